@@ -1,0 +1,28 @@
+# One image for every process of the portal; the command says which one it is.
+FROM python:3.11-slim-bookworm
+
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 STATIC_COLLECTED=1
+WORKDIR /app
+
+COPY requirements.lock .
+RUN pip install --no-cache-dir --require-hashes -r requirements.lock
+
+COPY manage.py .
+COPY portal portal
+COPY tenants tenants
+COPY billing billing
+COPY allocation allocation
+COPY templates templates
+COPY static static
+
+# Collecting static files reads the settings; these values live in this one step only.
+RUN SECRET_KEY="$(python -c 'import secrets; print(secrets.token_hex(32))')" \
+    AGENTS_MASTER_KEY="$(python -c 'import secrets; print(secrets.token_hex(32))')" \
+    DATABASE_URL=postgresql:///build REDIS_URL=redis://build \
+    python manage.py collectstatic --no-input --verbosity 0 \
+ && useradd --uid 10001 --no-create-home portal \
+ && mkdir -p /app/var/tokens /var/lib/gpu-agent \
+ && chown -R portal:portal /app/var /var/lib/gpu-agent
+
+USER portal
+EXPOSE 8000

@@ -1,0 +1,69 @@
+# The portal from a bare checkout: `make demo` runs it, `make test` proves it.
+# Needs Python 3.11 or later, and a network or pip mirror for the first run.
+
+PYTHON ?= python3
+PORT ?= 8000
+HOST ?= 127.0.0.1
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/installed-runtime
+TESTING := $(VENV)/installed-test
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+CODE := portal tenants billing allocation tests manage.py
+
+.PHONY: demo clean-demo test check bench screens lock browser
+.DEFAULT_GOAL := demo
+
+demo: $(RUNTIME)
+	@exec $(BIN)/python -m portal.local --port $(PORT) --host $(HOST)
+
+clean-demo: $(RUNTIME)
+	$(BIN)/python -m portal.local --clean
+
+# The rings, the quickest first: linters and types, everything beside each other on two cores,
+# then what kills processes or drives a browser, alone.
+test: check browser
+	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long"
+	$(BIN)/python -m pytest -q -m "(faults or browser) and not long"
+
+check: $(TESTING)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports --no-logo
+
+bench: $(TESTING)
+	$(BIN)/python -m pytest -q -m bench tests/bench
+
+screens: $(TESTING) browser
+	$(BIN)/python -m tests.browser.screens
+
+lock:
+	$(COMPILE) --extra server --extra local pyproject.toml -o requirements.lock
+	$(COMPILE) --extra server --extra local --extra test pyproject.toml -o requirements-test.lock
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): requirements.lock | $(BIN)/python
+	$(PIP) -r requirements.lock
+	@touch $@
+
+$(TESTING): requirements-test.lock | $(BIN)/python
+	$(PIP) -r requirements-test.lock
+	@touch $@ $(RUNTIME)
+
+# Browser tests are never skipped: without a Chromium the run fails here and says what to do.
+browser:
+	@for name in "$$CHROMIUM" chromium chromium-browser google-chrome; do \
+	    command -v "$$name" >/dev/null && exit 0; \
+	  done; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
+	  else \
+	    echo "Chromium is missing. Install it (Debian: apt-get install chromium) or set CHROMIUM."; \
+	    exit 1; \
+	  fi

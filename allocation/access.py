@@ -1,0 +1,49 @@
+"""The doors to bookings. Foreign ones answer like missing ones."""
+
+import re
+from uuid import UUID
+
+from allocation.models import Booking
+from tenants.access import Actor
+from tenants.errors import denied, missing
+
+LABEL = re.compile(r"BK-([1-9][0-9]{0,17})", re.IGNORECASE)
+IDENTIFIER = re.compile(r"bk_([0-9a-f]{32})")
+
+
+def access_booking(actor: Actor, reference: str) -> Booking:
+    """A booking of a project the actor may see, by `BK-2041` or `bk_<hex>`.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    found = None
+    bookings = Booking.objects.select_related("project", "tier", "owner").filter(
+        tenant_id=actor.tenant_id
+    )
+    if label := LABEL.fullmatch(reference):
+        found = bookings.filter(number=int(label[1])).first()
+    elif identifier := IDENTIFIER.fullmatch(reference):
+        found = bookings.filter(id=UUID(identifier[1])).first()
+    if found is None or actor.role_in(found.project_id) is None:
+        raise missing("booking")
+    return found
+
+
+def may_change(actor: Actor, booking: Booking) -> bool:
+    """True for the booking's owner and for who leads its project."""
+    return actor.may_lead(booking.project_id) or (
+        booking.owner_id == actor.user_id and actor.may_book(booking.project_id)
+    )
+
+
+def access_booking_to_change(actor: Actor, reference: str) -> Booking:
+    """A booking the actor may cancel, release or extend.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    booking = access_booking(actor, reference)
+    if not may_change(actor, booking):
+        raise denied("Only its owner and the project's leads may change this booking.")
+    return booking

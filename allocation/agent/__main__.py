@@ -1,0 +1,153 @@
+"""`python -m allocation.agent`: options, enrolment, and the agent until it is told to stop."""
+
+import argparse
+import contextlib
+import itertools
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from allocation.agent.enrol import (
+    EnrolmentRefused,
+    Identity,
+    PortalUnreachable,
+    enrol,
+    identity_load,
+)
+from allocation.agent.gpu import GpuError
+from allocation.agent.handover import Handover, Owner
+from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
+from allocation.agent.link import Link
+from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.process import Agent, Node, Stop
+from allocation.agent.simulated_hardware import Hardware, fleet_parse
+from allocation.agent.simulated_nvml import installed
+from allocation.agent.simulated_owners import SimulatedOwners
+from allocation.agent.store import Store, StoreError, folder_locked
+
+log = logging.getLogger("allocation.agent")
+
+_LONGEST_RETRY_S = 30
+
+
+def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
+    """Arguments win over GPU_AGENT_* of the environment."""
+    parser = argparse.ArgumentParser(prog="python -m allocation.agent", description=__doc__)
+    default = environment.get
+    parser.add_argument(
+        "--portal",
+        default=default("GPU_AGENT_PORTAL"),
+        help="address of the portal, as https://gpus.example.org (first start only)",
+    )
+    parser.add_argument(
+        "--token",
+        default=default("GPU_AGENT_TOKEN"),
+        help="one-time enrolment token (first start only; better by environment)",
+    )
+    parser.add_argument(
+        "--state",
+        type=Path,
+        default=Path(default("GPU_AGENT_STATE", "/var/lib/gpu-agent")),
+        help="folder for identity, state and bookings",
+    )
+    parser.add_argument(
+        "--name",
+        default=default("GPU_AGENT_NAME") or socket.gethostname(),
+        help="name of this node (default: the host's)",
+    )
+    parser.add_argument(
+        "--simulate",
+        default=default("GPU_AGENT_SIMULATE"),
+        metavar="MODEL:COUNT[,…]",
+        help="simulated GPUs, as h100:8,l40s:4",
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """0 after a stop, 1 when the node can't be served."""
+    options = options_parse(arguments, environment)
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(folder_locked(options.state))
+            port, host, owners = _gpus(options, stack)
+            identity = _identity(options, host, port)
+            _serve(identity, _node(options.state, identity, port, host, owners))
+    except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:
+        log.error("%s", error)  # noqa: TRY400 - the message says it all
+        return 1
+    return 0
+
+
+def _gpus(
+    options: argparse.Namespace, stack: contextlib.ExitStack
+) -> tuple[NvmlGpu, Host, tuple[Owner, ...]]:
+    """The GPUs of this machine, or simulated ones with simulated people."""
+    if not options.simulate:
+        port, owners = NvmlGpu(process_signal), ()
+        stack.callback(port.close)
+        return port, host_read(options.name), owners
+    models = fleet_parse(options.simulate)
+    hardware = Hardware(
+        options.name, models, state=options.state / "simulated.json", clock=time.time
+    )
+    stack.enter_context(installed(hardware))
+    port = NvmlGpu(hardware.process_signal)
+    stack.callback(port.close)
+    return port, host_simulated(options.name, len(models)), (SimulatedOwners(hardware),)
+
+
+def _identity(options: argparse.Namespace, host: Host, port: NvmlGpu) -> Identity:
+    """The saved one, else by enrolment, for as long as the portal does not answer."""
+    path = options.state / "identity.json"
+    found = identity_load(path)
+    if found is not None:
+        return found
+    if not options.portal or not options.token:
+        raise ValueError("this node is not enrolled yet: give --portal and --token once")
+    inventory = inventory_take(host, port)
+    for pause in itertools.chain((1, 2, 4, 8, 16), itertools.repeat(_LONGEST_RETRY_S)):
+        try:
+            return enrol(portal=options.portal, token=options.token, inventory=inventory, path=path)
+        except PortalUnreachable as error:
+            log.warning("%s; next try in %d s", error, pause)
+            time.sleep(pause)
+    raise AssertionError("unreachable: the pauses never end")
+
+
+def _node(
+    state: Path, identity: Identity, port: NvmlGpu, host: Host, owners: Iterable[Owner]
+) -> Node:
+    store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
+    return Node(
+        identity=identity,
+        port=port,
+        store=store,
+        handover=Handover(state / "bookings", owners),
+        inventory=lambda: inventory_take(host, port),
+    )
+
+
+def _serve(identity: Identity, node: Node) -> None:
+    agent = Agent(node)
+    link = Link(url=identity.redis_url, node=identity.node, arrive=agent.inbox.put)
+    # A signal only asks the loop to end, so that no step is cut in half.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.inbox.put(Stop()))
+    log.info("serving as node %s", identity.node)
+    link.start()
+    agent.run(link)
+    link.stop()
+    log.info("stopped; what runs on the GPUs goes on")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

@@ -1,0 +1,183 @@
+"""Carries plans out: reads the truth, plans, does the steps, and says what became of them."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from allocation.agent import reconcile
+from allocation.agent.gpu import PERMANENT, GpuError, GpuPort, Truth
+from allocation.agent.handover import Handover
+from allocation.agent.reconcile import Plan, Problem, State, Wish
+from allocation.agent.store import StoreError
+
+log = logging.getLogger(__name__)
+
+KILL_AFTER_S = 10.0
+# End, kill, destroy, switch, make, hand over, look: each may need a round of its own.
+_ROUNDS = 12
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """One GPU after its turn. `truth` is None when the driver could not be asked."""
+
+    gpu: str
+    truth: Truth | None
+    states: dict[str, State]
+    error: str | None
+
+
+class Records(Protocol):
+    """Notes that must be on disk when a call returns. Both raise StoreError."""
+
+    def given(self, allocations: Iterable[str]) -> None:
+        """Their owners are about to get devices, so that whatever runs there is the owners'."""
+
+    def emptied(self, allocations: Iterable[str]) -> None:
+        """Nothing of them is left, so that whatever comes to their place is not theirs."""
+
+
+class Applier:
+    """Keeps what must be known between turns: who was asked to end, and what failed for good."""
+
+    def __init__(
+        self,
+        *,
+        port: GpuPort,
+        handover: Handover,
+        records: Records,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._port = port
+        self._handover = handover
+        self._records = records
+        self._clock = clock
+        self._monotonic = monotonic
+        self._asked: dict[str, float] = {}
+        self._killed: set[str] = set()
+        self._lasting: dict[str, Problem] = {}
+
+    @property
+    def waits_for_processes(self) -> bool:
+        """True while something that was asked to end may do so at any moment."""
+        now = self._monotonic()
+        return any(now - asked < 2 * KILL_AFTER_S for asked in self._asked.values())
+
+    def retry_all(self) -> None:
+        """A new document gives everything that failed for good another chance."""
+        self._lasting.clear()
+
+    def turn(self, wish: Wish) -> Outcome:
+        """Brings one GPU as near to its wish as it goes now."""
+        problems = dict(self._lasting)
+        try:
+            for _ in range(_ROUNDS):
+                truth = self._port.truth(wish.gpu)
+                plan = reconcile.plan(wish, truth, self._handover.devices(), problems)
+                wish = self._note_emptied(wish, plan)
+                if not self._carry_out(wish, plan, problems):
+                    break
+        except GpuError as lost:
+            return self._unreachable(wish, lost)
+        except StoreError as unsaved:
+            problems[wish.gpu] = Problem(f"on the node: {unsaved}")
+        problem = problems.get(wish.gpu)
+        return Outcome(wish.gpu, truth, plan.states, problem.text if problem else plan.error)
+
+    def _note_emptied(self, wish: Wish, plan: Plan) -> Wish:
+        """From now on the place is free for the next one, in this turn and after a crash."""
+        states = plan.states
+        gone = {
+            task.allocation.id
+            for task in wish.tasks
+            if not task.emptied and states[task.allocation.id].state == "empty"
+        }
+        if not gone:
+            return wish
+        self._records.emptied(gone)
+        for name in gone:
+            self._asked.pop(name, None)
+            self._killed.discard(name)
+        tasks = (
+            dataclasses.replace(t, emptied=True) if t.allocation.id in gone else t
+            for t in wish.tasks
+        )
+        return dataclasses.replace(wish, tasks=tuple(tasks))
+
+    def _carry_out(self, wish: Wish, plan: Plan, problems: dict[str, Problem]) -> bool:
+        """Returns whether anything was done, so that it is worth looking again."""
+        moved = False
+        handed = [s.allocation.id for s in plan.steps if isinstance(s, reconcile.HandOver)]
+        if handed:
+            self._records.given(handed)
+        for step in plan.steps:
+            name = getattr(step, "allocation", None)
+            name = getattr(name, "id", name) or wish.gpu
+            if name in problems:
+                continue
+            try:
+                moved = self._step(wish.gpu, step) or moved
+            except GpuError as refused:
+                problem = Problem(str(refused), lasting=refused.fault in PERMANENT)
+                problems[name] = problem
+                if problem.lasting and name != wish.gpu:
+                    self._lasting[name] = problem
+                log.warning("%s for %s failed: %s", type(step).__name__, name, refused)
+                moved = True
+            except OSError as failed:
+                problems[name] = Problem(f"on the node: {failed}")
+                log.warning("%s for %s failed: %s", type(step).__name__, name, failed)
+                moved = True
+        return moved
+
+    def _step(self, gpu: str, step: reconcile.Step) -> bool:
+        match step:
+            case reconcile.TakeBack(allocation):
+                self._handover.take(allocation)
+            case reconcile.EndProcesses(allocation, instance):
+                return self._end_processes(gpu, allocation, instance)
+            case reconcile.Destroy(instance):
+                self._port.destroy(gpu, instance)
+            case reconcile.SetMode(mode):
+                self._port.set_mode(gpu, mode)
+            case reconcile.Create(_, place):
+                self._port.create(gpu, place)
+            case reconcile.HandOver(allocation, device):
+                self._handover.give(allocation, device, self._clock())
+        return True
+
+    def _end_processes(self, gpu: str, allocation: str, instance: int | None) -> bool:
+        """Asks once; when the grace is over, kills whatever is there in each turn."""
+        now = self._monotonic()
+        if allocation not in self._asked:
+            self._asked[allocation] = now
+            self._port.end_processes(gpu, instance, force=False)
+            return True
+        if now - self._asked[allocation] < KILL_AFTER_S:
+            return False
+        first = allocation not in self._killed
+        self._killed.add(allocation)
+        self._port.end_processes(gpu, instance, force=True)
+        return first
+
+    def _unreachable(self, wish: Wish, error: GpuError) -> Outcome:
+        """Nothing is proven about a GPU that does not answer, above all not that it is empty.
+
+        What was given stays given unless the GPU itself is gone: a driver may answer again.
+        """
+        states: dict[str, State] = {}
+        devices = self._handover.devices()
+        for task in wish.tasks:
+            name = task.allocation.id
+            if task.emptied:
+                states[name] = State("empty")
+            elif task.ending:
+                states[name] = State("ending", error=str(error))
+            elif error.fault == "lost":
+                states[name] = State("failed", error=str(error))
+            else:
+                device = devices.get(name)
+                states[name] = State("ready" if device else "preparing", device, str(error))
+        return Outcome(wish.gpu, None, states, str(error))

@@ -1,0 +1,95 @@
+"""The port to the GPUs of one node: what the agent may ask of a driver, in its own words."""
+
+import dataclasses
+from typing import Literal, Protocol
+
+from allocation.wire import InventoryGpu, Mode
+
+Fault = Literal["in_use", "no_room", "invalid", "unsupported", "lost", "reset_required", "driver"]
+PERMANENT: frozenset[Fault] = frozenset({"invalid", "unsupported"})
+
+
+class GpuError(Exception):
+    """The driver refused. Faults in PERMANENT will be refused again, the others may pass."""
+
+    def __init__(self, fault: Fault, text: str) -> None:
+        super().__init__(text)
+        self.fault = fault
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A MIG profile (NVML's profile id) at a start slot on one GPU."""
+
+    profile_id: int
+    slot: int
+    size: int
+
+    def overlaps(self, other: "Place") -> bool:
+        return self.slot < other.slot + other.size and other.slot < self.slot + self.size
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FoundInstance:
+    """A GPU instance that exists. `uuid` is None while it has no compute instance, so that nobody
+    can use it. `processes` is None when the driver can't say."""
+
+    id: int
+    place: Place
+    profile: str
+    uuid: str | None
+    processes: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Truth:
+    """One GPU now. `processes` counts those on the whole GPU; under MIG see the instances."""
+
+    uuid: str
+    mode: Mode
+    instances: tuple[FoundInstance, ...] = ()
+    processes: int | None = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """One measurement of a GPU (`place` None) or of a slice. What can't be measured is None.
+
+    Utilisation in percent, memory in MiB, power in milliwatts, temperature in degrees Celsius.
+    """
+
+    gpu: str
+    place: Place | None
+    utilisation: int | None
+    memory_used_mb: int | None
+    memory_total_mb: int | None
+    power_mw: int | None
+    temperature_c: int | None
+    processes: int | None
+
+
+class GpuPort(Protocol):
+    """Every call may raise GpuError. GPUs are named by UUID, instances by the driver's id."""
+
+    def driver(self) -> str: ...
+
+    def inventory(self) -> tuple[InventoryGpu, ...]: ...
+
+    def truth(self, gpu: str) -> Truth: ...
+
+    def set_mode(self, gpu: str, mode: Mode) -> None:
+        """Only on an empty GPU; raises GpuError("reset_required") where it needs a reset."""
+
+    def create(self, gpu: str, place: Place) -> None:
+        """Makes an instance with its compute instance, or leaves nothing behind."""
+
+    def destroy(self, gpu: str, instance: int) -> None:
+        """Raises GpuError("in_use") while a process runs on it."""
+
+    def end_processes(self, gpu: str, instance: int | None, *, force: bool) -> None:
+        """Asks every process on an instance (None: on the whole GPU) to end; `force` kills."""
+
+    def readings(self, gpu: str) -> tuple[Reading, ...]:
+        """Whole GPU first, then its instances."""
+
+    def close(self) -> None: ...

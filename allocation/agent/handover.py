@@ -1,0 +1,118 @@
+"""Hands a device to a booking's owner, and takes it back.
+
+Per allocation a folder `bookings/<booking>/<allocation>/` with `env`, to be sourced by a shell, and
+`booking.json`, to be read by programs. A folder with a `booking.json` is a device handed over.
+"""
+
+import dataclasses
+import json
+import logging
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from allocation.wire import DesiredAllocation
+
+log = logging.getLogger(__name__)
+
+
+class Owner(Protocol):
+    """Someone to tell of devices that come and go; never asked for permission."""
+
+    def given(self, allocation: DesiredAllocation, device: str) -> None: ...
+
+    def taken(self, allocation: str) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """`since` is Unix seconds of the first hand-over."""
+
+    device: str
+    since: int
+    folder: Path
+
+
+class Handover:
+    def __init__(self, root: Path, owners: Iterable[Owner] = ()) -> None:
+        self._root = root
+        self._owners = tuple(owners)
+        root.mkdir(parents=True, exist_ok=True)
+        self.given: dict[str, Given] = {}
+        for file in root.glob("*/*/booking.json"):
+            try:
+                data = json.loads(file.read_bytes())
+                found = Given(str(data["device"]), int(data["ready"]), file.parent)
+            except (ValueError, KeyError, TypeError):
+                log.warning("%s is damaged and will be written anew", file)
+                continue
+            self.given[file.parent.name] = found
+
+    def devices(self) -> dict[str, str]:
+        """The device of each allocation that is handed over."""
+        return {allocation: given.device for allocation, given in self.given.items()}
+
+    def give(self, allocation: DesiredAllocation, device: str, now: float) -> None:
+        """Raises OSError."""
+        before = self.given.get(allocation.id)
+        since = int(now) if before is None else before.since
+        folder = self._root / allocation.booking / allocation.id
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "env", _environment(allocation, device))
+        _write(folder / "booking.json", _description(allocation, device, since))
+        self.given[allocation.id] = Given(device, since, folder)
+        if before is None or before.device != device:
+            for owner in self._owners:
+                owner.given(allocation, device)
+
+    def take(self, allocation: str) -> None:
+        """Raises OSError."""
+        given = self.given.get(allocation)
+        if given is None:
+            return
+        # The mark goes last, so that an interrupted removal is taken up again.
+        names = sorted(given.folder.iterdir(), key=lambda path: path.name == "booking.json")
+        for path in names:
+            path.unlink(missing_ok=True)
+        given.folder.rmdir()
+        if not any(given.folder.parent.iterdir()):
+            given.folder.parent.rmdir()
+        del self.given[allocation]
+        for owner in self._owners:
+            owner.taken(allocation)
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    os.replace(fresh, path)
+
+
+def _environment(allocation: DesiredAllocation, device: str) -> str:
+    ends = datetime.fromtimestamp(allocation.ends, UTC).isoformat()
+    values = {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": device,
+        "NVIDIA_VISIBLE_DEVICES": device,
+        "GPU_BOOKING": allocation.booking,
+        "GPU_ALLOCATION": allocation.id,
+        "GPU_BOOKING_ENDS": ends,
+    }
+    return "".join(f"export {name}={value}\n" for name, value in values.items())
+
+
+def _description(allocation: DesiredAllocation, device: str, since: int) -> str:
+    data = {
+        "booking": allocation.booking,
+        "allocation": allocation.id,
+        "tenant": allocation.tenant,
+        "owner": allocation.owner,
+        "profile": allocation.profile,
+        "device": device,
+        "starts": allocation.starts,
+        "ends": allocation.ends,
+        "ready": since,
+    }
+    return json.dumps(data, indent=2) + "\n"

@@ -1,0 +1,194 @@
+"""The connection to the portal through Redis, on threads of its own.
+
+The agent's own loop never waits for the network: what arrives is put into its inbox, what it says
+is taken from an outbox. While Redis is away the newest word of each kind waits here.
+"""
+
+import dataclasses
+import logging
+import queue
+import random
+import threading
+from collections.abc import Callable
+from typing import Any, Literal
+
+import redis
+from redis.backoff import NoBackoff
+from redis.client import PubSub
+from redis.retry import Retry
+
+from allocation import wire
+
+log = logging.getLogger(__name__)
+
+READ_EVERY_S = 5.0
+_TIMEOUT_S = 3.0
+_POLL_S = 1.0
+_FIRST_BACKOFF_S = 0.1
+_LAST_BACKOFF_S = 5.0
+_KEPT_TELEMETRY = 60
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Document:
+    """The raw value of the node's desired key, as read just now."""
+
+    raw: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Connected:
+    """Redis answers again: what only the portal's memory of the past knows may be lost."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delivered:
+    """The report of this number is in the stream."""
+
+    seq: int
+
+
+Arrival = Document | Connected | Delivered
+Kind = Literal["inventory", "report", "heartbeat", "telemetry"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outgoing:
+    """`seq` is told back as Delivered when it is not None."""
+
+    kind: Kind
+    envelope: wire.Envelope
+    seq: int | None = None
+
+
+class Link:
+    """`arrive` is called from the link's threads with each Arrival; it must not block."""
+
+    def __init__(self, *, url: str, node: str, arrive: Callable[[Arrival], None]) -> None:
+        self._node = node
+        self._arrive = arrive
+        self._stop = threading.Event()
+        self._outbox: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
+        self._redis = redis.Redis.from_url(
+            url,
+            protocol=2,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._threads = [
+            threading.Thread(target=self._read_always, name="link-reader", daemon=True),
+            threading.Thread(target=self._write_always, name="link-writer", daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, outgoing: Outgoing) -> None:
+        self._outbox.put(outgoing)
+
+    def stop(self) -> None:
+        """Sends what waits if Redis answers, then lets go."""
+        self._stop.set()
+        self._outbox.put(None)
+        for thread in self._threads:
+            thread.join(_TIMEOUT_S + _POLL_S)
+        self._redis.close()
+
+    # Reading.
+
+    def _read_always(self) -> None:
+        backoff = _Backoff(self._stop)
+        while not self._stop.is_set():
+            pubsub = PubSub(self._redis.connection_pool)
+            try:
+                self._read(pubsub, backoff)
+            except (redis.RedisError, OSError) as error:
+                log.warning("Redis does not answer the reader: %s", error)
+            finally:
+                pubsub.close()
+            backoff.wait()
+
+    def _read(self, pubsub: PubSub, backoff: "_Backoff") -> None:
+        # Subscribed first, so that no change falls between reading and listening.
+        pubsub.subscribe(wire.wake_channel(self._node))
+        self._read_document()
+        self._arrive(Connected())
+        backoff.reset()
+        quiet = 0.0
+        while not self._stop.is_set():
+            message = pubsub.get_message(timeout=_POLL_S)
+            woken = message is not None and message["type"] == "message"
+            quiet = quiet + _POLL_S if message is None else quiet
+            if woken or quiet >= READ_EVERY_S:
+                self._read_document()
+                quiet = 0.0
+
+    def _read_document(self) -> None:
+        raw = self._redis.get(wire.desired_key(self._node))
+        if isinstance(raw, bytes):
+            self._arrive(Document(raw))
+
+    # Writing.
+
+    def _write_always(self) -> None:
+        backoff = _Backoff(self._stop)
+        waiting: list[Outgoing] = []
+        while True:
+            waiting = _newest(waiting + self._take(block=not waiting))
+            try:
+                self._write(waiting)
+                backoff.reset()
+                waiting = []
+            except (redis.RedisError, OSError) as error:
+                log.warning("Redis does not answer the writer: %s", error)
+                backoff.wait()
+            if self._stop.is_set() and self._outbox.empty():
+                return
+
+    def _take(self, *, block: bool) -> list[Outgoing]:
+        found = [self._outbox.get()] if block else []
+        while not self._outbox.empty():
+            found.append(self._outbox.get())
+        return [outgoing for outgoing in found if outgoing is not None]
+
+    def _write(self, waiting: list[Outgoing]) -> None:
+        if not waiting:
+            return
+        with self._redis.pipeline(transaction=False) as pipe:
+            for outgoing in waiting:
+                fields: dict[Any, Any] = {**outgoing.envelope.to_fields()}
+                stream = wire.report_stream(self._node)
+                pipe.xadd(stream, fields, maxlen=wire.REPORT_STREAM_LENGTH)
+            pipe.execute()
+        for outgoing in waiting:
+            if outgoing.seq is not None:
+                self._arrive(Delivered(outgoing.seq))
+
+
+def _newest(waiting: list[Outgoing]) -> list[Outgoing]:
+    """The last of each kind, and a stretch of telemetry; the order between kinds stays."""
+    kept: list[Outgoing] = []
+    seen: dict[str, int] = {}
+    for outgoing in reversed(waiting):
+        room = _KEPT_TELEMETRY if outgoing.kind == "telemetry" else 1
+        if seen.setdefault(outgoing.kind, 0) < room:
+            seen[outgoing.kind] += 1
+            kept.append(outgoing)
+    return kept[::-1]
+
+
+class _Backoff:
+    """Waits longer after each failure in a row, with a random part so that nodes spread."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+        self.reset()
+
+    def reset(self) -> None:
+        self._pause = _FIRST_BACKOFF_S
+
+    def wait(self) -> None:
+        self._stop.wait(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
+        self._pause = min(2 * self._pause, _LAST_BACKOFF_S)

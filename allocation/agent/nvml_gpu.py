@@ -1,0 +1,392 @@
+"""The GPU port over NVML, through pynvml. Knows nothing of whether the GPUs are simulated."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pynvml
+
+from allocation.agent.gpu import Fault, FoundInstance, GpuError, Place, Reading, Truth
+from allocation.wire import InventoryGpu, Mode, Placement
+
+Handle: TypeAlias = Any
+"""An opaque pointer of pynvml, which has no types."""
+
+_FAULTS: dict[int, Fault] = {
+    pynvml.NVML_ERROR_IN_USE: "in_use",
+    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: "no_room",
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: "invalid",
+    pynvml.NVML_ERROR_NOT_SUPPORTED: "unsupported",
+    pynvml.NVML_ERROR_GPU_IS_LOST: "lost",
+    pynvml.NVML_ERROR_NOT_FOUND: "lost",
+    pynvml.NVML_ERROR_RESET_REQUIRED: "reset_required",
+}
+_WORDS: dict[Fault, str] = {
+    "in_use": "a process still uses it",
+    "no_room": "another slice is in the way",
+    "invalid": "the driver knows no such place",
+    "unsupported": "this GPU can't do it",
+    "lost": "the GPU is not there",
+    "reset_required": "the GPU must be reset first",
+}
+_MIG = {"sliced": pynvml.NVML_DEVICE_MIG_ENABLE, "whole": pynvml.NVML_DEVICE_MIG_DISABLE}
+
+
+def _refused(error: Handle, doing: str) -> GpuError:
+    fault = _FAULTS.get(error.value, "driver")
+    return GpuError(fault, f"{doing}: {_WORDS.get(fault, str(error))}")
+
+
+def _optional(call: Callable[..., Any], *args: object) -> Handle:
+    """The value, or None where this GPU or this driver does not have it."""
+    try:
+        return call(*args)
+    except (
+        pynvml.NVMLError_NotSupported,
+        pynvml.NVMLError_FunctionNotFound,
+        pynvml.NVMLLibraryMismatchError,
+        pynvml.NVMLError_NoPermission,
+    ):
+        return None
+
+
+class NvmlGpu:
+    """See gpu.GpuPort. `signal_process(pid, force=)` ends a process of this node."""
+
+    def __init__(self, signal_process: Callable[..., None]) -> None:
+        self._signal_process = signal_process
+        self._handles: dict[str, Handle] = {}
+        self._profiles: dict[str, tuple[Handle, ...]] = {}
+        self._samplers: dict[tuple[str, int], _Sampler] = {}
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise _refused(error, "no NVIDIA driver answers") from error
+
+    def close(self) -> None:
+        for sampler in self._samplers.values():
+            sampler.close()
+        pynvml.nvmlShutdown()
+
+    def driver(self) -> str:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+
+    # Inventory.
+
+    def inventory(self) -> tuple[InventoryGpu, ...]:
+        try:
+            handles = dict(_answering())
+            domains = _nvlink_domains(handles)
+            return tuple(
+                self._inventory_gpu(i, handle, domains[i]) for i, handle in handles.items()
+            )
+        except pynvml.NVMLError as error:
+            raise _refused(error, "reading the inventory") from error
+
+    def _inventory_gpu(self, index: int, handle: Handle, domain: int | None) -> InventoryGpu:
+        uuid = pynvml.nvmlDeviceGetUUID(handle)
+        self._handles[uuid] = handle
+        mig = _optional(pynvml.nvmlDeviceGetMigMode, handle)
+        return InventoryGpu(
+            index=index,
+            uuid=uuid,
+            name=pynvml.nvmlDeviceGetName(handle),
+            memory_mb=pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
+            mig_capable=mig is not None,
+            mode="sliced" if mig is not None and mig[0] else "whole",
+            numa=_optional(pynvml.nvmlDeviceGetNumaNodeId, handle),
+            pci=pynvml.nvmlDeviceGetPciInfo(handle).busId,
+            nvlink_domain=domain,
+            placements=tuple(self._placements(uuid)) if mig is not None else (),
+        )
+
+    def _placements(self, uuid: str) -> Iterator[Placement]:
+        for profile in self._profiles_of(uuid):
+            count = ctypes.c_uint(0)
+            ask = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
+            ref = ctypes.byref(count)
+            if _optional(ask, self._handle(uuid), profile.id, None, ref) is None:
+                continue
+            places = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
+            ask(self._handle(uuid), profile.id, places, ref)
+            for place in places[: count.value]:
+                yield Placement(
+                    profile=_profile_name(profile),
+                    profile_id=profile.id,
+                    start=place.start,
+                    size=place.size,
+                    compute=profile.sliceCount,
+                    max=profile.instanceCount,
+                )
+
+    def _profiles_of(self, uuid: str) -> tuple[Handle, ...]:
+        if uuid not in self._profiles:
+            handle = self._handle(uuid)
+            ask = pynvml.nvmlDeviceGetGpuInstanceProfileInfo
+            every = range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
+            found = (_optional(ask, handle, index) for index in every)
+            self._profiles[uuid] = tuple(profile for profile in found if profile is not None)
+        return self._profiles[uuid]
+
+    # What is there.
+
+    def truth(self, gpu: str) -> Truth:
+        try:
+            handle = self._handle(gpu)
+            mig = _optional(pynvml.nvmlDeviceGetMigMode, handle)
+            if mig is None or not mig[0]:
+                return Truth(uuid=gpu, mode="whole", processes=_processes(handle))
+            return Truth(uuid=gpu, mode="sliced", instances=tuple(self._found(gpu)))
+        except pynvml.NVMLError as error:
+            self._handles.pop(gpu, None)
+            raise _refused(error, "reading the GPU") from error
+
+    def _found(self, gpu: str) -> Iterator[FoundInstance]:
+        devices = self._mig_devices(gpu)
+        for profile in self._profiles_of(gpu):
+            for instance in self._instances(gpu, profile):
+                info = pynvml.nvmlGpuInstanceGetInfo(instance)
+                device = devices.get(info.id)
+                yield FoundInstance(
+                    id=info.id,
+                    place=Place(profile.id, info.placement.start, info.placement.size),
+                    profile=_profile_name(profile),
+                    uuid=None if device is None else pynvml.nvmlDeviceGetUUID(device),
+                    processes=0 if device is None else _processes(device),
+                )
+
+    def _instances(self, gpu: str, profile: Handle) -> list[Handle]:
+        count = ctypes.c_uint(0)
+        found = (pynvml.c_nvmlGpuInstance_t * profile.instanceCount)()
+        pynvml.nvmlDeviceGetGpuInstances(self._handle(gpu), profile.id, found, ctypes.byref(count))
+        return list(found[: count.value])
+
+    def _mig_devices(self, gpu: str) -> dict[int, Handle]:
+        """Handles of the usable slices by their instance's id."""
+        handle = self._handle(gpu)
+        found: dict[int, Handle] = {}
+        for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            try:
+                device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            except pynvml.NVMLError_NotFound:
+                continue
+            found[pynvml.nvmlDeviceGetGpuInstanceId(device)] = device
+        return found
+
+    # Changes.
+
+    def set_mode(self, gpu: str, mode: Mode) -> None:
+        try:
+            outcome = pynvml.nvmlDeviceSetMigMode(self._handle(gpu), _MIG[mode])
+        except pynvml.NVMLError as error:
+            raise _refused(error, f"switching to {mode}") from error
+        self._handles.pop(gpu, None)
+        if outcome != pynvml.NVML_SUCCESS:
+            raise _refused(pynvml.NVMLError(outcome), f"switching to {mode}")
+
+    def create(self, gpu: str, place: Place) -> None:
+        placement = pynvml.c_nvmlGpuInstancePlacement_t(place.slot, place.size)
+        try:
+            instance = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(
+                self._handle(gpu), place.profile_id, ctypes.byref(placement)
+            )
+        except pynvml.NVMLError as error:
+            raise _refused(error, "making the slice") from error
+        try:
+            profile = _compute_profile(instance, self._compute(gpu, place.profile_id))
+            pynvml.nvmlGpuInstanceCreateComputeInstance(instance, profile.id)
+        except pynvml.NVMLError as error:
+            _optional(pynvml.nvmlGpuInstanceDestroy, instance)
+            raise _refused(error, "making the slice usable") from error
+
+    def _compute(self, gpu: str, profile_id: int) -> int:
+        return next(int(p.sliceCount) for p in self._profiles_of(gpu) if p.id == profile_id)
+
+    def destroy(self, gpu: str, instance: int) -> None:
+        sampler = self._samplers.pop((gpu, instance), None)
+        if sampler is not None:
+            sampler.close()
+        try:
+            there = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), instance)
+            for compute in _compute_instances(there):
+                pynvml.nvmlComputeInstanceDestroy(compute)
+            pynvml.nvmlGpuInstanceDestroy(there)
+        except pynvml.NVMLError as error:
+            raise _refused(error, "taking the slice away") from error
+
+    def end_processes(self, gpu: str, instance: int | None, *, force: bool) -> None:
+        try:
+            device = self._handle(gpu) if instance is None else self._mig_devices(gpu).get(instance)
+            found = [] if device is None else pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+        except pynvml.NVMLError as error:
+            raise _refused(error, "looking for processes") from error
+        for process in found:
+            self._signal_process(process.pid, force=force)
+
+    # Measurements.
+
+    def readings(self, gpu: str) -> tuple[Reading, ...]:
+        try:
+            truth = self.truth(gpu)
+            handle = self._handle(gpu)
+            memory = _optional(pynvml.nvmlDeviceGetMemoryInfo, handle)
+            rates = None
+            if truth.mode == "whole":
+                rates = _optional(pynvml.nvmlDeviceGetUtilizationRates, handle)
+            whole = Reading(
+                gpu=gpu,
+                place=None,
+                utilisation=None if rates is None else rates.gpu,
+                memory_used_mb=None if memory is None else memory.used >> 20,
+                memory_total_mb=None if memory is None else memory.total >> 20,
+                power_mw=_optional(pynvml.nvmlDeviceGetPowerUsage, handle),
+                temperature_c=_temperature(handle),
+                processes=truth.processes if truth.mode == "whole" else None,
+            )
+            devices = self._mig_devices(gpu) if truth.instances else {}
+            slices = [self._slice(gpu, found, devices.get(found.id)) for found in truth.instances]
+        except pynvml.NVMLError as error:
+            raise _refused(error, "measuring") from error
+        return (whole, *slices)
+
+    def _slice(self, gpu: str, found: FoundInstance, device: Handle) -> Reading:
+        memory = None
+        if device is not None:
+            memory = _optional(pynvml.nvmlDeviceGetMemoryInfo, device)
+        return Reading(
+            gpu=gpu,
+            place=found.place,
+            utilisation=self._slice_utilisation(gpu, found.id),
+            memory_used_mb=None if memory is None else memory.used >> 20,
+            memory_total_mb=None if memory is None else memory.total >> 20,
+            power_mw=None,
+            temperature_c=None,
+            processes=found.processes,
+        )
+
+    def _slice_utilisation(self, gpu: str, instance: int) -> int | None:
+        key = (gpu, instance)
+        if key not in self._samplers:
+            support = _optional(pynvml.nvmlGpmQueryDeviceSupport, self._handle(gpu))
+            if support is None or not support.isSupportedDevice:
+                return None
+            self._samplers[key] = _Sampler()
+        return self._samplers[key].utilisation(self._handle(gpu), instance)
+
+    def _handle(self, gpu: str) -> Handle:
+        if gpu not in self._handles:
+            self._handles[gpu] = pynvml.nvmlDeviceGetHandleByUUID(gpu)
+        return self._handles[gpu]
+
+
+class _Sampler:
+    """Busy percent of one slice between two looks, from a pair of GPM samples."""
+
+    def __init__(self) -> None:
+        self._old = pynvml.nvmlGpmSampleAlloc()
+        self._new = pynvml.nvmlGpmSampleAlloc()
+        self._looks = 0
+
+    def utilisation(self, handle: Handle, instance: int) -> int | None:
+        self._old, self._new = self._new, self._old
+        if _optional(pynvml.nvmlGpmMigSampleGet, handle, instance, self._new) is None:
+            self._looks = 0
+            return None
+        self._looks += 1
+        if self._looks < 2:
+            return None
+        asked = pynvml.c_nvmlGpmMetricsGet_t()
+        asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        asked.numMetrics = 1
+        asked.sample1, asked.sample2 = self._old, self._new
+        asked.metrics[0].metricId = pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL
+        got = _optional(pynvml.nvmlGpmMetricsGet, asked)
+        if got is None or got.metrics[0].nvmlReturn != pynvml.NVML_SUCCESS:
+            return None
+        return min(100, round(float(got.metrics[0].value)))
+
+    def close(self) -> None:
+        pynvml.nvmlGpmSampleFree(self._old)
+        pynvml.nvmlGpmSampleFree(self._new)
+
+
+def _answering() -> Iterator[tuple[int, Handle]]:
+    """The GPUs by index, without those that are lost."""
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            pynvml.nvmlDeviceGetUUID(handle)
+        except pynvml.NVMLError_GpuIsLost:
+            continue
+        yield index, handle
+
+
+def _profile_name(profile: Handle) -> str:
+    return str(profile.name).removeprefix("MIG ")
+
+
+def _processes(device: Handle) -> int | None:
+    found = _optional(pynvml.nvmlDeviceGetComputeRunningProcesses, device)
+    return None if found is None else len(found)
+
+
+def _temperature(handle: Handle) -> int | None:
+    value = _optional(pynvml.nvmlDeviceGetTemperatureV, handle, pynvml.NVML_TEMPERATURE_GPU)
+    return None if value is None else int(value)
+
+
+def _compute_profiles(instance: Handle) -> Iterator[Handle]:
+    shared = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+    for index in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        ask = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
+        profile = _optional(ask, instance, index, shared)
+        if profile is not None:
+            yield profile
+
+
+def _compute_profile(instance: Handle, compute: int) -> Handle:
+    """The compute profile that fills a GPU instance of `compute` slices."""
+    for profile in _compute_profiles(instance):
+        if profile.sliceCount == compute:
+            return profile
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+
+def _compute_instances(instance: Handle) -> Iterator[Handle]:
+    for profile in _compute_profiles(instance):
+        count = ctypes.c_uint(0)
+        found = (pynvml.c_nvmlComputeInstance_t * max(1, profile.instanceCount))()
+        pynvml.nvmlGpuInstanceGetComputeInstances(instance, profile.id, found, ctypes.byref(count))
+        yield from found[: count.value]
+
+
+def _nvlink_domains(handles: dict[int, Handle]) -> dict[int, int | None]:
+    """Numbers the connected groups of GPUs; GPUs on NVSwitches of one node are one group."""
+    by_pci = {pynvml.nvmlDeviceGetPciInfo(h).busId: i for i, h in handles.items()}
+    group: dict[int | str, int | str] = {}
+
+    def root(member: int | str) -> int | str:
+        while group.setdefault(member, member) != member:
+            member = group[member]
+        return member
+
+    for i, handle in handles.items():
+        for peer in _nvlink_peers(handle):
+            group[root(i)] = root(peer if peer == "switch" else by_pci.get(peer, i))
+    linked = {i: root(i) if i in group else None for i in handles}
+    order = list(dict.fromkeys(r for r in linked.values() if r is not None))
+    return {i: None if r is None else order.index(r) for i, r in linked.items()}
+
+
+def _nvlink_peers(handle: Handle) -> Iterator[str]:
+    """PCI ids of the GPUs at the other ends, "switch" for an NVSwitch."""
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        if not _optional(pynvml.nvmlDeviceGetNvLinkState, handle, link):
+            continue
+        kind = _optional(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            yield "switch"
+        elif kind == pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
+            remote = _optional(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+            if remote is not None:
+                yield remote.busId

@@ -1,0 +1,340 @@
+"""Simulated GPUs: the hardware's own rules and its state, without any interface.
+
+What exists survives the agent in a file, as real hardware survives it. Names and UUIDs follow from
+the node's name alone, so that a node is the same node after a restart.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_NAMESPACE = uuid.UUID("6d1f8f5c-58c6-5b0a-9a39-2f1c7f0d7a11")
+_FIRST_PID = 100_000
+_RAMP_S = 20
+_PAGES_MB = 2
+
+
+class HardwareFault(Exception):
+    """The hardware refuses; `symbol` is the name of an NVML error code."""
+
+    def __init__(self, symbol: str) -> None:
+        super().__init__(symbol)
+        self.symbol = symbol
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One MIG profile of a model; `index` is NVML's enumerator, `id` what instances carry."""
+
+    index: int
+    id: int
+    name: str
+    compute: int
+    starts: tuple[int, ...]
+    size: int
+    max: int
+    memory_mb: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    name: str
+    memory_mb: int
+    reserved_mb: int
+    compute: int
+    mode_switch: str
+    gpm: bool
+    nvlinks: int
+    nvlink_peer: str
+    idle_mw: int
+    max_mw: int
+    idle_c: int
+    max_c: int
+    profiles: tuple[Profile, ...]
+
+    def profile(self, profile_id: int) -> Profile:
+        for profile in self.profiles:
+            if profile.id == profile_id:
+                return profile
+        raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Instance:
+    id: int
+    profile: Profile
+    start: int
+    usable: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A simulated program of a booking: it exists from `starts` on and makes the GPU busy.
+
+    `stubborn` ones ignore a request to end and only die when killed.
+    """
+
+    pid: int
+    instance: int | None
+    label: str
+    starts: int
+    stubborn: bool = False
+
+    @property
+    def seed(self) -> int:
+        return uuid.uuid5(_NAMESPACE, self.label).int
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Gpu:
+    index: int
+    uuid: str
+    model: Model
+    mig: bool = False
+    pending_mig: bool = False
+    lost: bool = False
+    instances: dict[int, Instance] = dataclasses.field(default_factory=dict)
+    processes: dict[int, Process] = dataclasses.field(default_factory=dict)
+
+    def mig_uuid(self, instance: Instance) -> str:
+        text = f"{self.uuid}/{instance.id}/{instance.profile.id}/{instance.start}"
+        return f"MIG-{uuid.uuid5(_NAMESPACE, text)}"
+
+    @property
+    def pci(self) -> str:
+        return f"00000000:{0x10 + 0x10 * (self.index % 14) + self.index // 14:02X}:00.0"
+
+
+def models_load() -> dict[str, Model]:
+    """Models by the name used in `--simulate`."""
+    raw = json.loads(Path(__file__).with_name("simulated_models.json").read_text())
+    return {slug: _model(data) for slug, data in raw.items()}
+
+
+def _model(data: dict[str, Any]) -> Model:
+    profiles = tuple(Profile(**{**p, "starts": tuple(p["starts"])}) for p in data["profiles"])
+    return Model(**{**data, "profiles": profiles})
+
+
+def fleet_parse(text: str) -> list[str]:
+    """`h100:2,l40s:1` -> one model name per GPU. Raises ValueError."""
+    found: list[str] = []
+    for part in text.split(","):
+        slug, _, count = part.strip().partition(":")
+        if slug not in models_load():
+            raise ValueError(f"{slug!r} is no simulated model; there are {sorted(models_load())}")
+        if not count.isdecimal() or not 1 <= int(count) <= 64:
+            raise ValueError(f"{part!r}: write the number of GPUs as {slug}:8")
+        found += [slug] * int(count)
+    return found
+
+
+class Hardware:
+    """All GPUs of one simulated node. `clock` gives Unix seconds."""
+
+    def __init__(
+        self, node: str, models: list[str], *, state: Path | None, clock: Callable[[], float]
+    ) -> None:
+        known = models_load()
+        self.clock = clock
+        self._state = state
+        self.gpus = [
+            Gpu(index=i, uuid=f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{i}')}", model=known[slug])
+            for i, slug in enumerate(models)
+        ]
+        if state is not None and state.exists():
+            self._load(json.loads(state.read_text()))
+
+    def gpu(self, name: str) -> Gpu:
+        for gpu in self.gpus:
+            if gpu.uuid == name:
+                return gpu
+        raise HardwareFault("NVML_ERROR_NOT_FOUND")
+
+    # The rules of the hardware.
+
+    def mode_set(self, gpu: Gpu, *, mig: bool) -> str:
+        """Returns the NVML code of the activation; raises HardwareFault when nothing is kept."""
+        if not gpu.model.profiles:
+            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+        if gpu.instances or self.running(gpu):
+            raise HardwareFault("NVML_ERROR_IN_USE")
+        gpu.pending_mig = mig
+        if gpu.model.mode_switch == "reset" and mig != gpu.mig:
+            self.save()
+            return "NVML_ERROR_RESET_REQUIRED"
+        gpu.mig = mig
+        self.save()
+        return "NVML_SUCCESS"
+
+    def instance_create(self, gpu: Gpu, profile_id: int, start: int, size: int) -> Instance:
+        if not gpu.mig:
+            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+        profile = gpu.model.profile(profile_id)
+        if start not in profile.starts or size != profile.size:
+            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
+        there = gpu.instances.values()
+        alike = sum(i.profile.id == profile_id for i in there)
+        compute = sum(i.profile.compute for i in there) + profile.compute
+        taken = any(i.start < start + size and start < i.start + i.profile.size for i in there)
+        if taken or alike >= profile.max or compute > gpu.model.compute:
+            raise HardwareFault("NVML_ERROR_INSUFFICIENT_RESOURCES")
+        number = next(n for n in range(1, 15) if n not in gpu.instances)
+        gpu.instances[number] = Instance(id=number, profile=profile, start=start)
+        self.save()
+        return gpu.instances[number]
+
+    def compute_create(self, gpu: Gpu, instance: Instance) -> None:
+        if instance.usable:
+            raise HardwareFault("NVML_ERROR_INSUFFICIENT_RESOURCES")
+        instance.usable = True
+        self.save()
+
+    def compute_destroy(self, gpu: Gpu, instance: Instance) -> None:
+        if self.running(gpu, instance.id):
+            raise HardwareFault("NVML_ERROR_IN_USE")
+        instance.usable = False
+        self.save()
+
+    def instance_destroy(self, gpu: Gpu, instance: Instance) -> None:
+        if instance.usable or self.running(gpu, instance.id):
+            raise HardwareFault("NVML_ERROR_IN_USE")
+        del gpu.instances[instance.id]
+        self.save()
+
+    # Simulated programs.
+
+    def process_start(
+        self, device: str, *, label: str, delay_s: int = 0, stubborn: bool = False
+    ) -> int:
+        """A program on a GPU or MIG device, seen `delay_s` seconds from now. Returns its pid."""
+        gpu, instance = self._device(device)
+        pids = [pid for each in self.gpus for pid in each.processes]
+        pid = max(pids, default=_FIRST_PID) + 1
+        starts = int(self.clock()) + delay_s
+        gpu.processes[pid] = Process(
+            pid=pid, instance=instance, label=label, starts=starts, stubborn=stubborn
+        )
+        self.save()
+        return pid
+
+    def process_signal(self, pid: int, *, force: bool) -> None:
+        for gpu in self.gpus:
+            process = gpu.processes.get(pid)
+            if process is not None and (force or not process.stubborn):
+                del gpu.processes[pid]
+                self.save()
+
+    def process_forget(self, label: str) -> None:
+        """Drops programs of `label` that have not been seen yet."""
+        now = self.clock()
+        for gpu in self.gpus:
+            for process in list(gpu.processes.values()):
+                if process.label == label and process.starts > now:
+                    del gpu.processes[process.pid]
+        self.save()
+
+    def running(self, gpu: Gpu, instance: int | None = None) -> list[Process]:
+        """Programs on an instance; without one, all on the GPU."""
+        now = self.clock()
+        return [
+            process
+            for process in gpu.processes.values()
+            if process.starts <= now and (instance is None or process.instance == instance)
+        ]
+
+    # What a sensor would say.
+
+    def utilisation(self, gpu: Gpu, instance: int | None = None) -> int:
+        """Percent of the GPU, or of one instance."""
+        now = self.clock()
+        if instance is not None or not gpu.mig:
+            busy = sum(_busy(p, now) for p in self.running(gpu, instance))
+            return min(100, busy)
+        parts = [self.utilisation(gpu, i.id) * i.profile.compute for i in gpu.instances.values()]
+        return sum(parts) // gpu.model.compute
+
+    def memory_used(self, gpu: Gpu, instance: Instance | None = None) -> int:
+        """MiB in use, the driver's own part included."""
+        now = self.clock()
+        if instance is not None:
+            programs, room, used = self.running(gpu, instance.id), instance.profile.memory_mb, 13
+        elif gpu.mig:
+            parts = (self.memory_used(gpu, i) for i in gpu.instances.values())
+            return gpu.model.reserved_mb + sum(parts)
+        else:
+            programs, room, used = self.running(gpu), gpu.model.memory_mb, gpu.model.reserved_mb
+        return min(room, used + sum(_memory(p, now, room) for p in programs))
+
+    def power(self, gpu: Gpu) -> int:
+        """Milliwatts."""
+        span = gpu.model.max_mw - gpu.model.idle_mw
+        return gpu.model.idle_mw + span * self.utilisation(gpu) // 105
+
+    def temperature(self, gpu: Gpu) -> int:
+        span = gpu.model.max_c - gpu.model.idle_c
+        return gpu.model.idle_c + span * self.utilisation(gpu) // 100
+
+    # Keeping.
+
+    def save(self) -> None:
+        if self._state is None:
+            return
+        gpus = {
+            gpu.uuid: {
+                "mig": gpu.mig,
+                "instances": [
+                    [i.id, i.profile.id, i.start, int(i.usable)] for i in gpu.instances.values()
+                ],
+                "processes": [dataclasses.asdict(p) for p in gpu.processes.values()],
+            }
+            for gpu in self.gpus
+        }
+        fresh = self._state.with_suffix(".new")
+        fresh.write_text(json.dumps(gpus))
+        os.replace(fresh, self._state)
+
+    def _load(self, data: dict[str, Any]) -> None:
+        for gpu in self.gpus:
+            saved = data.get(gpu.uuid)
+            if saved is None:
+                continue
+            gpu.mig = gpu.pending_mig = saved["mig"]
+            for number, profile_id, start, usable in saved["instances"]:
+                gpu.instances[number] = Instance(
+                    id=number,
+                    profile=gpu.model.profile(profile_id),
+                    start=start,
+                    usable=bool(usable),
+                )
+            gpu.processes = {p["pid"]: Process(**p) for p in saved["processes"]}
+
+    def _device(self, device: str) -> tuple[Gpu, int | None]:
+        for gpu in self.gpus:
+            if gpu.uuid == device:
+                return gpu, None
+            for instance in gpu.instances.values():
+                if gpu.mig_uuid(instance) == device:
+                    return gpu, instance.id
+        raise HardwareFault("NVML_ERROR_NOT_FOUND")
+
+
+def _busy(process: Process, now: float) -> int:
+    """Percent. One in eight programs holds its GPU and does next to nothing."""
+    age = now - process.starts
+    if process.seed % 8 == 0:
+        return int(age) % 2
+    level = 62 + process.seed % 31
+    wave = math.sin(2 * math.pi * age / (90 + process.seed % 240))
+    return max(1, min(100, int(level * min(1.0, (age + 1) / _RAMP_S) + 6 * wave)))
+
+
+def _memory(process: Process, now: float, room: int) -> int:
+    share = 35 + process.seed % 55
+    grown = min(1.0, (now - process.starts + 1) / _RAMP_S)
+    return int(room * share / 100 * grown) // _PAGES_MB * _PAGES_MB

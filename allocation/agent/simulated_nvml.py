@@ -1,0 +1,393 @@
+"""Simulated GPUs behind the real pynvml.
+
+pynvml looks up every C symbol by name on its global `nvmlLib` and loads the driver's library only
+while that is None. An object with methods of the same names takes its place, so the real wrapper,
+structs and exceptions stay in use and the agent can't tell the difference.
+"""
+
+import collections
+import contextlib
+import ctypes
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pynvml
+
+from allocation.agent.simulated_hardware import Gpu, Hardware, HardwareFault, Instance
+
+CData: TypeAlias = Any
+"""What pynvml passes: handles, byref() results, arrays and buffers. pynvml has no types."""
+
+_Key = tuple[str, str, int]
+_COMPUTE_PROFILES = {
+    1: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE,
+    2: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_2_SLICE,
+    3: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_3_SLICE,
+    4: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_4_SLICE,
+    7: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE,
+}
+
+
+def _symbol(method: Callable[..., None]) -> Callable[..., int]:
+    """A C function: returns an NVML code. A planted fault is returned in place of the call."""
+
+    @functools.wraps(method)
+    def call(self: "SimulatedNvml", *args: CData) -> int:
+        planted = self.faults[method.__name__]
+        if planted:
+            return int(getattr(pynvml, planted.popleft()))
+        try:
+            method(self, *args)
+        except HardwareFault as fault:
+            return int(getattr(pynvml, fault.symbol))
+        return int(pynvml.NVML_SUCCESS)
+
+    return call
+
+
+def _target(ref: CData) -> CData:
+    return getattr(ref, "_obj", ref)
+
+
+def _text(buffer: CData, text: str, length: CData) -> None:
+    raw = text.encode()
+    if len(raw) + 1 > length.value:
+        raise HardwareFault("NVML_ERROR_INSUFFICIENT_SIZE")
+    buffer.value = raw
+
+
+class SimulatedNvml:
+    """The C interface of one simulated node. `faults` maps a symbol to error codes to return."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self.hardware = hardware
+        self.faults: dict[str, collections.deque[str]] = collections.defaultdict(collections.deque)
+        self._handles: dict[_Key, int] = {}
+        self._keys: dict[int, _Key] = {}
+        self._fresh = itertools.count(0x1000)
+        self._samples: dict[int, tuple[Gpu, int | None, int]] = {}
+
+    # Handles are numbers in place of pointers.
+
+    def _number(self, key: _Key) -> int:
+        if key not in self._handles:
+            self._handles[key] = next(self._fresh)
+            self._keys[self._handles[key]] = key
+        return self._handles[key]
+
+    def _give(self, ref: CData, key: _Key) -> None:
+        ctypes.c_void_p.from_address(ctypes.addressof(_target(ref))).value = self._number(key)
+
+    def _give_all(self, array: CData, count: CData, keys: list[_Key]) -> None:
+        slots = (ctypes.c_void_p * len(keys)).from_address(ctypes.addressof(_target(array)))
+        for i, key in enumerate(keys):
+            slots[i] = self._number(key)
+        _target(count).value = len(keys)
+
+    def _key(self, handle: CData, *kinds: str) -> _Key:
+        number = ctypes.cast(handle, ctypes.c_void_p).value
+        key = self._keys.get(number or 0)
+        if key is None or key[0] not in kinds:
+            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
+        return key
+
+    def _gpu(self, handle: CData, *kinds: str) -> Gpu:
+        gpu = self.hardware.gpu(self._key(handle, *(kinds or ("gpu",)))[1])
+        if gpu.lost:
+            raise HardwareFault("NVML_ERROR_GPU_IS_LOST")
+        return gpu
+
+    def _instance(self, handle: CData, *kinds: str) -> tuple[Gpu, Instance]:
+        gpu = self._gpu(handle, *kinds)
+        instance = gpu.instances.get(self._key(handle, *kinds)[2])
+        if instance is None:
+            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
+        return gpu, instance
+
+    def _device(self, handle: CData) -> tuple[Gpu, Instance | None]:
+        if self._key(handle, "gpu", "mig")[0] == "mig":
+            return self._instance(handle, "mig")
+        return self._gpu(handle), None
+
+    # The node.
+
+    @_symbol
+    def nvmlInitWithFlags(self, flags: CData) -> None: ...
+
+    @_symbol
+    def nvmlShutdown(self) -> None: ...
+
+    @_symbol
+    def nvmlSystemGetDriverVersion(self, buffer: CData, length: CData) -> None:
+        _text(buffer, "580.95.05", length)
+
+    @_symbol
+    def nvmlDeviceGetCount_v2(self, count: CData) -> None:
+        _target(count).value = len(self.hardware.gpus)
+
+    @_symbol
+    def nvmlDeviceGetHandleByIndex_v2(self, index: CData, ref: CData) -> None:
+        if index.value >= len(self.hardware.gpus):
+            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
+        self._give(ref, ("gpu", self.hardware.gpus[index.value].uuid, 0))
+
+    @_symbol
+    def nvmlDeviceGetHandleByUUID(self, text: CData, ref: CData) -> None:
+        self._give(ref, ("gpu", self.hardware.gpu(text.value.decode()).uuid, 0))
+
+    # A GPU.
+
+    @_symbol
+    def nvmlDeviceGetUUID(self, handle: CData, buffer: CData, length: CData) -> None:
+        gpu, instance = self._device(handle)
+        _text(buffer, gpu.uuid if instance is None else gpu.mig_uuid(instance), length)
+
+    @_symbol
+    def nvmlDeviceGetName(self, handle: CData, buffer: CData, length: CData) -> None:
+        _text(buffer, self._gpu(handle).model.name, length)
+
+    @_symbol
+    def nvmlDeviceGetMemoryInfo(self, handle: CData, ref: CData) -> None:
+        gpu, instance = self._device(handle)
+        total = gpu.model.memory_mb if instance is None else instance.profile.memory_mb
+        used = self.hardware.memory_used(gpu, instance)
+        memory = _target(ref)
+        memory.total, memory.used, memory.free = total << 20, used << 20, (total - used) << 20
+
+    @_symbol
+    def nvmlDeviceGetPciInfo_v3(self, handle: CData, ref: CData) -> None:
+        _target(ref).busId = self._gpu(handle).pci
+
+    @_symbol
+    def nvmlDeviceGetNumaNodeId(self, handle: CData, ref: CData) -> None:
+        index = self._gpu(handle).index
+        _target(ref).value = 2 * index // len(self.hardware.gpus)
+
+    @_symbol
+    def nvmlDeviceGetComputeRunningProcesses_v3(
+        self, handle: CData, count: CData, array: CData
+    ) -> None:
+        gpu, instance = self._device(handle)
+        found = self.hardware.running(gpu, None if instance is None else instance.id)
+        room = _target(count).value
+        _target(count).value = len(found)
+        if len(found) > room:
+            raise HardwareFault("NVML_ERROR_INSUFFICIENT_SIZE")
+        for i, process in enumerate(found):
+            array[i].pid = process.pid
+            array[i].gpuInstanceId = 0xFFFFFFFF if process.instance is None else process.instance
+
+    @_symbol
+    def nvmlDeviceGetUtilizationRates(self, handle: CData, ref: CData) -> None:
+        gpu, instance = self._device(handle)
+        if instance is not None or gpu.mig:
+            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+        _target(ref).gpu = self.hardware.utilisation(gpu)
+        _target(ref).memory = self.hardware.utilisation(gpu) // 2
+
+    @_symbol
+    def nvmlDeviceGetPowerUsage(self, handle: CData, ref: CData) -> None:
+        _target(ref).value = self.hardware.power(self._gpu(handle))
+
+    @_symbol
+    def nvmlDeviceGetTemperatureV(self, handle: CData, ref: CData) -> None:
+        _target(ref).temperature = self.hardware.temperature(self._gpu(handle))
+
+    # Links.
+
+    def _peers(self, gpu: Gpu) -> list[Gpu]:
+        return [g for g in self.hardware.gpus if g.model is gpu.model and g is not gpu]
+
+    @_symbol
+    def nvmlDeviceGetNvLinkState(self, handle: CData, link: CData, ref: CData) -> None:
+        gpu = self._gpu(handle)
+        if link >= gpu.model.nvlinks:
+            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+        _target(ref).value = int(gpu.model.nvlink_peer == "switch" or bool(self._peers(gpu)))
+
+    @_symbol
+    def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: CData, link: CData, ref: CData) -> None:
+        switch = self._gpu(handle).model.nvlink_peer == "switch"
+        _target(ref).value = (
+            pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH if switch else pynvml.NVML_NVLINK_DEVICE_TYPE_GPU
+        )
+
+    @_symbol
+    def nvmlDeviceGetNvLinkRemotePciInfo_v2(self, handle: CData, link: CData, ref: CData) -> None:
+        peers = self._peers(self._gpu(handle))
+        _target(ref).busId = peers[link % len(peers)].pci
+
+    # MIG.
+
+    @_symbol
+    def nvmlDeviceGetMigMode(self, handle: CData, current: CData, pending: CData) -> None:
+        gpu = self._gpu(handle)
+        if not gpu.model.profiles:
+            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+        _target(current).value, _target(pending).value = int(gpu.mig), int(gpu.pending_mig)
+
+    @_symbol
+    def nvmlDeviceSetMigMode(self, handle: CData, mode: CData, activation: CData) -> None:
+        outcome = self.hardware.mode_set(self._gpu(handle), mig=bool(mode))
+        _target(activation).value = getattr(pynvml, outcome)
+
+    @_symbol
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: CData, ref: CData) -> None:
+        _target(ref).value = self._gpu(handle).model.compute
+
+    @_symbol
+    def nvmlDeviceGetGpuInstanceProfileInfoV(self, handle: CData, index: CData, ref: CData) -> None:
+        for profile in self._gpu(handle).model.profiles:
+            if profile.index == index:
+                info = _target(ref)
+                info.id, info.sliceCount = profile.id, profile.compute
+                info.instanceCount, info.memorySizeMB = profile.max, profile.memory_mb
+                info.name = f"MIG {profile.name}"
+                return
+        raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+
+    @_symbol
+    def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
+        self, handle: CData, profile_id: CData, array: CData, count: CData
+    ) -> None:
+        profile = self._gpu(handle).model.profile(profile_id)
+        if array is not None:
+            for i, start in enumerate(profile.starts):
+                _target(array)[i].start, _target(array)[i].size = start, profile.size
+        _target(count).value = len(profile.starts)
+
+    @_symbol
+    def nvmlDeviceCreateGpuInstanceWithPlacement(
+        self, handle: CData, profile_id: CData, placement: CData, ref: CData
+    ) -> None:
+        gpu, place = self._gpu(handle), _target(placement)
+        made = self.hardware.instance_create(gpu, profile_id, place.start, place.size)
+        self._give(ref, ("gi", gpu.uuid, made.id))
+
+    @_symbol
+    def nvmlDeviceGetGpuInstances(
+        self, handle: CData, profile_id: CData, array: CData, count: CData
+    ) -> None:
+        gpu = self._gpu(handle)
+        if not gpu.mig:
+            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+        found = [i.id for i in gpu.instances.values() if i.profile.id == profile_id]
+        self._give_all(array, count, [("gi", gpu.uuid, number) for number in found])
+
+    @_symbol
+    def nvmlDeviceGetGpuInstanceById(self, handle: CData, number: CData, ref: CData) -> None:
+        gpu = self._gpu(handle)
+        if number not in gpu.instances:
+            raise HardwareFault("NVML_ERROR_NOT_FOUND")
+        self._give(ref, ("gi", gpu.uuid, number))
+
+    @_symbol
+    def nvmlGpuInstanceGetInfo(self, handle: CData, ref: CData) -> None:
+        _, instance = self._instance(handle, "gi")
+        info = _target(ref)
+        info.id, info.profileId = instance.id, instance.profile.id
+        info.placement.start, info.placement.size = instance.start, instance.profile.size
+
+    @_symbol
+    def nvmlGpuInstanceDestroy(self, handle: CData) -> None:
+        self.hardware.instance_destroy(*self._instance(handle, "gi"))
+
+    @_symbol
+    def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
+        self, handle: CData, index: CData, engine: CData, ref: CData
+    ) -> None:
+        # The only compute profile offered is the one that fills its GPU instance.
+        _, instance = self._instance(handle, "gi")
+        if index != _COMPUTE_PROFILES[instance.profile.compute]:
+            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+        info = _target(ref)
+        info.id, info.sliceCount, info.instanceCount = index, instance.profile.compute, 1
+
+    @_symbol
+    def nvmlGpuInstanceCreateComputeInstance(
+        self, handle: CData, profile_id: CData, ref: CData
+    ) -> None:
+        gpu, instance = self._instance(handle, "gi")
+        if profile_id != _COMPUTE_PROFILES[instance.profile.compute]:
+            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+        self.hardware.compute_create(gpu, instance)
+        self._give(ref, ("ci", gpu.uuid, instance.id))
+
+    @_symbol
+    def nvmlGpuInstanceGetComputeInstances(
+        self, handle: CData, profile_id: CData, array: CData, count: CData
+    ) -> None:
+        gpu, instance = self._instance(handle, "gi")
+        there = [("ci", gpu.uuid, instance.id)] if instance.usable else []
+        self._give_all(array, count, there)
+
+    @_symbol
+    def nvmlComputeInstanceDestroy(self, handle: CData) -> None:
+        self.hardware.compute_destroy(*self._instance(handle, "ci"))
+
+    @_symbol
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: CData, index: CData, ref: CData) -> None:
+        gpu = self._gpu(handle)
+        usable = [i.id for i in gpu.instances.values() if i.usable]
+        if index.value >= len(usable):
+            raise HardwareFault("NVML_ERROR_NOT_FOUND")
+        self._give(ref, ("mig", gpu.uuid, usable[index.value]))
+
+    @_symbol
+    def nvmlDeviceGetGpuInstanceId(self, handle: CData, ref: CData) -> None:
+        _target(ref).value = self._instance(handle, "mig")[1].id
+
+    # Sampling of slices.
+
+    @_symbol
+    def nvmlGpmQueryDeviceSupport(self, handle: CData, ref: CData) -> None:
+        _target(ref).isSupportedDevice = int(self._gpu(handle).model.gpm)
+
+    @_symbol
+    def nvmlGpmSampleAlloc(self, ref: CData) -> None:
+        self._give(ref, ("sample", "", next(self._fresh)))
+
+    @_symbol
+    def nvmlGpmSampleFree(self, handle: CData) -> None:
+        key = self._key(handle, "sample")
+        del self._keys[self._handles.pop(key)]
+        self._samples.pop(key[2], None)
+
+    @_symbol
+    def nvmlGpmMigSampleGet(self, handle: CData, instance: CData, sample: CData) -> None:
+        gpu = self._gpu(handle)
+        if not gpu.model.gpm or instance not in gpu.instances:
+            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+        reading = self.hardware.utilisation(gpu, instance)
+        self._samples[self._key(sample, "sample")[2]] = (gpu, instance, reading)
+
+    @_symbol
+    def nvmlGpmMetricsGet(self, ref: CData) -> None:
+        asked = _target(ref)
+        first, second = (
+            self._samples[self._key(handle, "sample")[2]]
+            for handle in (asked.sample1, asked.sample2)
+        )
+        if first[:2] != second[:2]:
+            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
+        for i in range(asked.numMetrics):
+            metric = asked.metrics[i]
+            known = metric.metricId == pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL
+            metric.nvmlReturn = pynvml.NVML_SUCCESS if known else pynvml.NVML_ERROR_NOT_SUPPORTED
+            metric.value = (first[2] + second[2]) / 2
+
+
+@contextlib.contextmanager
+def installed(hardware: Hardware) -> Iterator[SimulatedNvml]:
+    """Puts simulated hardware behind pynvml for the time of a `with` block."""
+    simulated = SimulatedNvml(hardware)
+    before = pynvml.nvmlLib
+    pynvml.nvmlLib = simulated
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    try:
+        yield simulated
+    finally:
+        pynvml.nvmlLib = before
+        pynvml._nvmlGetFunctionPointer_cache.clear()

@@ -1,0 +1,327 @@
+"""Hardware: classes and what they offer, nodes, GPUs, and the door for agents."""
+
+from collections import defaultdict
+from typing import Any
+
+from django.db.models import Count
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocation.models import Gpu, GpuModel, Node
+from allocation.services.fleet import enrolment_token_create, node_drain, node_enrol, node_ready
+from allocation.solver.geometry import units_of
+from allocation.solver.types import Model, Placement
+from billing.queries import prices_now
+from tenants.api.base import ApiView, listed
+from tenants.api.fields import Money, Strict, Text
+from tenants.api.pages import PageQuery, page_of
+from tenants.api.schema import described, page
+from tenants.errors import missing
+from tenants.models import GpuClass, User
+from tenants.wall import operator_tx
+
+
+class ProfileOut(serializers.Serializer[Any]):
+    """A MIG profile of a class; `units` of 56,000 is what a slice counts and costs."""
+
+    profile = serializers.CharField()
+    model = serializers.CharField()
+    memory_slots = serializers.IntegerField()
+    compute_slices = serializers.IntegerField()
+    units = serializers.IntegerField()
+
+
+class TierPrice(serializers.Serializer[Any]):
+    """A whole GPU for an hour, in a tier, now."""
+
+    tier = serializers.CharField()
+    currency = serializers.CharField()
+    per_gpu_hour = Money(max_digits=12, decimal_places=4)
+
+
+class GpuClassOut(serializers.Serializer[Any]):
+    """The name under which GPUs are asked for, priced and put under quota."""
+
+    slug = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment] # hides a property we do not use
+    gpus = serializers.IntegerField()
+    models = serializers.ListField(child=serializers.CharField())
+    memory_mb = serializers.IntegerField(allow_null=True)
+    profiles = ProfileOut(many=True)
+    prices = TierPrice(many=True)
+
+
+class GpuClasses(ApiView):
+    """What may be asked for."""
+
+    @described("list_gpu_classes", "GPU classes with profiles and prices", answer=page(GpuClassOut))
+    def get(self, request: Request) -> Response:
+        """All of them."""
+        with self.tx():
+            classes = list(GpuClass.objects.all())
+            counts = dict(
+                Gpu.objects.order_by().values_list("gpu_class_id").annotate(count=Count("id"))
+            )
+            models: dict[str, list[GpuModel]] = defaultdict(list)
+            for model in GpuModel.objects.order_by("slug").prefetch_related("placements"):
+                models[model.gpu_class_id].append(model)
+            prices = prices_now(self.now)
+        return listed(
+            GpuClassOut(
+                {
+                    "slug": row.slug,
+                    "label": row.label,
+                    "gpus": counts.get(row.slug, 0),
+                    "models": [model.slug for model in models[row.slug]],
+                    "memory_mb": min((model.memory_mb for model in models[row.slug]), default=None),
+                    "profiles": [one for model in models[row.slug] for one in _profiles(model)],
+                    "prices": [
+                        {
+                            "tier": tier,
+                            "currency": price.currency,
+                            "per_gpu_hour": price.per_gpu_hour,
+                        }
+                        for (gpu_class, tier), price in sorted(prices.items())
+                        if gpu_class == row.slug
+                    ],
+                }
+            ).data
+            for row in classes
+        )
+
+
+class NodeOut(serializers.Serializer[Any]):
+    """A machine with GPUs and an agent."""
+
+    name = serializers.CharField()
+    rack = serializers.CharField(source="rack.name")
+    state = serializers.CharField()
+    state_reason = serializers.CharField()
+    gpus = serializers.IntegerField(source="gpu_count")
+    cores = serializers.IntegerField()
+    memory_mb = serializers.IntegerField()
+    driver = serializers.CharField()
+    agent_version = serializers.CharField()
+    generation = serializers.IntegerField()
+    observed_generation = serializers.IntegerField()
+    last_seen = serializers.DateTimeField(allow_null=True)
+
+
+class GpuOut(serializers.Serializer[Any]):
+    """One device."""
+
+    id = serializers.UUIDField()
+    uuid = serializers.CharField()
+    node = serializers.CharField(source="node.name")
+    index = serializers.IntegerField()
+    gpu_class = serializers.CharField(source="gpu_class_id")
+    model = serializers.CharField(source="model_id")
+    mode = serializers.CharField()
+    health = serializers.CharField()
+    health_reason = serializers.CharField()
+    nvlink_domain = serializers.IntegerField(source="domain", allow_null=True)
+
+
+class Nodes(ApiView):
+    """All nodes."""
+
+    queries = {"GET": PageQuery}
+
+    @described("list_nodes", "Nodes of the fleet", answer=page(NodeOut), query=PageQuery)
+    def get(self, request: Request) -> Response:
+        """A page by name."""
+        with self.tx():
+            nodes, following = page_of(
+                Node.objects.select_related("rack").annotate(gpu_count=Count("gpus")),
+                keys=("name",),
+                asked=self.asked,
+                scope="nodes",
+            )
+            return listed(NodeOut(nodes, many=True).data, following)
+
+
+class Gpus(ApiView):
+    """All GPUs."""
+
+    queries = {"GET": PageQuery}
+
+    @described("list_gpus", "GPUs of the fleet", answer=page(GpuOut), query=PageQuery)
+    def get(self, request: Request) -> Response:
+        """A page by number."""
+        with self.tx():
+            gpus, following = page_of(
+                Gpu.objects.select_related("node"),
+                keys=("number",),
+                asked=self.asked,
+                scope="gpus",
+            )
+            return listed(GpuOut(gpus, many=True).data, following)
+
+
+class DrainIn(Strict):
+    """Why a node is taken out."""
+
+    reason = Text(max_length=120)
+
+
+class NodeDrain(ApiView):
+    """Taking a node out of planning."""
+
+    @described("act_drain_node", "Drain a node (operators)", answer=NodeOut, request=DrainIn)
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """The node; what runs there goes on to its end."""
+        sent = self.sent(DrainIn)
+
+        def work() -> Response:
+            self.require_operator()
+            with operator_tx():
+                node_drain(
+                    operator=User.objects.get(id=self.actor.user_id),
+                    node=_node(name),
+                    reason=sent["reason"],
+                    now=self.now,
+                )
+                return Response(NodeOut(_node(name)).data)
+
+        return self.once(work)
+
+
+class NodeReady(ApiView):
+    """Putting a node back."""
+
+    @described(
+        "act_ready_node",
+        "Put a drained or quarantined node back (operators)",
+        answer=NodeOut,
+        request=None,
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """The node, in planning again."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            self.require_operator()
+            with operator_tx():
+                operator = User.objects.get(id=self.actor.user_id)
+                node_ready(operator=operator, node=_node(name), now=self.now)
+                return Response(NodeOut(_node(name)).data)
+
+        return self.once(work)
+
+
+class EnrolmentIn(Strict):
+    """Which machine may come in."""
+
+    node = serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,59}$")
+    rack = serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,39}$")
+
+
+class EnrolmentOut(serializers.Serializer[Any]):
+    """A token for one agent, valid once within 15 minutes."""
+
+    node = serializers.CharField()
+    token = serializers.CharField(
+        allow_null=True, help_text="Shown once; null when an Idempotency-Key is replayed."
+    )
+
+
+class Enrolments(ApiView):
+    """Letting an agent in."""
+
+    @described(
+        "create_enrolment",
+        "Make an agent's one-time token (operators)",
+        answer=EnrolmentOut,
+        status=201,
+        request=EnrolmentIn,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """The token, shown this once."""
+        sent = self.sent(EnrolmentIn)
+
+        def work() -> Response:
+            self.require_operator()
+            with operator_tx():
+                token = enrolment_token_create(
+                    node_name=sent["node"], rack_name=sent["rack"], now=self.now
+                )
+            return Response({"node": sent["node"], "token": token}, status=201)
+
+        return self.once(work, secret=("token",))
+
+
+class AgentIn(Strict):
+    """An agent's one-time token, and what it found on its machine."""
+
+    token = Text(max_length=200)
+    inventory = serializers.DictField()
+
+
+class AgentOut(serializers.Serializer[Any]):
+    """What the agent keeps: its name, its key, and where to listen."""
+
+    node = serializers.CharField()
+    key = serializers.CharField()
+    key_version = serializers.IntegerField()
+    epoch = serializers.IntegerField()
+    redis_url = serializers.CharField()
+
+
+class AgentEnrol(ApiView):
+    """The agents' door: the one-time token is the only credential."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    @described(
+        "create_agent",
+        "Enrol a node's agent (called by the agent)",
+        answer=AgentOut,
+        status=201,
+        request=AgentIn,
+        public=True,
+    )
+    def post(self, request: Request) -> Response:
+        """The node's name, key and address."""
+        sent = self.sent(AgentIn)
+        made = node_enrol(token=sent["token"], inventory=sent["inventory"], now=self.now)
+        return Response(made, status=201)
+
+
+def _node(name: str) -> Node:
+    node = (
+        Node.objects.filter(name=name)
+        .select_related("rack")
+        .annotate(gpu_count=Count("gpus"))
+        .first()
+    )
+    if node is None:
+        raise missing("node")
+    return node
+
+
+def _profiles(model: GpuModel) -> list[dict[str, Any]]:
+    rows = sorted(model.placements.all(), key=lambda row: (row.profile_id, row.profile, row.start))
+    geometry = Model(
+        slug=model.slug,
+        memory_slots=model.memory_slots,
+        compute_slices=model.compute_slices,
+        mode_switch="online",
+        placements=tuple(
+            Placement(row.profile, row.start, row.size, row.compute, row.profile_id, row.limit)
+            for row in rows
+        ),
+    )
+    first = {row.profile: row for row in reversed(rows)}
+    return [
+        {
+            "profile": profile,
+            "model": model.slug,
+            "memory_slots": first[profile].size,
+            "compute_slices": first[profile].compute,
+            "units": units_of(geometry, profile),
+        }
+        for profile in sorted(first, key=lambda name: (first[name].profile_id, name))
+    ]

@@ -1,0 +1,215 @@
+"""How a booking is told: the shapes of all answers about one."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from rest_framework import serializers
+
+from allocation.models import Allocation, Booking
+from allocation.rules.states import WAITING, State
+from tenants.api.fields import Money, iso_duration
+
+_PLAIN = (
+    "name",
+    "state",
+    "outcome",
+    "version",
+    "submitted",
+    "ask",
+    "alternatives",
+    "extension_until",
+    "ready_at",
+    "checked_in_at",
+    "released_at",
+    "ended_at",
+    "decision_id",
+)
+CHECKS = ("together", "line", "quota", "budget", "policy", "hardware")
+
+
+class WindowOut(serializers.Serializer[Any]):
+    """When. A fixed window has `starts` and `ends`; the planned ones are the portal's promise."""
+
+    starts = serializers.DateTimeField(allow_null=True)
+    ends = serializers.DateTimeField(allow_null=True)
+    not_before = serializers.DateTimeField()
+    deadline = serializers.DateTimeField(allow_null=True)
+    duration = serializers.CharField(help_text="ISO 8601.")
+    planned_starts = serializers.DateTimeField(allow_null=True)
+    planned_ends = serializers.DateTimeField(allow_null=True)
+    zone = serializers.CharField()
+
+
+class PriceOfBooking(serializers.Serializer[Any]):
+    """What is held for the booking, and what was charged."""
+
+    currency = serializers.CharField()
+    per_hour = Money(max_digits=20, help_text="The whole booking for an hour.")
+    held = Money(max_digits=20)
+    charged = Money(max_digits=20, allow_null=True)
+    price_book = serializers.IntegerField()
+
+
+class AllocationOut(serializers.Serializer[Any]):
+    """Slots of one GPU for a period."""
+
+    id = serializers.UUIDField()
+    node = serializers.CharField(source="gpu.node.name")
+    gpu_index = serializers.IntegerField(source="gpu.index")
+    gpu_uuid = serializers.CharField(source="gpu.uuid")
+    gpu_class = serializers.CharField(source="gpu.gpu_class_id")
+    model = serializers.CharField(source="model_id")
+    profile = serializers.CharField(allow_null=True, help_text="Null for a whole GPU.")
+    start = serializers.IntegerField(help_text="First memory slot.")
+    size = serializers.IntegerField(help_text="Memory slots, of eight.")
+    units = serializers.IntegerField()
+    starts = serializers.DateTimeField(source="period.lower")
+    ends = serializers.DateTimeField(source="period.upper")
+    state = serializers.CharField()
+    devices = serializers.ListField(child=serializers.CharField())
+    error = serializers.CharField()
+
+
+class WaitingOut(serializers.Serializer[Any]):
+    """A waiting booking's planned start, which is a promise, and why it is not earlier."""
+
+    expected_start = serializers.DateTimeField(allow_null=True)
+    expected_end = serializers.DateTimeField(allow_null=True)
+    gpu_class = serializers.CharField()
+    reasons = serializers.ListField(child=serializers.DictField())
+
+
+class BookingOut(serializers.Serializer[Any]):
+    """A booking."""
+
+    id = serializers.CharField(help_text="`bk_…`, for programs.")
+    number = serializers.CharField(help_text="`BK-2041`, for people; unique in the tenant.")
+    project = serializers.CharField()
+    owner = serializers.CharField()
+    name = serializers.CharField()
+    tier = serializers.CharField()
+    state = serializers.ChoiceField(choices=[state.value for state in State])
+    outcome = serializers.CharField()
+    version = serializers.IntegerField()
+    submitted = serializers.DateTimeField()
+    ask = serializers.DictField()
+    request = serializers.CharField()
+    window = WindowOut()
+    price = PriceOfBooking()
+    allocations = AllocationOut(many=True)
+    waiting = WaitingOut(allow_null=True)
+    alternatives = serializers.ListField(child=serializers.DictField())
+    extension_until = serializers.DateTimeField(allow_null=True)
+    ready_at = serializers.DateTimeField(allow_null=True)
+    checked_in_at = serializers.DateTimeField(allow_null=True)
+    released_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    decision_id = serializers.IntegerField(allow_null=True)
+
+
+class EventOut(serializers.Serializer[Any]):
+    """One line of a booking's history."""
+
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    kind = serializers.CharField()
+    state = serializers.CharField()
+    sentence = serializers.CharField()
+    actor = serializers.CharField(source="actor.username", default=None, allow_null=True)
+    detail = serializers.DictField()
+
+
+class CheckOut(serializers.Serializer[Any]):
+    """One of the six things that must hold, and what is in its way."""
+
+    check = serializers.ChoiceField(choices=list(CHECKS))
+    passed = serializers.BooleanField()
+    reasons = serializers.ListField(child=serializers.DictField())
+
+
+class WhyOut(serializers.Serializer[Any]):
+    """Why a booking is where it is, from the decision that put it there."""
+
+    number = serializers.CharField()
+    state = serializers.CharField()
+    expected_start = serializers.DateTimeField(allow_null=True)
+    checks = CheckOut(many=True)
+    alternatives = serializers.ListField(child=serializers.DictField())
+    decision_id = serializers.IntegerField(allow_null=True)
+
+
+def booking_id_text(booking: Booking) -> str:
+    """`bk_…`, the id for programs."""
+    return f"bk_{booking.id.hex}"
+
+
+def shown(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]:
+    """The booking as it is told; inside a transaction of its tenant."""
+    said = BookingOut(
+        {
+            "id": booking_id_text(booking),
+            "number": booking.label,
+            "project": booking.project.slug,
+            "owner": booking.owner.username,
+            "tier": booking.tier_id,
+            "request": booking.request_text,
+            "window": _window(booking),
+            "price": {
+                "currency": booking.currency,
+                "per_hour": booking.price_per_hour,
+                "held": booking.held,
+                "charged": booking.charged,
+                "price_book": booking.price_version,
+            },
+            "allocations": allocations,
+            "waiting": _waiting(booking),
+            **{name: getattr(booking, name) for name in _PLAIN},
+        }
+    )
+    return dict(said.data)
+
+
+def why(booking: Booking) -> dict[str, Any]:
+    """The six checks with the last decision's evidence."""
+    said = WhyOut(
+        {
+            "number": booking.label,
+            "state": booking.state,
+            "expected_start": booking.planned_starts,
+            "checks": [_check(booking, check) for check in CHECKS],
+            "alternatives": booking.alternatives,
+            "decision_id": booking.decision_id,
+        }
+    )
+    return dict(said.data)
+
+
+def _check(booking: Booking, check: str) -> dict[str, Any]:
+    reasons = [reason for reason in booking.reasons if reason.get("check") == check]
+    return {"check": check, "passed": not reasons, "reasons": reasons}
+
+
+def _window(booking: Booking) -> dict[str, Any]:
+    length = timedelta(seconds=booking.duration_seconds)
+    return {
+        "starts": booking.starts,
+        "ends": booking.starts + length if booking.starts else None,
+        "not_before": booking.not_before,
+        "deadline": booking.deadline,
+        "duration": iso_duration(booking.duration_seconds),
+        "planned_starts": booking.planned_starts,
+        "planned_ends": booking.planned_ends,
+        "zone": booking.zone,
+    }
+
+
+def _waiting(booking: Booking) -> dict[str, Any] | None:
+    if booking.state not in WAITING:
+        return None
+    return {
+        "expected_start": booking.planned_starts,
+        "expected_end": booking.planned_ends,
+        "gpu_class": booking.planned_class,
+        "reasons": booking.reasons,
+    }

@@ -1,0 +1,70 @@
+"""Addresses of bookings and hardware under /api/v1."""
+
+from django.urls import path, register_converter
+
+from allocation.api.availability import Availability
+from allocation.api.bookings import (
+    BookingCancel,
+    BookingCheckIn,
+    BookingEvents,
+    BookingExtend,
+    BookingOne,
+    BookingRelease,
+    Bookings,
+    BookingWhy,
+)
+from allocation.api.fleet import (
+    AgentEnrol,
+    Enrolments,
+    GpuClasses,
+    Gpus,
+    NodeDrain,
+    NodeReady,
+    Nodes,
+)
+from allocation.api.quotes import Quotes
+
+
+class ReferenceConverter:
+    """`bk_<hex>` or `BK-2041`."""
+
+    regex = r"bk_[0-9a-f]{32}|[Bb][Kk]-[1-9][0-9]{0,17}"
+
+    def to_python(self, value: str) -> str:
+        """The reference as it is."""
+        return value
+
+    def to_url(self, value: str) -> str:
+        """The reference as it is."""
+        return value
+
+
+register_converter(ReferenceConverter, "booking")
+
+urlpatterns = [
+    path("gpu-classes", GpuClasses.as_view(), name="api-gpu-classes"),
+    path("availability", Availability.as_view(), name="api-availability"),
+    path("quotes", Quotes.as_view(), name="api-quotes"),
+    path("bookings", Bookings.as_view(), name="api-bookings"),
+    path("bookings/<booking:reference>", BookingOne.as_view(), name="api-booking"),
+    path("bookings/<booking:reference>/cancel", BookingCancel.as_view(), name="api-booking-cancel"),
+    path(
+        "bookings/<booking:reference>/release",
+        BookingRelease.as_view(),
+        name="api-booking-release",
+    ),
+    path("bookings/<booking:reference>/extend", BookingExtend.as_view(), name="api-booking-extend"),
+    path(
+        "bookings/<booking:reference>/check-in",
+        BookingCheckIn.as_view(),
+        name="api-booking-check-in",
+    ),
+    path("bookings/<booking:reference>/events", BookingEvents.as_view(), name="api-booking-events"),
+    path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
+    path("fleet/nodes", Nodes.as_view(), name="api-nodes"),
+    path("fleet/nodes/<slug:name>/drain", NodeDrain.as_view(), name="api-node-drain"),
+    path("fleet/nodes/<slug:name>/ready", NodeReady.as_view(), name="api-node-ready"),
+    path("fleet/gpus", Gpus.as_view(), name="api-gpus"),
+    path("fleet/enrolments", Enrolments.as_view(), name="api-enrolments"),
+    path("agents/enrol", AgentEnrol.as_view(), name="api-agent-enrol"),
+]

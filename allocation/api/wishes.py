@@ -1,0 +1,97 @@
+"""What a client asks for: project, tier, and an ask as one line or as a document."""
+
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
+
+from rest_framework import serializers
+
+from allocation.errors import AskError
+from allocation.queries.catalogue import ask_catalogue
+from allocation.rules.ask import LONGEST_TEXT, AskDocument, Parsed, parse_ask
+from allocation.services.bookings import Wish
+from tenants.access import Actor
+from tenants.api.fields import Strict, Text
+from tenants.errors import Refused, invalid
+
+
+class AskIn(serializers.DictField):
+    """The structured ask: `count`, `classes`, `profile`, `together`, `required`, `duration`
+    (seconds or ISO 8601), and `starts` or `not_before` and `deadline`."""
+
+
+class WishIn(Strict):
+    """A booking to make or to quote. Give either `request` or `ask`."""
+
+    project = Text(max_length=40)
+    tier = Text(max_length=40, required=False, default="standard")
+    request = Text(
+        max_length=LONGEST_TEXT, required=False, help_text="One line, as in `2 h100 6h today`."
+    )
+    ask = AskIn(required=False)
+    name = Text(max_length=80, required=False, allow_blank=True, default="")
+    zone = Text(
+        max_length=64, required=False, help_text="IANA zone of local times; your own if left out."
+    )
+
+    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Exactly one ask, and a zone that exists. Raises ValidationError."""
+        if ("request" in given) == ("ask" in given):
+            raise serializers.ValidationError(
+                {"request": ["Give either `request` or `ask`."]}, code="missing_field"
+            )
+        if "zone" in given and given["zone"] not in available_timezones():
+            raise serializers.ValidationError(
+                {"zone": ["Choose an IANA zone, like Europe/Berlin."]}, code="bad_zone"
+            )
+        return given
+
+
+def wish_of(actor: Actor, given: dict[str, Any], now: datetime) -> Wish:
+    """The wish; inside a transaction, because the catalogue is read.
+
+    Raises:
+        Refused: for what can't be read, with the field's path as `param`.
+    """
+    zone = given.get("zone", actor.time_zone)
+    return Wish(
+        project=given["project"],
+        tier=given["tier"],
+        ask=_ask(given, zone, now),
+        name=given["name"],
+        zone=zone,
+        request_text=given.get("request", ""),
+    )
+
+
+def _ask(given: dict[str, Any], zone: str, now: datetime) -> AskDocument:
+    if "ask" in given:
+        return _read_document(given["ask"])
+    text = given["request"]
+    parsed = parse_ask(text, catalogue=ask_catalogue(), now=now, zone=ZoneInfo(zone))
+    if parsed.unknown and not parsed.problems:
+        raise _not_understood(text, parsed)
+    try:
+        return parsed.document()
+    except AskError as error:
+        raise invalid(error.code, error.sentence, error.param) from error
+
+
+def _read_document(data: object) -> AskDocument:
+    try:
+        return AskDocument.from_json(data)
+    except AskError as error:
+        path = "ask" if error.param == "ask" else f"ask.{error.param}"
+        raise invalid(error.code, error.sentence, path) from error
+
+
+def _not_understood(text: str, parsed: Parsed) -> Refused:
+    words = [text[start:end] for start, end in parsed.unknown]
+    return Refused(
+        "not_understood",
+        f"Not understood: {', '.join(f'“{word}”' for word in words)}."
+        " Write count, class, length and time, as in `2 h100 6h today`.",
+        "invalid",
+        param="request",
+        numbers={"spans": [list(span) for span in parsed.unknown]},
+    )

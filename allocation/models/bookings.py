@@ -1,0 +1,200 @@
+"""What people asked for, what they were given, and what is really on the hardware."""
+
+import uuid
+
+from django.conf import settings
+from django.contrib.postgres.fields import BigIntegerRangeField, DateTimeRangeField
+from django.db import models
+from django.db.models import F, Q
+
+from allocation.models.hardware import Gpu, GpuModel
+from allocation.rules.states import State
+from tenants.models import Project, Tenant, Tier
+
+
+def booking_states() -> list[tuple[str, str]]:
+    """Choices as a callable, so that a new state makes no migration."""
+    return [(state.value, state.value.replace("_", " ").capitalize()) for state in State]
+
+
+class Booking(models.Model):
+    """The one object a person makes.
+
+    `ask` is the canonical document (`allocation.rules.ask`). A fixed window has `starts` and
+    `ends`; a flexible one `duration`, `not_before` and perhaps a `deadline`. The `planned_*`
+    fields are the promise of the last cycle; `reasons` are that cycle's answer to "why not now".
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_constraint=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
+    number = models.BigIntegerField()
+    name = models.CharField(max_length=80, blank=True)
+    tier = models.ForeignKey(Tier, on_delete=models.PROTECT)
+    ask = models.JSONField()
+    request_text = models.CharField(max_length=200, blank=True)
+    zone = models.CharField(max_length=64, default="UTC")
+
+    duration_seconds = models.PositiveIntegerField()
+    starts = models.DateTimeField(null=True, blank=True)
+    not_before = models.DateTimeField()
+    deadline = models.DateTimeField(null=True, blank=True)
+
+    state = models.CharField(max_length=20, choices=booking_states, default=State.REQUESTED)
+    outcome = models.CharField(max_length=20, blank=True)
+    version = models.BigIntegerField(default=1)
+    submitted = models.DateTimeField()
+    decision = models.ForeignKey(
+        "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    planned_starts = models.DateTimeField(null=True, blank=True)
+    planned_ends = models.DateTimeField(null=True, blank=True)
+    planned_class = models.CharField(max_length=40, blank=True)
+    planned_places = models.JSONField(default=list)
+    reasons = models.JSONField(default=list)
+    alternatives = models.JSONField(default=list)
+    extension_until = models.DateTimeField(null=True, blank=True)
+
+    currency = models.CharField(max_length=3, default="EUR")
+    price_version = models.PositiveIntegerField()
+    price_per_hour = models.DecimalField(max_digits=20, decimal_places=6)
+    held = models.DecimalField(max_digits=20, decimal_places=6)
+    charged = models.DecimalField(max_digits=20, decimal_places=6, null=True, blank=True)
+
+    ready_at = models.DateTimeField(null=True, blank=True)
+    released_at = models.DateTimeField(null=True, blank=True)
+    checked_in_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-submitted", "id"]
+        indexes = [
+            models.Index(
+                fields=["state"],
+                name="booking_open",
+                condition=~Q(
+                    state__in=["ended", "refused", "rejected", "expired", "cancelled", "failed"]
+                ),
+            ),
+            models.Index(fields=["tenant", "-submitted"], name="booking_latest"),
+            models.Index(fields=["tenant", "project", "-submitted"], name="booking_of_project"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "number"], name="booking_number_in_tenant"),
+            models.UniqueConstraint(fields=["tenant", "id"], name="booking_id_in_tenant"),
+            models.CheckConstraint(
+                condition=Q(duration_seconds__gte=60, duration_seconds__lte=90 * 86_400),
+                name="booking_duration_sane",
+            ),
+            models.CheckConstraint(
+                condition=Q(held__gte=0, price_per_hour__gte=0)
+                & (Q(charged=None) | Q(charged__gte=0, charged__lte=F("held"))),
+                name="booking_money_sane",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.label
+
+    @property
+    def label(self) -> str:
+        """The human number, `BK-2041`, unique in its tenant."""
+        return f"BK-{self.number}"
+
+
+class Allocation(models.Model):
+    """Slots of one GPU for a period, given to a booking. Rows are plans, not yet reality.
+
+    `slots` is generated: [8·gpu_number + start, … + size) on the global slot line. The exclusion
+    constraint over (slots, period) of live rows is the rule "no double booking"; the foreign keys
+    to the GPU's identity and to the legal placements are the rule "only what hardware can do".
+    """
+
+    class State(models.TextChoices):
+        PLANNED = "planned", "Planned"
+        STARTING = "starting", "Starting"
+        ACTIVE = "active", "Active"
+        RELEASING = "releasing", "Releasing"
+        ENDED = "ended", "Ended"
+        SUPERSEDED = "superseded", "Superseded"
+
+    LIVE = ("planned", "starting", "active", "releasing")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_constraint=False)
+    booking = models.ForeignKey(
+        Booking, on_delete=models.PROTECT, related_name="allocations", db_constraint=False
+    )
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT)
+    gpu_number = models.BigIntegerField()
+    model = models.ForeignKey(GpuModel, on_delete=models.PROTECT)
+    mode = models.CharField(max_length=8, choices=Gpu.Mode.choices)
+    profile = models.CharField(max_length=24, null=True, blank=True)  # noqa: DJ001 a null profile switches the placement key off
+    start = models.PositiveSmallIntegerField()
+    size = models.PositiveSmallIntegerField()
+    slots = models.GeneratedField(
+        expression=models.Func(
+            F("gpu_number") * 8 + F("start"),
+            F("gpu_number") * 8 + F("start") + F("size"),
+            function="int8range",
+            output_field=BigIntegerRangeField(),
+        ),
+        output_field=BigIntegerRangeField(),
+        db_persist=True,
+    )
+    units = models.BigIntegerField()
+    period = DateTimeRangeField()
+    state = models.CharField(max_length=12, choices=State.choices, default=State.PLANNED)
+    devices = models.JSONField(default=list)
+    error = models.CharField(max_length=200, blank=True)
+    decision = models.ForeignKey(
+        "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(mode="whole", profile=None, start=0, size=8)
+                | Q(mode="sliced", profile__isnull=False),
+                name="allocation_mode_fits",
+            ),
+            models.CheckConstraint(condition=Q(units__gt=0), name="allocation_units"),
+        ]
+        indexes = [
+            models.Index(fields=["booking"], name="allocation_of_booking"),
+        ]
+
+
+class Occupancy(models.Model):
+    """What is really on the hardware. Opened before a node is told to start, closed on proof."""
+
+    id = models.BigAutoField(primary_key=True)
+    allocation = models.OneToOneField(Allocation, on_delete=models.PROTECT)
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT)
+    slots = BigIntegerRangeField()
+    opened = models.DateTimeField()
+    closed = models.DateTimeField(null=True, blank=True)
+
+
+class BookingEvent(models.Model):
+    """One line of a booking's history, written in the transaction that made it true."""
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    booking = models.ForeignKey(
+        Booking, on_delete=models.PROTECT, related_name="events", db_constraint=False
+    )
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=40)
+    state = models.CharField(max_length=20, choices=booking_states)
+    sentence = models.CharField(max_length=300)
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True
+    )
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(fields=["tenant", "booking", "id"], name="event_of_booking")]

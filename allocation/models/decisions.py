@@ -1,0 +1,59 @@
+"""What the solver saw and said, kept so that it can be said again byte for byte."""
+
+from django.conf import settings
+from django.db import models
+
+
+class PolicyVersion(models.Model):
+    """One version of the solver's tunables. Exactly one is live."""
+
+    class State(models.TextChoices):
+        DRAFT = "draft", "Draft"
+        LIVE = "live", "Live"
+        RETIRED = "retired", "Retired"
+
+    number = models.PositiveIntegerField(primary_key=True)
+    document = models.JSONField()
+    state = models.CharField(max_length=8, choices=State.choices)
+    created = models.DateTimeField()
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["state"], condition=models.Q(state="live"), name="policy_one_live"
+            ),
+        ]
+
+
+class Decision(models.Model):
+    """One cycle that changed something: its whole input and output, compressed, with digests."""
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField()
+    leader_term = models.BigIntegerField()
+    policy = models.ForeignKey(PolicyVersion, on_delete=models.PROTECT)
+    snapshot = models.BinaryField()
+    snapshot_sha256 = models.CharField(max_length=64)
+    plan = models.BinaryField()
+    plan_sha256 = models.CharField(max_length=64)
+    software = models.CharField(max_length=80)
+    solve_ms = models.PositiveIntegerField()
+
+    class Meta:
+        ordering = ["-id"]
+
+
+class SolverState(models.Model):
+    """One row: the fence of the cycle. Whoever leads has raised `leader_term` to its own."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    leader_term = models.BigIntegerField(default=0)
+    epoch = models.BigIntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(id=1), name="solver_state_single"),
+        ]

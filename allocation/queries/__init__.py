@@ -1,0 +1,1 @@
+"""Read side of bookings and hardware: data for pages, programs and the solver."""

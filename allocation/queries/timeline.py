@@ -1,0 +1,371 @@
+"""Who has which slots when, as one reader may see it: own and project bookings by name, the rest
+as anonymous blocks."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import QuerySet
+from django.utils.functional import cached_property
+
+from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node
+from allocation.rules.states import State
+from tenants.access import Actor
+
+SLOTS = 8
+Kind = Literal["mine", "project", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time shown: [starts, ends)."""
+
+    starts: datetime
+    ends: datetime
+
+    @property
+    def length(self) -> timedelta:
+        """From the first to the last instant."""
+        return self.ends - self.starts
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a reader may know of a booking that is drawn."""
+
+    label: str
+    name: str
+    state: str
+    tier: str
+    pausable: bool
+    project: str
+
+    @property
+    def title(self) -> str:
+        """The name its owner gave, or its number."""
+        return self.name or self.label
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Slots [start, start + size) of a GPU for [starts, ends).
+
+    `line` is None for what the reader may not know. `expected`: a promise to a waiting booking,
+    not placed yet. `over`: the slots are free again.
+    """
+
+    gpu: UUID
+    start: int
+    size: int
+    whole: bool
+    profile: str | None
+    starts: datetime
+    ends: datetime
+    kind: Kind
+    line: Line | None
+    expected: bool = False
+    over: bool = False
+
+
+@dataclass(frozen=True)
+class GpuRow:
+    """One device with its blocks by start. `shows_slots`: it is, was or will be sliced here.
+
+    Not slotted, so that the busy stretches are computed once.
+    """
+
+    id: UUID
+    index: int
+    gpu_class: str
+    class_label: str
+    model: str
+    domain: int | None
+    usable: bool
+    why_not: str
+    sliced: bool
+    compute_slices: int
+    starts_of: Mapping[str, tuple[tuple[int, int], ...]]
+    blocks: tuple[Block, ...]
+
+    @property
+    def shows_slots(self) -> bool:
+        """True when its eight memory slots deserve rows of their own."""
+        return self.sliced or any(not block.whole for block in self.blocks)
+
+    @cached_property
+    def busy(self) -> tuple[tuple[datetime, datetime], ...]:
+        """Stretches in which at least one slot is taken or promised, merged, by start."""
+        taken = sorted((b.starts, b.ends) for b in self.blocks if not b.over)
+        return tuple(_merged(taken))
+
+    def is_free(self, starts: datetime, ends: datetime) -> bool:
+        """True when the whole device may be booked for all of [starts, ends)."""
+        return self.usable and not any(a < ends and starts < b for a, b in self.busy)
+
+    def gaps(self, window: Window) -> list[tuple[datetime, datetime]]:
+        """Stretches of the window in which the whole device may be booked."""
+        return self.empty(window) if self.usable else []
+
+    def empty(self, window: Window) -> list[tuple[datetime, datetime]]:
+        """Stretches of the window in which nobody has or is promised any of it."""
+        gaps, at = [], window.starts
+        for starts, ends in self.busy:
+            if starts > at:
+                gaps.append((at, min(starts, window.ends)))
+            at = max(at, ends)
+        if at < window.ends:
+            gaps.append((at, window.ends))
+        return [gap for gap in gaps if gap[0] < gap[1]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node with its GPUs by index."""
+
+    name: str
+    rack: str
+    gpus: tuple[GpuRow, ...]
+
+    @property
+    def has_own(self) -> bool:
+        """True when the reader's own bookings lie on it."""
+        return any(b.kind == "mine" and not b.over for gpu in self.gpus for b in gpu.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassGroup:
+    """Nodes of one rack with GPUs of one class; a node with two classes is in two groups."""
+
+    gpu_class: str
+    label: str
+    rack: str
+    nodes: tuple[NodeRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A waiting booking of the reader's projects with what the last cycle promised."""
+
+    line: Line
+    kind: Kind
+    starts: datetime | None
+    ends: datetime | None
+    gpu_class: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Everything one timeline shows."""
+
+    groups: tuple[ClassGroup, ...]
+    waiting: tuple[WaitingRow, ...]
+    classes: tuple[tuple[str, str], ...]
+
+
+def timeline_read(*, actor: Actor, window: Window, gpu_class: str, now: datetime) -> Timeline:
+    """The fleet over `window` for a reader; `gpu_class` "" means every class.
+
+    Inside the reader's `tenant_tx`.
+    """
+    blocks: dict[UUID, list[Block]] = defaultdict(list)
+    for block in [*_own_blocks(actor, window, now), *_foreign_blocks(window)]:
+        blocks[block.gpu].append(block)
+    gpus = list(
+        Gpu.objects.select_related("node__rack", "model", "gpu_class").order_by(
+            "gpu_class__order", "gpu_class_id", "node__rack__name", "node__name", "index"
+        )
+    )
+    classes = {gpu.gpu_class_id: gpu.gpu_class.label for gpu in gpus}
+    shown = [gpu for gpu in gpus if not gpu_class or gpu.gpu_class_id == gpu_class]
+    return Timeline(
+        groups=tuple(_groups(shown, blocks)),
+        waiting=tuple(_waiting(actor)),
+        classes=tuple(classes.items()),
+    )
+
+
+def _groups(gpus: Iterable[Gpu], blocks: Mapping[UUID, Sequence[Block]]) -> Iterator[ClassGroup]:
+    starts_of = _placements()
+    tree: dict[tuple[str, str, str], dict[str, list[GpuRow]]] = {}
+    for gpu in gpus:
+        key = (gpu.gpu_class_id, gpu.gpu_class.label, gpu.node.rack.name)
+        mine = sorted(blocks.get(gpu.id, ()), key=lambda block: (block.start, block.starts))
+        row = _gpu_row(gpu, starts_of.get(gpu.model_id, {}), mine)
+        tree.setdefault(key, {}).setdefault(gpu.node.name, []).append(row)
+    for (slug, label, rack), nodes in tree.items():
+        rows = tuple(NodeRow(name, rack, tuple(each)) for name, each in nodes.items())
+        yield ClassGroup(slug, label, rack, rows)
+
+
+def _gpu_row(
+    gpu: Gpu, starts_of: Mapping[str, tuple[tuple[int, int], ...]], blocks: Sequence[Block]
+) -> GpuRow:
+    why_not = _why_not(gpu)
+    return GpuRow(
+        id=gpu.id,
+        index=gpu.index,
+        gpu_class=gpu.gpu_class_id,
+        class_label=gpu.gpu_class.label,
+        model=gpu.model_id,
+        domain=gpu.domain,
+        usable=not why_not,
+        why_not=why_not,
+        sliced=gpu.mode == Gpu.Mode.SLICED,
+        compute_slices=gpu.model.compute_slices,
+        starts_of=starts_of,
+        blocks=tuple(blocks),
+    )
+
+
+def _why_not(gpu: Gpu) -> str:
+    if gpu.health == Gpu.Health.LOST:
+        return gpu.health_reason or "hardware failed"
+    if gpu.health == Gpu.Health.DRAINING or gpu.node.state == Node.State.DRAINING:
+        return gpu.health_reason or gpu.node.state_reason or "being emptied for maintenance"
+    if gpu.node.state == Node.State.QUARANTINED:
+        return gpu.node.state_reason or "out of service"
+    if gpu.node.state == Node.State.EXPECTED:
+        return "not reported yet"
+    return ""
+
+
+def _placements() -> dict[str, dict[str, tuple[tuple[int, int], ...]]]:
+    """Per model and profile the legal (start, size), as the driver listed them."""
+    found: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    rows = MigPlacement.objects.values_list("model_id", "profile", "start", "size")
+    for model, profile, start, size in rows:
+        found[model][profile].append((start, size))
+    return {
+        model: {profile: tuple(places) for profile, places in profiles.items()}
+        for model, profiles in found.items()
+    }
+
+
+def _own_blocks(actor: Actor, window: Window, now: datetime) -> Iterator[Block]:
+    rows = (
+        Allocation.objects.filter(
+            tenant_id=actor.tenant_id,
+            period__overlap=(window.starts, window.ends),
+            state__in=(*Allocation.LIVE, Allocation.State.ENDED),
+        )
+        .select_related("booking__tier", "booking__project")
+        .order_by("id")
+    )
+    for row in rows:
+        is_known = actor.role_in(row.project_id) is not None
+        over = row.state == Allocation.State.ENDED
+        if over and not is_known:
+            continue
+        ends = _end_of(row, now)
+        if ends <= row.period.lower:
+            continue
+        yield Block(
+            gpu=row.gpu_id,
+            start=row.start,
+            size=row.size,
+            whole=row.mode == Gpu.Mode.WHOLE,
+            profile=row.profile,
+            starts=row.period.lower,
+            ends=ends,
+            kind=_kind(actor, row.booking) if is_known else "other",
+            line=line_of(row.booking) if is_known else None,
+            over=over,
+        )
+
+
+def _end_of(row: Allocation, now: datetime) -> datetime:
+    """The planned end, or the true one when the booking gave its place back early."""
+    ends: datetime = row.period.upper
+    if row.state == Allocation.State.ENDED:
+        return min(ends, row.booking.ended_at or row.booking.released_at or ends)
+    # A place that is being cleared stays taken until the device is proven empty.
+    return max(ends, now) if row.state == Allocation.State.RELEASING else ends
+
+
+# The tenant's own promises are read here too: who waits for them stands in the waiting lane.
+_FOREIGN = """
+SELECT gpu_id, mode, start, size, period_start, period_end, false
+  FROM portal_busy(%(since)s, %(until)s) WHERE NOT mine
+UNION ALL
+SELECT gpu_id, mode, start, size, period_start, period_end, true
+  FROM portal_promised(%(since)s, %(until)s)
+"""
+
+
+def _foreign_blocks(window: Window) -> Iterator[Block]:
+    """Other tenants' places and all promises: where and when, never who or why."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FOREIGN, {"since": window.starts, "until": window.ends})
+        for gpu, mode, start, size, starts, ends, expected in cursor.fetchall():
+            yield Block(
+                gpu=gpu,
+                start=start,
+                size=size,
+                whole=mode == Gpu.Mode.WHOLE,
+                profile=None,
+                starts=starts,
+                ends=ends,
+                kind="other",
+                line=None,
+                expected=expected,
+            )
+
+
+def _waiting(actor: Actor) -> Iterator[WaitingRow]:
+    rows = (
+        bookings_seen(actor)
+        .filter(state__in=(State.REQUESTED, State.QUEUED))
+        .select_related("tier", "project")
+        .order_by("planned_starts", "submitted")[:20]
+    )
+    for row in rows:
+        yield WaitingRow(
+            line=line_of(row),
+            kind=_kind(actor, row),
+            starts=row.planned_starts,
+            ends=row.planned_ends,
+            gpu_class=row.planned_class,
+        )
+
+
+def bookings_seen(actor: Actor) -> QuerySet[Booking]:
+    """Bookings of all projects that the reader has a role in."""
+    bookings = Booking.objects.filter(tenant_id=actor.tenant_id)
+    if actor.is_tenant_admin:
+        return bookings
+    return bookings.filter(project_id__in=list(actor.roles))
+
+
+def line_of(booking: Booking) -> Line:
+    """What the timeline says of a booking; needs `tier` and `project` loaded."""
+    return Line(
+        label=booking.label,
+        name=booking.name,
+        state=booking.state,
+        tier=booking.tier.name,
+        pausable=booking.tier.pausable,
+        project=booking.project.name,
+    )
+
+
+def _kind(actor: Actor, booking: Booking) -> Kind:
+    return "mine" if booking.owner_id == actor.user_id else "project"
+
+
+def _merged(
+    stretches: Iterable[tuple[datetime, datetime]],
+) -> Iterator[tuple[datetime, datetime]]:
+    current: tuple[datetime, datetime] | None = None
+    for starts, ends in stretches:
+        if current is not None and starts <= current[1]:
+            current = (current[0], max(current[1], ends))
+            continue
+        if current is not None:
+            yield current
+        current = (starts, ends)
+    if current is not None:
+        yield current

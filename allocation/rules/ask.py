@@ -1,0 +1,32 @@
+"""What a booking asks for: the one-line grammar and the structured document, both strict."""
+
+from allocation.rules.ask_document import (
+    LONGEST_SECONDS,
+    MOST_COUNT,
+    SHORTEST_SECONDS,
+    AskDocument,
+    Together,
+    count_of,
+    duration_of,
+    time_text,
+)
+from allocation.rules.ask_grammar import LONGEST_TEXT, parse_ask
+from allocation.rules.ask_parsed import Catalogue, ClassEntry, Parsed, Part, Problem
+
+__all__ = [
+    "LONGEST_SECONDS",
+    "LONGEST_TEXT",
+    "MOST_COUNT",
+    "SHORTEST_SECONDS",
+    "AskDocument",
+    "Catalogue",
+    "ClassEntry",
+    "Parsed",
+    "Part",
+    "Problem",
+    "Together",
+    "count_of",
+    "duration_of",
+    "parse_ask",
+    "time_text",
+]

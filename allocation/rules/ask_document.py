@@ -1,0 +1,180 @@
+"""The structured ask, strict both ways: what REST takes and what a booking stores."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from allocation.errors import AskError
+
+Together = Literal["gpu", "domain", "node", "rack", "any"]
+
+TOGETHER: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
+MOST_COUNT = 512
+MOST_CLASSES = 16
+LONGEST_NAME = 64
+SHORTEST_SECONDS = 60
+LONGEST_SECONDS = 90 * 86_400
+
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+_DURATION = re.compile(
+    r"P(?:(\d{1,4})W)?(?:(\d{1,4})D)?(?:T(?:(\d{1,5})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?", re.ASCII
+)
+_SECONDS = (604_800, 86_400, 3_600, 60, 1)
+_YEARS = range(2000, 2200)
+
+
+@dataclass(frozen=True, slots=True)
+class AskDocument:
+    """Count × shape of one or more classes, how close together, and when.
+
+    `duration` is in seconds; times are aware UTC in whole seconds. `starts` makes the window fixed
+    (`starts` + `duration`); else it is flexible, not before and by a deadline where given.
+    """
+
+    count: int
+    classes: tuple[str, ...]
+    profile: str | None
+    together: Together
+    required: bool
+    duration: int
+    starts: datetime | None = None
+    not_before: datetime | None = None
+    deadline: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: object) -> "AskDocument":
+        """Reads the JSON form. AskError: unknown or missing field, wrong type, out of bounds."""
+        if not isinstance(data, Mapping):
+            raise AskError("not_an_object", "The ask must be a JSON object.", "ask")
+        for name in data:
+            if name not in _READERS:
+                raise AskError("unknown_field", "An ask has no such field.", str(name)[:64])
+        for name in ("classes", "duration"):
+            if name not in data:
+                raise AskError("missing_field", f"The ask needs {name}.", name)
+        values: dict[str, Any] = {"count": 1, "profile": None, "together": "any", "required": False}
+        values |= {name: _READERS[name](value, name) for name, value in data.items()}
+        document = cls(**values)
+        document.check_window()
+        return document
+
+    def check_window(self) -> None:
+        """AskError when the window contradicts itself."""
+        flexible = self.not_before is not None or self.deadline is not None
+        if self.starts is not None and flexible:
+            sentence = "A window is either fixed by starts, or has not_before and deadline."
+            raise AskError("window_twice", sentence, "starts")
+        if self.deadline is None or self.not_before is None:
+            return
+        if self.deadline < self.not_before + timedelta(seconds=self.duration):
+            sentence = "There is less time between not_before and deadline than the duration."
+            raise AskError("deadline_unreachable", sentence, "deadline")
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical JSON form; `from_json` of it gives the same document."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain["classes"] = list(self.classes)
+        for name in ("starts", "not_before", "deadline"):
+            plain[name] = None if plain[name] is None else time_text(plain[name])
+        return plain
+
+
+def time_text(moment: datetime) -> str:
+    """RFC 3339 in UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def count_of(value: object, param: str = "count") -> int:
+    """A count within bounds. AskError otherwise."""
+    number = _whole(value, param)
+    if not 1 <= number <= MOST_COUNT:
+        sentence = f"The count must be between 1 and {MOST_COUNT}."
+        raise AskError("count_out_of_bounds", sentence, param)
+    return number
+
+
+def duration_of(value: object, param: str = "duration") -> int:
+    """Seconds, from whole seconds or ISO 8601 (`PT6H`). AskError otherwise."""
+    seconds = _iso_seconds(value, param) if isinstance(value, str) else _whole(value, param)
+    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+        sentence = "The duration must be between 1 minute and 90 days."
+        raise AskError("duration_out_of_bounds", sentence, param)
+    return seconds
+
+
+def _iso_seconds(value: str, param: str) -> int:
+    found = _DURATION.fullmatch(value)
+    if found is None or not any(found.groups()) or value.endswith("T"):
+        sentence = "Give whole seconds, or an ISO 8601 duration like PT6H."
+        raise AskError("not_a_duration", sentence, param)
+    amounts = (int(amount or 0) for amount in found.groups())
+    return sum(amount * each for amount, each in zip(amounts, _SECONDS, strict=True))
+
+
+def _whole(value: object, param: str) -> int:
+    if type(value) is not int:
+        raise AskError("not_a_whole_number", f"{param} must be a whole number.", param)
+    return value
+
+
+def _name(value: object, param: str) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_NAME or not value.isprintable():
+        sentence = f"{param} must be text of 1 to {LONGEST_NAME} characters."
+        raise AskError("not_a_name", sentence, param)
+    return value
+
+
+def _name_or_none(value: object, param: str) -> str | None:
+    return None if value is None else _name(value, param)
+
+
+def _classes(value: object, param: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not 1 <= len(value) <= MOST_CLASSES:
+        sentence = f"classes must be a list of 1 to {MOST_CLASSES} GPU classes."
+        raise AskError("not_a_list", sentence, param)
+    names = tuple(_name(each, param) for each in value)
+    if len(set(names)) != len(names):
+        raise AskError("class_twice", "A GPU class is named twice.", param)
+    return names
+
+
+def _together(value: object, param: str) -> Together:
+    if not isinstance(value, str) or value not in TOGETHER:
+        raise AskError("not_a_choice", f"{param} must be one of {', '.join(TOGETHER)}.", param)
+    return value
+
+
+def _truth(value: object, param: str) -> bool:
+    if not isinstance(value, bool):
+        raise AskError("not_true_or_false", f"{param} must be true or false.", param)
+    return value
+
+
+def _time_or_none(value: object, param: str) -> datetime | None:
+    if value is None:
+        return None
+    sentence = f"{param} must be a time like 2026-11-24T09:00:00+01:00, with its offset."
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        raise AskError("not_a_time", sentence, param)
+    try:
+        moment = datetime.fromisoformat(value.upper())
+    except ValueError:
+        raise AskError("not_a_time", sentence, param) from None
+    if moment.year not in _YEARS:
+        raise AskError("time_out_of_bounds", f"{param} is not in this age.", param)
+    return moment.astimezone(UTC)
+
+
+_READERS: dict[str, Callable[[object, str], object]] = {
+    "count": count_of,
+    "classes": _classes,
+    "profile": _name_or_none,
+    "together": _together,
+    "required": _truth,
+    "duration": duration_of,
+    "starts": _time_or_none,
+    "not_before": _time_or_none,
+    "deadline": _time_or_none,
+}

@@ -1,0 +1,94 @@
+"""What one line of text said: fields, where each was said, and what nobody understood."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from allocation.errors import AskError
+from allocation.rules.ask_document import AskDocument, Together, duration_of
+
+
+@dataclass(frozen=True, slots=True)
+class ClassEntry:
+    """A GPU class as people name it. `memory_mb` is one whole GPU's; `profiles` its slices."""
+
+    slug: str
+    label: str
+    aliases: tuple[str, ...]
+    memory_mb: int
+    profiles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The classes that an ask may name, in the order in which `any` takes them."""
+
+    classes: tuple[ClassEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Characters [start, end) of the text, which field they set, and what they mean."""
+
+    start: int
+    end: int
+    field: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Characters [start, end) that were understood and can't be meant so."""
+
+    start: int
+    end: int
+    code: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What the text says; None (or no classes) where it says nothing, for the caller's defaults.
+
+    `unknown` are the spans that nobody understood. Times are aware UTC.
+    """
+
+    count: int | None
+    classes: tuple[str, ...]
+    profile: str | None
+    together: Together | None
+    required: bool
+    duration: int | None
+    starts: datetime | None
+    not_before: datetime | None
+    deadline: datetime | None
+    parts: tuple[Part, ...]
+    unknown: tuple[tuple[int, int], ...]
+    problems: tuple[Problem, ...]
+
+    def document(self, *, duration: int | None = None) -> AskDocument:
+        """The structured ask, `duration` seconds long where the text gives none.
+
+        AskError: something was not understood, is wrong, or is missing.
+        """
+        if self.problems:
+            raise AskError(self.problems[0].code, self.problems[0].sentence, "request")
+        if self.unknown:
+            raise AskError("not_understood", "Part of the request was not understood.", "request")
+        if not self.classes:
+            raise AskError("no_class", "Say which GPU class, or any.", "request")
+        seconds = self.duration or duration
+        if seconds is None:
+            raise AskError("no_duration", "Say for how long, like 6h.", "request")
+        document = AskDocument(
+            count=self.count or 1,
+            classes=self.classes,
+            profile=self.profile,
+            together=self.together or "any",
+            required=self.required,
+            duration=duration_of(seconds),
+            starts=self.starts,
+            not_before=self.not_before,
+            deadline=self.deadline,
+        )
+        document.check_window()
+        return document

@@ -1,0 +1,118 @@
+"""Every rule that can refuse or delay a booking: id, whose it is, how it is said.
+
+Refusals, reasons and receipts cite the id; codes never change their meaning. The solver's own
+table must agree with this one (tests compare them).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Check = Literal["together", "line", "quota", "budget", "policy", "hardware"]
+Owner = Literal["operator", "tenant_admin", "lead", "asker", "hardware", "others"]
+Effect = Literal["refuses", "delays", "both", "explains"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `owner` is who can change it; `wording` what it means in one sentence.
+
+    `evidence` names the numbers that a reason citing it may carry.
+    """
+
+    id: str
+    code: str
+    check: Check
+    owner: Owner
+    effect: Effect
+    wording: str
+    evidence: tuple[str, ...] = ()
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("R1", "unknown_class", "policy", "operator", "refuses",
+         "The GPU class must be one that the fleet has."),
+    Rule("R2", "impossible_profile", "hardware", "hardware", "refuses",
+         "The slice must be one that GPUs of the class can make."),
+    Rule("R3", "impossible_together", "together", "hardware", "refuses",
+         "What must lie together has to fit in one group of the hardware.", ("asked", "most")),
+    Rule("R4", "too_long", "policy", "operator", "refuses",
+         "A tier sets how long one booking may be.", ("asked", "limit")),
+    Rule("R5", "gpus_busy", "together", "others", "delays",
+         "Enough GPUs must be free together for the whole time.", ("asked", "free", "group")),
+    Rule("R6", "line", "line", "others", "delays",
+         "Bookings ahead in line have their room reserved first.",
+         ("ahead", "ahead_units", "of", "position")),
+    Rule("R7", "stronger_claim", "line", "others", "delays",
+         "A stronger claim takes the room first."),
+    Rule("R8", "tenant_quota", "quota", "operator", "both",
+         "An organisation stays under its limit of a class at every instant.",
+         ("asked", "limit", "owner", "used")),
+    Rule("R9", "project_quota", "quota", "tenant_admin", "both",
+         "A project stays under its limit of a class at every instant.",
+         ("asked", "limit", "owner", "used")),
+    Rule("R10", "budget_exceeded", "budget", "tenant_admin", "refuses",
+         "The price must fit in what the budget has left.", ("left", "needs")),
+    Rule("R11", "no_budget", "budget", "tenant_admin", "refuses",
+         "A project needs a budget that covers the time of the booking."),
+    Rule("R12", "not_enough_gpus", "hardware", "operator", "refuses",
+         "No more can be asked for than the fleet has.", ("asked", "most")),
+    Rule("R13", "tier_not_allowed", "policy", "tenant_admin", "refuses",
+         "The tier must be open to the project."),
+    Rule("R14", "advance_window", "policy", "operator", "refuses",
+         "Bookings are planned only so far ahead.", ("horizon_seconds",)),
+    Rule("R15", "window_past", "policy", "asker", "refuses",
+         "A window must lie in the future."),
+    Rule("R16", "deadline_passed", "policy", "asker", "refuses",
+         "A deadline must lie in the future."),
+    Rule("R17", "deadline_unreachable", "policy", "asker", "refuses",
+         "The booking must end before its deadline.", ("duration",)),
+    Rule("R18", "window_busy", "together", "others", "refuses",
+         "A fixed window must be free for the whole time."),
+    Rule("R19", "hardware_out", "hardware", "operator", "both",
+         "GPUs out of service take no new work.", ("gpus", "out")),
+    Rule("R20", "project_closed", "policy", "tenant_admin", "refuses",
+         "The project must be open."),
+    Rule("R21", "not_before", "policy", "asker", "delays",
+         "A booking does not start before its own wish."),
+    Rule("R22", "no_room_in_horizon", "together", "others", "both",
+         "A start must be found as far ahead as bookings are planned.", ("horizon_seconds",)),
+    Rule("R23", "extension_busy", "together", "others", "refuses",
+         "An extension may not take room that others have.", ("possible_until",)),
+    Rule("R24", "hardware_lost", "hardware", "hardware", "delays",
+         "A planned start moves when its GPUs are lost.", ("lost",)),
+    Rule("R25", "overrun", "together", "others", "delays",
+         "A planned start moves when its place is not given back in time."),
+    Rule("R26", "too_many_bookings", "policy", "operator", "refuses",
+         "A project may have only so many open bookings.", ("limit", "open")),
+    Rule("R27", "already_decided", "policy", "others", "refuses",
+         "What has been decided is not decided again."),
+    Rule("R28", "too_short", "policy", "operator", "refuses",
+         "A booking needs time left to run."),
+    Rule("R29", "approval_needed", "budget", "lead", "delays",
+         "The booking waits until somebody has approved it."),
+    Rule("R30", "mode_fixed", "hardware", "operator", "refuses",
+         "GPUs that are fixed to whole or sliced are given only so."),
+    Rule("R31", "quota_cut", "quota", "tenant_admin", "delays",
+         "A planned start moves when a limit was lowered below it."),
+    Rule("R32", "no_price", "budget", "operator", "refuses",
+         "The class must have a price at the time of the booking."),
+    Rule("R33", "maintenance", "hardware", "operator", "both",
+         "Maintenance keeps GPUs free of bookings.", ("gpus",)),
+    Rule("R34", "role_needed", "policy", "tenant_admin", "refuses",
+         "Booking needs a role in the project."),
+    Rule("R35", "extension_pending", "policy", "asker", "refuses",
+         "One extension is decided at a time."),
+    Rule("R36", "placed", "together", "hardware", "explains",
+         "It fits; the tightest group was taken first.", ("gpus", "nodes")),
+    Rule("R37", "ask_changed", "policy", "asker", "delays",
+         "A planned start is made anew when the ask has changed."),
+    Rule("R38", "not_live", "policy", "asker", "refuses",
+         "Only what is planned or running can be extended."),
+    Rule("R39", "tenant_closed", "policy", "operator", "refuses",
+         "The organisation must be open."),
+    Rule("R40", "class_not_open", "quota", "tenant_admin", "refuses",
+         "The project must have quota for the class."),
+)  # fmt: skip
+
+BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}
+BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

@@ -1,0 +1,347 @@
+"""What people do with bookings. Placing is not here: only the cycle decides."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from uuid import UUID, uuid4
+
+from django.db import transaction
+from django.db.models import F
+
+from allocation.models import Allocation, Booking
+from allocation.queries.catalogue import ask_units
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import ON_HARDWARE, TERMINAL, State
+from allocation.services.admission import Terms, terms_check
+from allocation.services.history import event_add
+from billing.queries import PriceNow, budget_effect, price_at, price_of
+from billing.rules import UNITS_PER_GPU, cost_of, money_text
+from billing.services import hold_place, hold_release
+from tenants.access import Actor, access_project_to_book
+from tenants.audit import audit_record
+from tenants.errors import Refused, invalid
+from tenants.models import Project, Tenant
+from tenants.outbox import nudge
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A booking as a person says it, before any rule has been asked."""
+
+    project: str
+    tier: str
+    ask: AskDocument
+    name: str = ""
+    zone: str = "UTC"
+    request_text: str = ""
+
+
+def booking_request(
+    *, actor: Actor, wish: Wish, now: datetime, booking_id: UUID | None = None
+) -> Booking:
+    """Takes a booking in: checks what could never fit, holds the money, asks the cycle to decide.
+
+    `booking_id` lets a repeated request find the row that its first try made.
+
+    Raises:
+        Refused: any of the rule catalogue's request rules; nothing is written then.
+    """
+    with transaction.atomic():
+        project = access_project_to_book(actor, wish.project, "project")
+        terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
+        price = _dearest(terms, now)
+        booking = _booking_of(actor, project, wish, terms, now)
+        booking.id = booking_id or uuid4()
+        booking.currency, booking.price_version, booking.price_per_hour = (
+            price.currency,
+            price.version,
+            price.per_gpu_hour,
+        )
+        booking.held = booking_cost(booking, booking.duration_seconds)
+        hold_place(
+            tenant_id=actor.tenant_id,
+            project_id=project.id,
+            reference=booking.id,
+            amount=booking.held,
+            starts=booking.not_before,
+            ends=booking.not_before + timedelta(seconds=booking.duration_seconds),
+            now=now,
+        )
+        # The tenant's counter is locked last, so that its bookings queue for an instant only.
+        Tenant.objects.filter(id=actor.tenant_id).update(bookings_counted=F("bookings_counted") + 1)
+        booking.number = Tenant.objects.values_list("bookings_counted", flat=True).get(
+            id=actor.tenant_id
+        )
+        booking.save(force_insert=True)
+        held = money_text(booking.held, booking.currency)
+        event_add(
+            booking,
+            kind="requested",
+            sentence=f"Requested by {actor.name}; {held} held.",
+            now=now,
+            actor_id=actor.user_id,
+        )
+        _audit(actor, "booking.request", booking, now)
+        nudge("allocation.cycle")
+    return booking
+
+
+def booking_cost(booking: Booking, seconds: int) -> Decimal:
+    """What the whole booking costs for so many seconds, six places."""
+    return cost_of(per_gpu_hour=booking.price_per_hour, units=UNITS_PER_GPU, seconds=seconds)
+
+
+def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
+    """Takes the booking back: before its start it is gone at once and all money is free again.
+
+    From the start on it ends, and is over when the device is proven empty. Cancelling what is
+    cancelled already changes nothing.
+
+    Raises:
+        Refused: `booking_over`.
+    """
+    with transaction.atomic():
+        booking = _locked(booking)
+        state = State(booking.state)
+        if state is State.CANCELLED or state is State.ENDING:
+            return booking
+        if state in TERMINAL:
+            raise _over(booking)
+        if state in ON_HARDWARE:
+            return _end(actor, booking, "cancelled", now)
+        booking.allocations.filter(state=Allocation.State.PLANNED).update(
+            state=Allocation.State.SUPERSEDED
+        )
+        hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
+        booking.state, booking.outcome = State.CANCELLED, "cancelled"
+        booking.charged, booking.ended_at = Decimal(0), now
+        _save(booking, "state", "outcome", "charged", "ended_at")
+        freed = money_text(booking.held, booking.currency)
+        event_add(
+            booking,
+            kind="cancelled",
+            sentence=f"Cancelled by {actor.name}; {freed} is free again.",
+            now=now,
+            actor_id=actor.user_id,
+        )
+        _audit(actor, "booking.cancel", booking, now)
+        nudge("allocation.cycle")
+    return booking
+
+
+def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
+    """Gives the devices back early. Only the time until now is charged.
+
+    Raises:
+        Refused: `not_started` (cancel it instead) or `booking_over`.
+    """
+    with transaction.atomic():
+        booking = _locked(booking)
+        state = State(booking.state)
+        if state is State.ENDING:
+            return booking
+        if state in TERMINAL:
+            raise _over(booking)
+        if state not in ON_HARDWARE:
+            raise Refused(
+                "not_started",
+                f"{booking.label} has not started, so there is nothing to release. "
+                "Cancel it instead: that costs nothing.",
+            )
+        return _end(actor, booking, "released", now)
+
+
+def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: datetime) -> Booking:
+    """Asks for a later end. The next cycle grants it, if no accepted claim is in the way.
+
+    Raises:
+        Refused: `not_extendable`, `end_not_later`, `too_long`, `extension_pending`,
+            `budget_exceeded`, `no_budget`.
+    """
+    with transaction.atomic():
+        booking = _locked(booking)
+        if booking.state not in (State.SCHEDULED, State.STARTING, State.ACTIVE):
+            raise Refused(
+                "not_extendable",
+                f"{booking.label} is {booking.get_state_display().lower()}; only a booking with "
+                "a place or on its device can be extended.",
+            )
+        _extension_check(booking, until)
+        seconds = int((until - ends_of(booking)).total_seconds())
+        _afford(booking, booking_cost(booking, seconds), now)
+        booking.extension_until = until
+        _save(booking, "extension_until")
+        event_add(
+            booking,
+            kind="extension_asked",
+            sentence=f"{actor.name} asked to extend until {until:%d %b %H:%M} UTC.",
+            now=now,
+            actor_id=actor.user_id,
+        )
+        _audit(actor, "booking.extend", booking, now)
+        nudge("allocation.cycle")
+    return booking
+
+
+def booking_check_in(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
+    """Says that the owner is there. Twice is once.
+
+    Raises:
+        Refused: `not_active`.
+    """
+    with transaction.atomic():
+        booking = _locked(booking)
+        if booking.state != State.ACTIVE:
+            raise Refused("not_active", f"{booking.label} is not on its device now.")
+        if booking.checked_in_at is None:
+            booking.checked_in_at = now
+            _save(booking, "checked_in_at")
+            event_add(
+                booking,
+                kind="checked_in",
+                sentence=f"{actor.name} checked in.",
+                now=now,
+                actor_id=actor.user_id,
+            )
+    return booking
+
+
+def ends_of(booking: Booking) -> datetime:
+    """When the booking's place ends, as planned now.
+
+    Raises:
+        Refused: `no_place_yet`.
+    """
+    if booking.planned_ends is None:
+        raise Refused("no_place_yet", f"{booking.label} has no place yet.")
+    return booking.planned_ends
+
+
+def _booking_of(actor: Actor, project: Project, wish: Wish, terms: Terms, now: datetime) -> Booking:
+    ask = terms.ask
+    return Booking(
+        tenant_id=actor.tenant_id,
+        project=project,
+        owner_id=actor.user_id,
+        name=wish.name,
+        tier=terms.tier,
+        ask=ask.to_json(),
+        request_text=wish.request_text,
+        zone=wish.zone,
+        duration_seconds=ask.duration,
+        starts=ask.starts,
+        not_before=terms.not_before,
+        deadline=ask.deadline,
+        state=State.REQUESTED,
+        submitted=now,
+    )
+
+
+def _dearest(terms: Terms, now: datetime) -> PriceNow:
+    """The price of the whole booking per hour on the dearest class that it accepts."""
+    found = []
+    for gpu_class, units in terms.units.items():
+        price = price_of(gpu_class=gpu_class, tier=terms.tier.slug, now=now)
+        found.append(_for_units(price, units))
+    return max(found, key=lambda price: price.per_gpu_hour)
+
+
+def price_of_class(booking: Booking, gpu_class: str) -> Decimal:
+    """The booking's price per hour on a class, at the version it was booked at."""
+    units = ask_units(AskDocument.from_json(booking.ask))[gpu_class]
+    price = price_at(version=booking.price_version, gpu_class=gpu_class, tier=booking.tier_id)
+    return _for_units(price, units).per_gpu_hour
+
+
+def _for_units(price: PriceNow, units: int) -> PriceNow:
+    hourly = cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=3600)
+    return PriceNow(version=price.version, currency=price.currency, per_gpu_hour=hourly)
+
+
+def _end(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:
+    booking.state, booking.outcome = State.ENDING, outcome
+    booking.released_at = min(now, booking.planned_ends or now)
+    booking.extension_until = None
+    _save(booking, "state", "outcome", "released_at", "extension_until")
+    event_add(
+        booking,
+        kind="ending",
+        sentence=f"{actor.name} gave it back; the device is being cleared.",
+        now=now,
+        actor_id=actor.user_id,
+    )
+    _audit(actor, f"booking.{outcome}", booking, now)
+    nudge("allocation.cycle")
+    return booking
+
+
+def _extension_check(booking: Booking, until: datetime) -> None:
+    ends = ends_of(booking)
+    if booking.extension_until is not None:
+        raise Refused(
+            "extension_pending", f"An extension of {booking.label} is being decided already."
+        )
+    if until <= ends:
+        raise invalid(
+            "end_not_later",
+            f"{booking.label} ends at {ends:%d %b %H:%M} UTC already; choose a later time.",
+            "until",
+        )
+    longest = timedelta(seconds=booking.tier.max_duration_seconds)
+    if booking.planned_starts is not None and until - booking.planned_starts > longest:
+        latest = booking.planned_starts + longest
+        raise Refused(
+            "too_long",
+            f"The {booking.tier.name} tier allows at most {longest.days * 24 + longest.seconds // 3600} h "
+            f"in one booking, so this one may last until {latest:%d %b %H:%M} UTC.",
+            "invalid",
+            "until",
+            rule="R4",
+            owner="operator",
+            alternatives=[{"until": latest.isoformat()}],
+        )
+
+
+def _afford(booking: Booking, extra: Decimal, now: datetime) -> None:
+    effect = budget_effect(project_id=booking.project_id, at=ends_of(booking))
+    if effect is not None and effect.left < extra:
+        raise Refused(
+            "budget_exceeded",
+            f"The extension costs {money_text(extra, booking.currency)}, and "
+            f"{money_text(effect.left, effect.currency)} is left in the budget.",
+            "budget",
+            "until",
+            owner="tenant_admin",
+            numbers={"needs": str(extra), "left": str(effect.left)},
+        )
+
+
+def _locked(booking: Booking) -> Booking:
+    return (
+        Booking.objects.select_for_update(of=("self",))
+        .select_related("project", "tier", "owner")
+        .get(id=booking.id)
+    )
+
+
+def _save(booking: Booking, *fields: str) -> None:
+    booking.version += 1
+    booking.save(update_fields=[*fields, "version"])
+
+
+def _over(booking: Booking) -> Refused:
+    return Refused(
+        "booking_over",
+        f"{booking.label} is {booking.get_state_display().lower()}; nothing can change it any more.",
+    )
+
+
+def _audit(actor: Actor, action: str, booking: Booking, now: datetime) -> None:
+    audit_record(
+        tenant_id=booking.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=("booking", booking.id),
+        now=now,
+        detail={"label": booking.label, "state": booking.state},
+    )

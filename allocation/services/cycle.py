@@ -1,0 +1,115 @@
+"""One turn of the decision-maker: end, look, solve, write, start, publish."""
+
+import logging
+import platform
+import time
+import zlib
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from django.db import IntegrityError, connection
+from django.db.models import F
+
+from allocation.models import Decision, PolicyVersion, SolverState
+from allocation.services.lifecycle import ends_due, is_anything_due, starts_due
+from allocation.services.plans import PlanStale, changes_of, plan_apply
+from allocation.services.publish import publish_due
+from allocation.services.snapshot import snapshot_take
+from allocation.solver import Plan, Snapshot, solve
+from allocation.solver.codec import plan_bytes, policy_from_document, sha256_of, snapshot_bytes
+from tenants.outbox import nudge
+
+logger = logging.getLogger(__name__)
+
+# The key of the single-flight lock; any fixed number that nothing else in the database uses.
+CYCLE_LOCK = 7_120_001
+SOFTWARE = f"portal 1, numpy {np.__version__}, python {platform.python_version()}"
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """What a turn did. `outcome`: idle, busy (another leads), decided, unchanged or stale."""
+
+    outcome: str
+    decision_id: int | None = None
+    started: int = 0
+    ended: int = 0
+
+
+def cycle_run(now: datetime) -> CycleResult:
+    """Runs one turn unless another process is in one. Killed at any point, the next one goes on.
+
+    The lock belongs to the session and falls with it; `leader_term` keeps a cycle that was
+    overtaken while it slept from writing.
+    """
+    if not is_anything_due(now):
+        publish_due(now)
+        return CycleResult("idle")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [CYCLE_LOCK])
+        if not cursor.fetchone()[0]:
+            return CycleResult("busy")
+    try:
+        return _turn(now)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [CYCLE_LOCK])
+
+
+def _turn(now: datetime) -> CycleResult:
+    term = _lead()
+    # 1. What is over makes room.
+    ended = ends_due(now)
+    # 2. Look, 3. solve outside any transaction, 4. write.
+    snapshot = snapshot_take(now)
+    outcome, decision_id = _decide(snapshot, term, now)
+    # 5. What is due starts, 6. and the nodes hear of it.
+    started = starts_due(now)
+    publish_due(now)
+    if outcome == "stale":
+        nudge("allocation.cycle")
+    return CycleResult(outcome, decision_id, started, ended)
+
+
+def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | None]:
+    if not snapshot.requests and not snapshot.extensions:
+        return "unchanged", None
+    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+    policy = policy_from_document(live.number, live.document)
+    began = time.perf_counter()
+    plan = solve(snapshot, policy)
+    solve_ms = round((time.perf_counter() - began) * 1000)
+    changes = changes_of(plan)
+    if not changes:
+        return "unchanged", None
+    decision = decision_of(snapshot, plan, live, now)
+    decision.leader_term, decision.solve_ms = term, solve_ms
+    try:
+        plan_apply(changes=changes, snapshot=snapshot, decision=decision, term=term, now=now)
+    except (PlanStale, IntegrityError) as error:
+        logger.info("The plan was dropped: %s", error)
+        return "stale", None
+    return "decided", decision.id
+
+
+def decision_of(snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: datetime) -> Decision:
+    """The record of a cycle: what it saw and said, as canonical bytes with their digests."""
+    seen, said = snapshot_bytes(snapshot), plan_bytes(plan)
+    return Decision(
+        at=now,
+        policy=policy,
+        snapshot=zlib.compress(seen, 6),
+        snapshot_sha256=sha256_of(seen),
+        plan=zlib.compress(said, 6),
+        plan_sha256=sha256_of(said),
+        software=SOFTWARE,
+        solve_ms=0,
+        leader_term=0,
+    )
+
+
+def _lead() -> int:
+    SolverState.objects.get_or_create(id=1)
+    SolverState.objects.filter(id=1).update(leader_term=F("leader_term") + 1)
+    return SolverState.objects.values_list("leader_term", flat=True).get(id=1)

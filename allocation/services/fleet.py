@@ -1,0 +1,168 @@
+"""Nodes come and go: enrolment, what an agent found on its node, drain and return."""
+
+import hashlib
+import secrets
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max
+
+from allocation import wire
+from allocation.models import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack, SolverState
+from tenants.errors import Refused, invalid
+from tenants.models import User
+from tenants.outbox import nudge
+from tenants.wall import operator_tx
+
+TOKEN_LIFETIME = timedelta(minutes=15)
+
+
+def enrolment_token_create(*, node_name: str, rack_name: str, now: datetime) -> str:
+    """A token that lets one agent in as `node_name` within 15 minutes. Shown once."""
+    clear = f"gpup_enrol_{secrets.token_urlsafe(24)}"
+    with transaction.atomic():
+        rack, _ = Rack.objects.get_or_create(name=rack_name)
+        node, _ = Node.objects.get_or_create(name=node_name, defaults={"rack": rack})
+        EnrolmentToken.objects.create(
+            digest=hashlib.sha256(clear.encode()).digest(), node=node, expires=now + TOKEN_LIFETIME
+        )
+    return clear
+
+
+def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, object]:
+    """Lets an agent in and tells it its name, key and address.
+
+    A GPU that another node has reported puts the node in quarantine instead of being taken over.
+
+    Raises:
+        Refused: `enrolment_refused` (wrong, used or old token), `inventory_invalid`.
+    """
+    try:
+        found = wire.inventory_from_plain(inventory)
+    except wire.WireError as error:
+        raise invalid(
+            "inventory_invalid", f"The inventory can't be read: {error}.", "inventory"
+        ) from error
+    digest = hashlib.sha256(token.encode()).digest()
+    with operator_tx():
+        taken = EnrolmentToken.objects.filter(digest=digest, used_at=None, expires__gt=now).update(
+            used_at=now
+        )
+        if not taken:
+            raise Refused(
+                "enrolment_refused",
+                "This enrolment token is unknown, used or older than 15 minutes. "
+                "Ask the operator for a new one.",
+                "denied",
+                "token",
+            )
+        node = Node.objects.select_for_update().get(enrolmenttoken__digest=digest)
+        node.key_version += 1
+        # A fresh agent counts its reports from one again.
+        node.report_seq = 0
+        node.published_generation = -1
+        node.observed_generation = -1
+        inventory_apply(node=node, inventory=found, now=now)
+        epoch = SolverState.objects.get_or_create(id=1)[0].epoch
+    nudge("allocation.publish")
+    nudge("allocation.cycle")
+    return {
+        "node": node.name,
+        "key": node_key(node).hex(),
+        "key_version": node.key_version,
+        "epoch": epoch,
+        "redis_url": settings.AGENTS_REDIS_PUBLIC_URL,
+    }
+
+
+def node_key(node: Node) -> bytes:
+    """The node's signing key of its current version, derived and never stored."""
+    return wire.node_key(settings.AGENTS_MASTER_KEY.encode(), node.name, node.key_version)
+
+
+def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> None:
+    """Makes rows for what the agent found, and says why when something does not fit.
+
+    Geometry of a model is taken from the first node that shows it. The node is saved.
+    """
+    problems = [problem for item in inventory.gpus if (problem := _gpu_apply(node, item))]
+    node.cores = inventory.cores
+    node.memory_mb = inventory.memory_mb
+    node.driver = inventory.driver[:40]
+    node.agent_version = inventory.agent[:40]
+    node.boot_id = inventory.boot[:64]
+    node.last_seen = now
+    reported = {item.uuid for item in inventory.gpus}
+    lost = [gpu for gpu in node.gpus.all() if gpu.uuid not in reported]
+    for gpu in lost:
+        gpu.health, gpu.health_reason = Gpu.Health.LOST, "The agent no longer finds it."
+        gpu.save(update_fields=["health", "health_reason"])
+    if problems:
+        node.state, node.state_reason = Node.State.QUARANTINED, problems[0][:200]
+    elif node.state == Node.State.EXPECTED:
+        node.state, node.state_reason = Node.State.READY, ""
+    node.save()
+
+
+def _gpu_apply(node: Node, item: wire.InventoryGpu) -> str | None:
+    model = GpuModel.objects.filter(product_name=item.name).first()
+    if model is None:
+        return f"GPU {item.index} is a {item.name}, and no model of that name is in the catalogue."
+    known = Gpu.objects.filter(uuid=item.uuid).select_related("node").first()
+    if known is not None and known.node_id != node.id:
+        return f"GPU {item.index} ({item.uuid}) is already known on {known.node.name}."
+    _placements_apply(model, item)
+    if known is None:
+        highest = Gpu.objects.aggregate(top=Max("number"))["top"]
+        known = Gpu(
+            number=0 if highest is None else highest + 1,
+            node=node,
+            uuid=item.uuid,
+            model=model,
+            gpu_class=model.gpu_class,
+        )
+    known.index = item.index
+    known.domain = item.nvlink_domain
+    known.numa = item.numa
+    known.mode = item.mode
+    if known.health == Gpu.Health.LOST:
+        known.health, known.health_reason = Gpu.Health.OK, ""
+    known.save()
+    return None
+
+
+def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
+    if model.placements.exists():
+        return
+    MigPlacement.objects.bulk_create(
+        [
+            MigPlacement(
+                model=model,
+                profile=place.profile,
+                profile_id=place.profile_id,
+                start=place.start,
+                size=place.size,
+                compute=place.compute,
+                limit=place.max,
+            )
+            for place in item.placements
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def node_drain(*, operator: User, node: Node, reason: str, now: datetime) -> None:
+    """Takes the node out of planning; what runs there goes on to its end."""
+    _node_state(node, Node.State.DRAINING, f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC)")
+
+
+def node_ready(*, operator: User, node: Node, now: datetime) -> None:
+    """Puts a drained or quarantined node back into planning."""
+    _node_state(node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC")
+
+
+def _node_state(node: Node, state: str, reason: str) -> None:
+    node.state, node.state_reason = state, reason[:200]
+    node.save(update_fields=["state", "state_reason"])
+    nudge("allocation.cycle")

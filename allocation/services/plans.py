@@ -1,0 +1,289 @@
+"""Making a plan true: one short transaction, conditional on what the plan was made from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID, uuid4
+
+from django.db import transaction
+from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
+
+from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
+from allocation.rules.states import State
+from allocation.services.bookings import booking_cost, price_of_class
+from allocation.services.history import event_add
+from allocation.services.lifecycle import nodes_bump
+from allocation.services.snapshot import instant, place_data
+from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Waiting, units_of
+from allocation.solver import Snapshot
+from billing.rules import money_text
+from billing.services import hold_place, hold_release
+from tenants.errors import Refused
+
+
+class PlanStale(Exception):
+    """Something the plan was made from has changed; drop the plan and look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What of a plan is new to the database, and worth a stored decision."""
+
+    assigns: tuple[Assign, ...]
+    waits: tuple[Waiting, ...]
+    refusals: tuple[Refuse, ...]
+    extensions: tuple[Extend, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.assigns or self.waits or self.refusals or self.extensions)
+
+
+def changes_of(plan: Plan) -> Changes:
+    """Leaves out waiting bookings whose promise and reasons are what is stored already."""
+    known = {
+        str(booking.id): booking
+        for booking in Booking.objects.filter(id__in=[UUID(wait.booking) for wait in plan.waits])
+    }
+    return Changes(
+        assigns=plan.assigns,
+        waits=tuple(wait for wait in plan.waits if not _is_known(wait, known.get(wait.booking))),
+        refusals=plan.refusals,
+        extensions=plan.extensions,
+    )
+
+
+def plan_apply(
+    *, changes: Changes, snapshot: Snapshot, decision: Decision, term: int, now: datetime
+) -> None:
+    """Writes the decision and everything that follows from it, or nothing.
+
+    Raises:
+        PlanStale: another leader has taken over, a booking has changed, or a place is gone.
+    """
+    with transaction.atomic():
+        if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
+            raise PlanStale("another cycle leads now")
+        decision.save(force_insert=True)
+        fleet = _Fleet.read(snapshot)
+        for assign in changes.assigns:
+            _assign(assign, fleet, decision, now)
+        for wait in changes.waits:
+            _wait(wait, decision, now)
+        for refuse in changes.refusals:
+            _refuse(refuse, decision, now)
+        for extend in changes.extensions:
+            _extend(extend, decision, now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """What an allocation row repeats of its GPU, and what its place costs in units."""
+
+    gpus: dict[str, Gpu]
+    snapshot: Snapshot
+
+    @classmethod
+    def read(cls, snapshot: Snapshot) -> "_Fleet":
+        gpus = {str(gpu.id): gpu for gpu in Gpu.objects.select_related("node")}
+        return cls(gpus, snapshot)
+
+    def units(self, gpu: Gpu, profile: str | None) -> int:
+        model = next(model for model in self.snapshot.models if model.slug == gpu.model_id)
+        return units_of(model, profile)
+
+
+def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) -> None:
+    booking = _waiting_booking(assign.booking)
+    period = DateTimeTZRange(instant(assign.starts), instant(assign.ends))
+    rows = [
+        Allocation(
+            id=uuid4(),
+            tenant_id=booking.tenant_id,
+            project_id=booking.project_id,
+            booking=booking,
+            gpu_id=place.gpu,
+            gpu_number=fleet.gpus[place.gpu].number,
+            model_id=fleet.gpus[place.gpu].model_id,
+            mode=Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE,
+            profile=place.profile,
+            start=place.start,
+            size=place.size,
+            units=fleet.units(fleet.gpus[place.gpu], place.profile),
+            period=period,
+            decision=decision,
+        )
+        for place in sorted(assign.places, key=lambda place: (place.gpu, place.start))
+    ]
+    # ON CONFLICT DO NOTHING: a plain insert into an exclusion constraint deadlocks under load.
+    Allocation.objects.bulk_create(rows, ignore_conflicts=True)
+    if Allocation.objects.filter(id__in=[row.id for row in rows]).count() != len(rows):
+        raise PlanStale(f"a place of {booking.label} is taken")
+    booking.state = State.SCHEDULED
+    booking.price_per_hour = min(booking.price_per_hour, price_of_class(booking, assign.gpu_class))
+    _plan_fields(booking, assign, decision)
+    booking.reasons, booking.alternatives = [], []
+    _store(booking, "price_per_hour", "alternatives")
+    where = _where(assign, fleet)
+    starts = instant(assign.starts)
+    event_add(
+        booking,
+        kind="scheduled",
+        sentence=f"Scheduled on {where} from {starts:%d %b %H:%M} UTC.",
+        now=now,
+        detail={"decision": decision.id},
+    )
+
+
+def _wait(wait: Waiting, decision: Decision, now: datetime) -> None:
+    booking = _waiting_booking(wait.booking)
+    moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
+    is_new = booking.state == State.REQUESTED
+    booking.state = State.QUEUED
+    _plan_fields(booking, wait, decision)
+    booking.planned_places = [place_data(place) for place in wait.places]
+    booking.reasons = [reason_data(reason) for reason in wait.reasons]
+    _store(booking, "planned_places")
+    if is_new or moved:
+        because = f" {wait.delayed_by.sentence}" if wait.delayed_by else ""
+        event_add(
+            booking,
+            kind="queued" if is_new else "moved",
+            sentence=f"Planned to start {instant(wait.starts):%d %b %H:%M} UTC.{because}",
+            now=now,
+            detail={"decision": decision.id},
+        )
+
+
+def _refuse(refuse: Refuse, decision: Decision, now: datetime) -> None:
+    booking = _waiting_booking(refuse.booking)
+    hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
+    booking.state = State.REFUSED if booking.state == State.REQUESTED else State.EXPIRED
+    booking.outcome = str(booking.state)
+    booking.decision = decision
+    booking.reasons = [reason_data(reason) for reason in refuse.reasons]
+    booking.alternatives = [
+        {
+            "gpu_class": item.gpu_class,
+            "profile": item.profile,
+            "count": item.count,
+            "starts": instant(item.starts).isoformat(),
+            "ends": instant(item.ends).isoformat(),
+        }
+        for item in refuse.alternatives
+    ]
+    booking.charged, booking.ended_at = Decimal(0), now
+    booking.planned_places = []
+    _store(booking, "outcome", "alternatives", "charged", "ended_at", "planned_places")
+    sentence = refuse.reasons[0].sentence if refuse.reasons else "It can't be placed."
+    freed = money_text(booking.held, booking.currency)
+    event_add(
+        booking,
+        kind=str(booking.state),
+        sentence=f"{sentence} {freed} is free again.",
+        now=now,
+        detail={"decision": decision.id},
+    )
+
+
+def _extend(extend: Extend, decision: Decision, now: datetime) -> None:
+    booking = (
+        Booking.objects.select_for_update(of=("self",))
+        .filter(id=extend.booking, extension_until=instant(extend.until))
+        .first()
+    )
+    if booking is None or booking.planned_ends is None:
+        raise PlanStale("an extension was withdrawn")
+    until = instant(extend.until)
+    refusal = extend.reasons[0].sentence if extend.reasons else _hold_more(booking, until, now)
+    if refusal is None:
+        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE)
+        for row in live.order_by("id"):
+            row.period = DateTimeTZRange(row.period.lower, until)
+            row.save(update_fields=["period"])
+        nodes_bump(row.gpu_id for row in live)
+        booking.planned_ends = until
+    booking.extension_until = None
+    _store(booking, "planned_ends", "extension_until", "held")
+    event_add(
+        booking,
+        kind="extension_refused" if refusal else "extended",
+        sentence=refusal or f"Extended until {until:%d %b %H:%M} UTC.",
+        now=now,
+        detail={"decision": decision.id},
+    )
+
+
+def _hold_more(booking: Booking, until: datetime, now: datetime) -> str | None:
+    """Holds the price of the added time; the sentence of the refusal when it is not there."""
+    ends = booking.planned_ends
+    if ends is None:
+        raise PlanStale("an extension of nothing")
+    extra = booking_cost(booking, int((until - ends).total_seconds()))
+    try:
+        with transaction.atomic():
+            hold_place(
+                tenant_id=booking.tenant_id,
+                project_id=booking.project_id,
+                reference=booking.id,
+                amount=extra,
+                starts=ends,
+                ends=until,
+                now=now,
+            )
+    except Refused as refused:
+        return refused.sentence
+    booking.held += extra
+    return None
+
+
+def reason_data(reason: Reason) -> dict[str, object]:
+    """A reason as JSON: what the API, the page and the mail show."""
+    return {
+        "rule": reason.rule,
+        "code": reason.code,
+        "check": reason.check,
+        "sentence": reason.sentence,
+        "numbers": dict(reason.numbers),
+        "frees_at": instant(reason.frees_at).isoformat() if reason.frees_at else None,
+    }
+
+
+def _waiting_booking(identifier: str) -> Booking:
+    booking = (
+        Booking.objects.select_for_update(of=("self",))
+        .select_related("tier")
+        .filter(id=identifier, state__in=[State.REQUESTED, State.QUEUED])
+        .first()
+    )
+    if booking is None:
+        raise PlanStale("a booking no longer waits")
+    return booking
+
+
+def _is_known(wait: Waiting, booking: Booking | None) -> bool:
+    return (
+        booking is not None
+        and booking.state == State.QUEUED
+        and booking.planned_starts == instant(wait.starts)
+        and booking.planned_places == [place_data(place) for place in wait.places]
+        and booking.reasons == [reason_data(reason) for reason in wait.reasons]
+    )
+
+
+def _plan_fields(booking: Booking, given: Assign | Waiting, decision: Decision) -> None:
+    booking.decision = decision
+    booking.planned_starts = instant(given.starts)
+    booking.planned_ends = instant(given.ends)
+    booking.planned_class = given.gpu_class
+
+
+def _store(booking: Booking, *more: str) -> None:
+    booking.version += 1
+    fields = {"state", "version", "decision", "planned_starts", "planned_ends", "planned_class"}
+    booking.save(update_fields=[*fields, "reasons", *more])
+
+
+def _where(assign: Assign, fleet: _Fleet) -> str:
+    nodes: Sequence[str] = sorted({fleet.gpus[place.gpu].node.name for place in assign.places})
+    return " and ".join(nodes)

@@ -1,0 +1,138 @@
+"""What agents say, turned into facts. Every message is verified, fenced and safe to see twice."""
+
+import logging
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+
+from allocation import wire
+from allocation.models import Allocation, Gpu, GpuSample, Node, SolverState
+from allocation.services.fleet import inventory_apply, node_key
+from allocation.services.lifecycle import allocation_empty, allocation_failed, allocation_ready
+from tenants.outbox import nudge
+
+logger = logging.getLogger(__name__)
+
+SAMPLES_KEPT = timedelta(days=7)
+
+
+def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> str:
+    """Applies one message of a node's stream; returns what became of it.
+
+    One of: applied, stale (an old sequence number or another epoch), refused (not signed by this
+    node's key, or not readable), unknown_node. Nothing of a stale or refused one is believed.
+    """
+    node = Node.objects.filter(name=node_name).first()
+    if node is None:
+        return "unknown_node"
+    try:
+        message = wire.open_report(envelope, {node.key_version: node_key(node)})
+    except wire.WireError as error:
+        logger.warning("A message of %s was refused: %s", node_name, error)
+        return "refused"
+    match message:
+        case wire.Report():
+            return _report(node, message, now)
+        case wire.Heartbeat():
+            _seen(node, now)
+        case wire.Telemetry():
+            _seen(node, now)
+            _samples(node, message, now)
+        case wire.Inventory():
+            with transaction.atomic():
+                locked = Node.objects.select_for_update().get(id=node.id)
+                inventory_apply(node=locked, inventory=message, now=now)
+    return "applied"
+
+
+def samples_sweep(now: datetime) -> int:
+    """Removes readings that nobody looks at any more; returns how many."""
+    return GpuSample.objects.filter(at__lt=now - SAMPLES_KEPT).delete()[0]
+
+
+def _seen(node: Node, now: datetime) -> None:
+    Node.objects.filter(id=node.id).update(last_seen=now)
+
+
+def _report(node: Node, report: wire.Report, now: datetime) -> str:
+    epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
+    fresh = (
+        report.epoch == epoch or report.observed_generation < 0
+    ) and report.observed_generation <= node.generation
+    taken = fresh and Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
+        report_seq=report.seq,
+        observed_generation=report.observed_generation,
+        last_seen=now,
+    )
+    if not taken:
+        return "stale"
+    for gpu in report.gpus:
+        Gpu.objects.filter(node=node, uuid=gpu.uuid).exclude(mode=gpu.mode).update(mode=gpu.mode)
+    own = _own_allocations(node, report)
+    for item in report.allocations:
+        if item.id in own:
+            _allocation(own[item.id], item, now)
+    nudge("allocation.cycle")
+    return "applied"
+
+
+def _own_allocations(node: Node, report: wire.Report) -> dict[str, UUID]:
+    """Ids of the report that really lie on this node: an agent can't speak for another's."""
+    wanted = [UUID(item.id) for item in report.allocations if _is_uuid(item.id)]
+    rows = Allocation.objects.filter(id__in=wanted, gpu__node=node).values_list("id", flat=True)
+    return {identifier.hex: identifier for identifier in rows}
+
+
+def _is_uuid(text: str) -> bool:
+    return len(text) == 32 and all(letter in "0123456789abcdef" for letter in text)
+
+
+def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> None:
+    match item.state:
+        case "ready":
+            allocation_ready(identifier, list(item.devices), now)
+        case "empty":
+            allocation_empty(identifier, now)
+        case "failed":
+            allocation_failed(identifier, item.error or "no reason given", now)
+        case "preparing" | "ending":
+            pass
+
+
+def _samples(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:
+    gpus = dict(node.gpus.values_list("uuid", "id"))
+    tenants = {
+        row.hex: tenant
+        for row, tenant in Allocation.objects.filter(
+            gpu__node=node, state=Allocation.State.ACTIVE
+        ).values_list("id", "tenant_id")
+    }
+    GpuSample.objects.bulk_create(
+        [
+            GpuSample(
+                gpu_id=gpus[sample.gpu],
+                tenant_id=tenants.get(sample.allocation or ""),
+                slot=sample.slot,
+                allocation_id=UUID(sample.allocation) if sample.allocation in tenants else None,
+                at=now,
+                utilisation=_percent(sample.utilisation),
+                memory_used_mb=_natural(sample.memory_used_mb),
+                memory_total_mb=_natural(sample.memory_total_mb),
+                power_mw=_natural(sample.power_mw),
+                temperature_c=_percent(sample.temperature_c),
+                processes=_natural(sample.processes, 30_000),
+            )
+            for sample in telemetry.samples
+            if sample.gpu in gpus
+        ]
+    )
+
+
+def _percent(value: int | None) -> int | None:
+    """An absurd reading is no reading."""
+    return value if value is not None and 0 <= value <= 100 else None
+
+
+def _natural(value: int | None, most: int = 2_000_000_000) -> int | None:
+    return value if value is not None and 0 <= value <= most else None

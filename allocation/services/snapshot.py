@@ -1,0 +1,203 @@
+"""The whole input of a cycle, read at one instant in a constant number of queries."""
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import State
+from allocation.solver import (
+    Ask,
+    Extension,
+    Held,
+    Limit,
+    Model,
+    Place,
+    Placement,
+    Promise,
+    Request,
+    Snapshot,
+)
+from allocation.solver import Gpu as SolverGpu
+from tenants.models import Quota
+
+# How long an overrun is expected to go on: the room is not promised to anyone before that.
+OVERRUN_SECONDS = 60
+
+
+def snapshot_take(now: datetime) -> Snapshot:
+    """Reads fleet, calendar, wishes and limits in one REPEATABLE READ, READ ONLY transaction.
+
+    For the system's role, which sees every tenant. Must not run inside a transaction.
+    """
+    with transaction.atomic(durable=True):
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        return Snapshot(
+            now=seconds(now),
+            models=models_read(),
+            gpus=gpus_read(),
+            held=_held(now),
+            requests=_requests(),
+            extensions=_extensions(),
+            limits=limits_read(),
+        )
+
+
+def seconds(instant: datetime) -> int:
+    """Whole Unix seconds, rounded down."""
+    return int(instant.timestamp())
+
+
+def instant(moment: int) -> datetime:
+    """The UTC time of Unix seconds."""
+    return datetime.fromtimestamp(moment, UTC)
+
+
+def models_read() -> tuple[Model, ...]:
+    """Every model with the geometry that was enrolled for it."""
+    placements: dict[str, list[Placement]] = defaultdict(list)
+    for row in MigPlacement.objects.all():
+        placements[row.model_id].append(
+            Placement(row.profile, row.start, row.size, row.compute, row.profile_id, row.limit)
+        )
+    return tuple(
+        Model(
+            slug=model.slug,
+            memory_slots=model.memory_slots,
+            compute_slices=model.compute_slices,
+            mode_switch="reset" if model.mode_switch == "reset" else "online",
+            placements=tuple(placements[model.slug]),
+        )
+        for model in GpuModel.objects.order_by("slug")
+    )
+
+
+def gpus_read() -> tuple[SolverGpu, ...]:
+    """Every GPU; usable when it is healthy and its node takes work."""
+    return tuple(
+        SolverGpu(
+            id=str(gpu.id),
+            number=gpu.number,
+            node=gpu.node.name,
+            rack=gpu.node.rack.name,
+            index=gpu.index,
+            gpu_class=gpu.gpu_class_id,
+            model=gpu.model_id,
+            domain=gpu.domain,
+            usable=gpu.health == Gpu.Health.OK and gpu.node.state == Node.State.READY,
+            mode=_fixed_mode(gpu),
+        )
+        for gpu in Gpu.objects.select_related("node__rack", "model")
+    )
+
+
+def limits_read() -> tuple[Limit, ...]:
+    """Quota of tenants and projects; under the wall, of the one tenant that was said."""
+    return tuple(
+        Limit(
+            owner=str(row.project_id or row.tenant_id),
+            gpu_class=row.gpu_class_id,
+            guaranteed=row.guaranteed_units,
+            limit=row.limit_units,
+        )
+        for row in Quota.objects.order_by("tenant_id", "project_id", "gpu_class_id")
+    )
+
+
+def place_of(data: dict[str, Any]) -> Place:
+    """A place as it is stored on a booking."""
+    return Place(data["gpu"], data["profile"], data["start"], data["size"])
+
+
+def place_data(place: Place) -> dict[str, Any]:
+    """A place as JSON, for the booking."""
+    return {
+        "gpu": place.gpu,
+        "profile": place.profile,
+        "start": place.start,
+        "size": place.size,
+    }
+
+
+def solver_ask(document: AskDocument) -> Ask:
+    """What the solver needs of an ask."""
+    return Ask(
+        count=document.count,
+        classes=tuple(document.classes),
+        profile=document.profile,
+        together=document.together,
+        required=document.required,
+    )
+
+
+def _fixed_mode(gpu: Gpu) -> Any:
+    return gpu.mode if gpu.model.mode_switch == "reset" else None
+
+
+def _held(now: datetime) -> tuple[Held, ...]:
+    rows = Allocation.objects.filter(state__in=Allocation.LIVE).order_by("id")
+    return tuple(_held_of(row, seconds(now)) for row in rows)
+
+
+def _held_of(row: Allocation, now: int) -> Held:
+    started = row.state != Allocation.State.PLANNED
+    ends = seconds(row.period.upper)
+    return Held(
+        id=str(row.id),
+        booking=str(row.booking_id),
+        tenant=str(row.tenant_id),
+        project=str(row.project_id),
+        place=Place(str(row.gpu_id), row.profile, row.start, row.size),
+        starts=seconds(row.period.lower),
+        ends=max(ends, now + OVERRUN_SECONDS) if started else ends,
+        started=started,
+    )
+
+
+def _requests() -> tuple[Request, ...]:
+    rows = Booking.objects.filter(state__in=[State.REQUESTED, State.QUEUED]).select_related("tier")
+    return tuple(_request_of(row) for row in rows.order_by("id"))
+
+
+def _request_of(row: Booking) -> Request:
+    return Request(
+        booking=str(row.id),
+        tenant=str(row.tenant_id),
+        project=str(row.project_id),
+        tier=row.tier_id,
+        priority=row.tier.priority,
+        submitted=seconds(row.submitted),
+        ask=solver_ask(AskDocument.from_json(row.ask)),
+        duration=row.duration_seconds,
+        earliest=seconds(row.not_before),
+        latest=seconds(row.deadline) if row.deadline else None,
+        fixed=row.starts is not None,
+        promise=_promise_of(row),
+    )
+
+
+def _promise_of(row: Booking) -> Promise | None:
+    if not row.planned_places or row.planned_starts is None or row.planned_ends is None:
+        return None
+    return Promise(
+        starts=seconds(row.planned_starts),
+        ends=seconds(row.planned_ends),
+        places=tuple(place_of(place) for place in row.planned_places),
+    )
+
+
+def _extensions() -> tuple[Extension, ...]:
+    rows: list[tuple[UUID, datetime]] = list(
+        Booking.objects.filter(
+            extension_until__isnull=False,
+            state__in=[State.SCHEDULED, State.STARTING, State.ACTIVE],
+        )
+        .order_by("id")
+        .values_list("id", "extension_until")
+    )
+    return tuple(Extension(str(booking), seconds(until)) for booking, until in rows)

@@ -1,0 +1,236 @@
+"""Why: reasons with evidence, made from the very state that decided.
+
+Sentences name no clock time, because the reader's zone is the page's business: `frees_at` and the
+numbers say when and how much. Codes and rule ids agree with `allocation.rules.catalogue` (tested).
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from allocation.solver.placement import Want, fits, most_together
+from allocation.solver.plan import Reason
+from allocation.solver.types import UNITS_PER_GPU, Request, Together
+from allocation.solver.working import Found, Working
+
+RULES: dict[str, tuple[str, str]] = {
+    "unknown_class": ("R1", "policy"),
+    "impossible_profile": ("R2", "hardware"),
+    "impossible_together": ("R3", "together"),
+    "not_enough_gpus": ("R12", "hardware"),
+    "gpus_busy": ("R5", "together"),
+    "line": ("R6", "line"),
+    "stronger_claim": ("R7", "line"),
+    "tenant_quota": ("R8", "quota"),
+    "project_quota": ("R9", "quota"),
+    "advance_window": ("R14", "policy"),
+    "window_past": ("R15", "policy"),
+    "deadline_passed": ("R16", "policy"),
+    "deadline_unreachable": ("R17", "policy"),
+    "window_busy": ("R18", "together"),
+    "hardware_out": ("R19", "hardware"),
+    "not_before": ("R21", "policy"),
+    "no_room_in_horizon": ("R22", "together"),
+    "extension_busy": ("R23", "together"),
+    "hardware_lost": ("R24", "hardware"),
+    "overrun": ("R25", "together"),
+    "too_short": ("R28", "policy"),
+    "mode_fixed": ("R30", "hardware"),
+    "quota_cut": ("R31", "quota"),
+    "placed": ("R36", "together"),
+    "ask_changed": ("R37", "policy"),
+    "not_live": ("R38", "policy"),
+}
+"""Code -> rule id of the catalogue and which of the six checks it belongs to."""
+
+_GROUPS: dict[Together, str] = {
+    "gpu": "single GPU",
+    "domain": "NVLink domain",
+    "node": "node",
+    "rack": "rack",
+    "any": "class",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Who is ahead in a class: bookings and quota units."""
+
+    bookings: int = 0
+    units: int = 0
+
+    def longer(self, units: int) -> "Line":
+        """With one more booking."""
+        return Line(self.bookings + 1, self.units + units)
+
+
+def reason(code: str, sentence: str, frees_at: int | None = None, **numbers: int | str) -> Reason:
+    """A reason of the catalogue. KeyError for a code that is not in it."""
+    rule, check = RULES[code]
+    return Reason(rule, code, check, sentence, tuple(sorted(numbers.items())), frees_at)
+
+
+def shape(want: Want) -> str:
+    """`2 h100` or `2 × 3g.40gb on h100`."""
+    if want.profile is None:
+        return f"{want.count} {want.gpu_class}"
+    return f"{want.count} × {want.profile} on {want.gpu_class}"
+
+
+def gpus(units: int) -> str:
+    """Units as GPUs for people: `8`, `2.86`."""
+    hundredths = (units * 100 + UNITS_PER_GPU // 2) // UNITS_PER_GPU
+    return f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
+
+
+def placed(working: Working, found: Found) -> Reason:
+    """Why a winner got what it got."""
+    pool = working.pools[found.want.gpu_class]
+    nodes = sorted({pool.gpus[pool.column[place.gpu]].node for place in found.places})
+    return reason(
+        "placed",
+        f"{shape(found.want)} fit on {', '.join(nodes[:4])}{' and more' * (len(nodes) > 4)}.",
+        nodes=len(nodes),
+        gpus=len({place.gpu for place in found.places}),
+    )
+
+
+def why_never(working: Working, want: Want) -> Reason | None:
+    """Why a class can never serve the want, whatever else ends; None when it can."""
+    pool = working.pools.get(want.gpu_class)
+    if pool is None:
+        return reason("unknown_class", f"There is no GPU class {want.gpu_class} in the fleet.")
+    if not any(geometry.serves(want.profile) for geometry, _ in pool.kinds):
+        return reason("impossible_profile", f"{want.gpu_class} GPUs have no slice {want.profile}.")
+    if not pool.serves(want.profile):
+        mode = "whole GPUs only" if want.profile else "slices only"
+        return reason("mode_fixed", f"All {want.gpu_class} GPUs are set to {mode}.")
+    return _why_never_so_many(working, want) or _why_never_within_quota(working, want)
+
+
+def _why_never_so_many(working: Working, want: Want) -> Reason | None:
+    pool = working.pools[want.gpu_class]
+    if want.profile is not None and want.level == "domain":
+        sentence = "Slices have no NVLink: ask for one node, or for whole GPUs."
+        return reason("impossible_together", sentence, asked=want.count, most=0)
+    most = pool.most(want.profile, "any")
+    if most < want.count:
+        sentence = f"The fleet has room for {most} × {want.profile or want.gpu_class} in all."
+        return reason("not_enough_gpus", sentence, asked=want.count, most=most)
+    most = pool.most(want.profile, want.level)
+    if most < want.count:
+        sentence = f"No {_GROUPS[want.level]} has room for more than {most} of {shape(want)}."
+        return reason("impossible_together", sentence, asked=want.count, most=most)
+    return None
+
+
+def _why_never_within_quota(working: Working, want: Want) -> Reason | None:
+    units = want.count * working.pools[want.gpu_class].units(want.profile)
+    for owner, code, words in _owners(want):
+        limit = working.quota.limit(owner, want.gpu_class)
+        if limit is not None and units > limit:
+            sentence = (
+                f"{words} may use {gpus(limit)} {want.gpu_class} at once; this needs {gpus(units)}."
+            )
+            return reason(code, sentence, owner=owner, limit=limit, asked=units)
+    return None
+
+
+def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[Reason, ...]:
+    """What is in the way of exactly this start, blockers only; empty when nothing is.
+
+    Room that only reservations of others take is the place in line; what running and fixed work
+    takes is GPUs not free together.
+    """
+    found: list[Reason] = []
+    pool = working.pools[want.gpu_class]
+    at = np.array([starts], dtype=np.int64)
+    held = working.held_only[want.gpu_class].busy(at, want.duration)
+    if not fits(pool, want, held)[0]:
+        found.append(_busy(want, most_together(pool, want, held[0])))
+        out = pool.out_of_service(want.profile)
+        if out:
+            sentence = f"{out} of {len(pool)} {want.gpu_class} are out of service."
+            found.append(reason("hardware_out", sentence, out=out, gpus=len(pool)))
+    elif not fits(pool, want, working.calendars[want.gpu_class].busy(at, want.duration))[0]:
+        found.append(_in_line(want, line))
+    quota = why_quota(working, want, starts)
+    return (*found, quota) if quota else tuple(found)
+
+
+def why_quota(working: Working, want: Want, starts: int) -> Reason | None:
+    """The limit that forbids the window which begins at `starts`, with when it frees."""
+    owner = working.over(want, starts)
+    if owner is None:
+        return None
+    units = want.count * working.pools[want.gpu_class].units(want.profile)
+    window = (starts, starts + want.duration)
+    limit = working.quota.limit(owner, want.gpu_class) or 0
+    used = working.quota.peak(owner, want.gpu_class, window)
+    code, words = next((code, words) for o, code, words in _owners(want) if o == owner)
+    return reason(
+        code,
+        f"{words} has {gpus(used)} of {gpus(limit)} {want.gpu_class} in use or booked; "
+        f"this needs {gpus(units)} more.",
+        working.quota.frees_at(owner, want.gpu_class, units, window),
+        owner=owner,
+        used=used,
+        limit=limit,
+        asked=units,
+    )
+
+
+def why_waiting(working: Working, request: Request, found: Found, line: Line) -> tuple[Reason, ...]:
+    """Why a booking does not start at once, with the planned start as the time it frees."""
+    first = working.first_start(request.earliest)
+    blockers = [
+        blocker if blocker.check == "quota" else replace(blocker, frees_at=found.starts)
+        for blocker in why_not_at(working, found.want, first, line)
+    ]
+    if request.earliest > working.now:
+        sentence = "You asked for it not to start earlier."
+        blockers.append(reason("not_before", sentence, request.earliest))
+    return tuple(blockers) or (replace(_in_line(found.want, line), frees_at=found.starts),)
+
+
+def freed_by(reasons: tuple[Reason, ...], later: Found | None) -> tuple[Reason, ...]:
+    """The same reasons; room that is in the way is out of it when the next window begins."""
+    if later is None:
+        return reasons
+    return tuple(
+        replace(each, frees_at=later.starts)
+        if each.check == "together" and each.frees_at is None
+        else each
+        for each in reasons
+    )
+
+
+def with_totals(reasons: tuple[Reason, ...], total: int) -> tuple[Reason, ...]:
+    """The same reasons, the place in line said out of all that wait for the class."""
+    return tuple(
+        replace(each, numbers=tuple(sorted({**dict(each.numbers), "of": total}.items())))
+        if each.code == "line"
+        else each
+        for each in reasons
+    )
+
+
+def _busy(want: Want, most: int) -> Reason:
+    if want.level == "any":
+        sentence = f"{most} of {shape(want)} are free for that long; {want.count} are needed."
+    else:
+        sentence = f"No {_GROUPS[want.level]} has {shape(want)} free for that long."
+    return reason("gpus_busy", sentence, free=most, asked=want.count, group=_GROUPS[want.level])
+
+
+def _in_line(want: Want, line: Line) -> Reason:
+    bookings = f"{line.bookings} booking{'s' * (line.bookings != 1)}"
+    sentence = f"Ahead in line for {want.gpu_class}: {bookings}, {gpus(line.units)} GPUs."
+    return reason(
+        "line", sentence, position=line.bookings + 1, ahead=line.bookings, ahead_units=line.units
+    )
+
+
+def _owners(want: Want) -> tuple[tuple[str, str, str], ...]:
+    words = (("tenant_quota", "Your organisation"), ("project_quota", "Your project"))
+    return tuple((owner, *said) for owner, said in zip(want.owners, words, strict=False))

@@ -1,0 +1,147 @@
+"""Extensions: a live booking asks to end later. Promises keep their start, not their place."""
+
+from allocation.solver.explain import reason, why_quota
+from allocation.solver.placement import Want
+from allocation.solver.plan import Extend, Reason
+from allocation.solver.types import Extension, Held, Place
+from allocation.solver.working import Found, Working
+
+
+def extension_decide(
+    working: Working, extension: Extension, held: tuple[Held, ...], kept: dict[str, Found]
+) -> Extend:
+    """Grant or refuse; what is granted is reserved. `kept` promises may change their places.
+
+    An end that is not later than now's is granted as it takes no room.
+    """
+    until = extension.until
+    if not held or until <= max(working.now, *(row.starts for row in held)):
+        why = reason(
+            "not_live", "The booking has nothing running or planned that could be extended."
+        )
+        return Extend(extension.booking, until, (why,))
+    wanted = tuple(_rest(working, row, until) for row in held if working.end_of(row) < until)
+    blocked = (
+        _hardware_blocks(working, held)
+        or _quota_blocks(working, wanted)
+        or _room_blocks(working, wanted, kept)
+    )
+    if blocked is not None:
+        return Extend(extension.booking, until, (blocked,))
+    for found in wanted:
+        working.reserve(found)
+    return Extend(extension.booking, until)
+
+
+def _rest(working: Working, row: Held, until: int) -> Found:
+    """The stretch that the extension adds to one allocation."""
+    starts = working.end_of(row)
+    gpu_class = working.class_of(row.place.gpu) or ""
+    owners = (row.tenant, row.project)
+    want = Want(gpu_class, row.place.profile, 1, "any", until - starts, owners)
+    return Found(want, (row.place,), starts)
+
+
+def _hardware_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
+    """GPUs out of service finish what they have and take no more."""
+    lost = sorted({row.place.gpu for row in held if not working.is_usable(row.place.gpu)})
+    if not lost:
+        return None
+    sentence = "A GPU of this booking is being taken out of service."
+    return reason("hardware_out", sentence, out=len(lost))
+
+
+def _quota_blocks(working: Working, wanted: tuple[Found, ...]) -> Reason | None:
+    """The limit that the added stretches break together; they differ only by their begin."""
+    for gpu_class in sorted({found.want.gpu_class for found in wanted}):
+        rows = [found for found in wanted if found.want.gpu_class == gpu_class]
+        first = min(rows, key=lambda found: found.starts)
+        want = Want(
+            gpu_class,
+            first.want.profile,
+            len(rows),
+            "any",
+            first.want.duration,
+            first.want.owners,
+        )
+        blocked = why_quota(working, want, first.starts)
+        if blocked is not None:
+            return blocked
+    return None
+
+
+def _room_blocks(
+    working: Working, wanted: tuple[Found, ...], kept: dict[str, Found]
+) -> Reason | None:
+    """None when the room is free, after moving promises to other places at their same start."""
+    if all(_is_free(working, found) for found in wanted):
+        return None
+    moved = {booking: found for booking, found in kept.items() if _overlaps(found, wanted)}
+    for found in moved.values():
+        working.free(found)
+    again = _lay_again(working, wanted, moved)
+    if again is not None:
+        kept.update(again)
+        return None
+    for found in moved.values():
+        working.reserve(found)
+    sentence = "Another booking has the place after this one."
+    return reason("extension_busy", sentence, possible_until=_free_until(working, wanted))
+
+
+def _lay_again(
+    working: Working, wanted: tuple[Found, ...], moved: dict[str, Found]
+) -> dict[str, Found] | None:
+    """New places for the promises beside the extension, or None with nothing changed."""
+    if not all(_is_free(working, found) for found in wanted):
+        return None
+    for found in wanted:
+        working.reserve(found)
+    again: dict[str, Found] = {}
+    for booking, found in moved.items():
+        other = working.at(found.want, found.starts)
+        if other is None:
+            break
+        working.reserve(other)
+        again[booking] = other
+    for found in wanted:
+        working.free(found)
+    if len(again) == len(moved):
+        return again
+    for found in again.values():
+        working.free(found)
+    return None
+
+
+def _is_free(working: Working, found: Found) -> bool:
+    calendar = working.calendars[found.want.gpu_class]
+    return calendar.is_free(found.places, *found.window)
+
+
+def _overlaps(found: Found, wanted: tuple[Found, ...]) -> bool:
+    return any(
+        found.starts < other.ends
+        and other.starts < found.ends
+        and _share(found.places, other.places)
+        for other in wanted
+    )
+
+
+def _share(ones: tuple[Place, ...], others: tuple[Place, ...]) -> bool:
+    return any(
+        one.gpu == other.gpu
+        and one.start < other.start + other.size
+        and other.start < one.start + one.size
+        for one in ones
+        for other in others
+    )
+
+
+def _free_until(working: Working, wanted: tuple[Found, ...]) -> int:
+    """The latest end, Unix seconds, that all of them could have had."""
+    return min(
+        working.calendars[found.want.gpu_class].free_until(
+            found.places[0], found.starts, found.ends
+        )
+        for found in wanted
+    )

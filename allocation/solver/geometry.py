@@ -1,0 +1,207 @@
+"""MIG geometry of one GPU model as bit masks, from data: never a profile name in code.
+
+Bit i of a mask is memory slot i. Legal placement and disjoint slots is exactly the hardware's own
+rule, but for profiles of which a GPU carries fewer than its slots allow (`+me`: one media engine):
+those take one more bit, above the slots, so that the mask alone still says what fits.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from allocation.solver.types import SLOTS_PER_GPU, UNITS_PER_GPU, Model, Place, Placement
+
+Ints = npt.NDArray[np.int64]
+Masks = npt.NDArray[np.uint16]
+
+WHOLE_MASK = (1 << SLOTS_PER_GPU) - 1
+UNFIT = 1 << 40
+"""Loss of a place that can't be: more than any loss in units."""
+
+
+def units_of(model: Model, profile: str | None) -> int:
+    """Quota units of one whole GPU (profile None) or one slice. KeyError: not a profile of it."""
+    if profile is None:
+        return UNITS_PER_GPU
+    for placement in model.placements:
+        if placement.profile == profile:
+            return _units(model, placement)
+    raise KeyError(profile)
+
+
+def _units(model: Model, placement: Placement) -> int:
+    compute = -(-placement.compute * UNITS_PER_GPU // model.compute_slices)
+    memory = -(-placement.size * UNITS_PER_GPU // model.memory_slots)
+    return max(compute, memory)
+
+
+class Geometry:
+    """What fits on a GPU of one model, for every busy mask, as tables of 2**bits entries."""
+
+    def __init__(self, model: Model) -> None:
+        """Build all tables of the model; ValueError when a count limit cannot be expressed."""
+        self.model = model
+        self._places: dict[str, tuple[Placement, ...]] = _by_profile(model.placements)
+        self._token = self._tokens()
+        self.bits = SLOTS_PER_GPU + len(self._token)
+        self._all = np.arange(1 << self.bits, dtype=np.int64)
+        self._capacity: dict[str | None, npt.NDArray[np.uint8]] = {
+            profile: self._capacity_table(profile) for profile in (None, *self._places)
+        }
+        self._worth = self._worth_table()
+        self._best = {profile: self._best_tables(profile) for profile in (None, *self._places)}
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """Profiles of the model, the largest first."""
+        return tuple(
+            sorted(self._places, key=lambda p: (-self.units(p), self._places[p][0].profile_id))
+        )
+
+    @property
+    def common_profiles(self) -> tuple[str, ...]:
+        """The same without those of which a GPU carries fewer than its slots allow."""
+        return tuple(profile for profile in self.profiles if profile not in self._token)
+
+    def units(self, profile: str | None) -> int:
+        """Quota units of one of them. KeyError: not a profile of this model."""
+        return UNITS_PER_GPU if profile is None else _units(self.model, self._places[profile][0])
+
+    def units_taken(self, place: Place) -> int:
+        """Units of a place; one that the model no longer knows counts by its memory slots."""
+        if self.serves(place.profile):
+            return self.units(place.profile)
+        return -(-place.size * UNITS_PER_GPU // self.model.memory_slots)
+
+    def profile_with_id(self, profile_id: int) -> str | None:
+        """Its name for a profile of the hardware's id (names differ by memory); None: has none."""
+        for profile, placements in self._places.items():
+            if placements[0].profile_id == profile_id:
+                return profile
+        return None
+
+    def profile_id(self, profile: str) -> int:
+        """The hardware's id. KeyError: not a profile of this model."""
+        return self._places[profile][0].profile_id
+
+    def serves(self, profile: str | None) -> bool:
+        """True when the model has the profile (every model serves whole GPUs)."""
+        return profile in self._capacity
+
+    def mask_of(self, place: Place) -> int:
+        """Bits a place takes; the place need not be legal, running work is what it is."""
+        if place.profile is None:
+            return WHOLE_MASK
+        slots = ((1 << place.size) - 1) << place.start
+        return slots | self._token.get(place.profile, 0)
+
+    def is_legal(self, place: Place) -> bool:
+        """True when the hardware could make this place on an empty GPU."""
+        if place.profile is None:
+            return place.start == 0 and place.size == SLOTS_PER_GPU
+        return any(
+            (p.start, p.size) == (place.start, place.size)
+            for p in self._places.get(place.profile, ())
+        )
+
+    def capacity(self, profile: str | None) -> npt.NDArray[np.uint8]:
+        """Table: busy mask -> how many of the profile still fit beside it."""
+        return self._capacity[profile]
+
+    def loss(self, profile: str | None) -> Ints:
+        """Table: busy mask -> units of later asks that one more of the profile makes impossible."""
+        return self._best[profile][1]
+
+    def best(self, profile: str | None, busy: int) -> Place | None:
+        """The legal place, its `gpu` empty, that keeps most of the rest usable."""
+        if self._capacity[profile][busy] == 0:
+            return None
+        if profile is None:
+            return Place("", None, 0, SLOTS_PER_GPU)
+        chosen = self._places[profile][int(self._best[profile][0][busy])]
+        return Place("", profile, chosen.start, chosen.size)
+
+    def _tokens(self) -> dict[str, int]:
+        tokens: dict[str, int] = {}
+        for profile, placements in self._places.items():
+            disjoint = _most_disjoint([_slots(p) for p in placements])
+            limit = placements[0].limit
+            if limit >= disjoint:
+                continue
+            if limit != 1:
+                raise ValueError(f"{self.model.slug} {profile}: limit {limit} of {disjoint} places")
+            tokens[profile] = 1 << (SLOTS_PER_GPU + len(tokens))
+        if len(tokens) > 16 - SLOTS_PER_GPU:
+            raise ValueError(f"{self.model.slug}: {len(tokens)} profiles limited to one")
+        return tokens
+
+    def _masks(self, profile: str | None) -> tuple[int, ...]:
+        if profile is None:
+            return (WHOLE_MASK,)
+        token = self._token.get(profile, 0)
+        return tuple(_slots(p) | token for p in self._places[profile])
+
+    def _capacity_table(self, profile: str | None) -> npt.NDArray[np.uint8]:
+        # Longest chain of disjoint places, relaxed until nothing grows; chains are at most 8 long.
+        table = np.zeros(1 << self.bits, dtype=np.uint8)
+        masks = self._masks(profile)
+        for _ in range(SLOTS_PER_GPU):
+            grown = table
+            for mask in masks:
+                free = (self._all & mask) == 0
+                grown = np.maximum(grown, np.where(free, table[self._all | mask] + 1, 0))
+            grown = grown.astype(np.uint8)
+            if (grown == table).all():
+                break
+            table = grown
+        return table
+
+    def _worth_table(self) -> Ints:
+        worth = self._capacity[None].astype(np.int64) * UNITS_PER_GPU
+        for profile in self._places:
+            if profile not in self._token:
+                worth = worth + self._capacity[profile].astype(np.int64) * self.units(profile)
+        return worth
+
+    def _best_tables(self, profile: str | None) -> tuple[Ints, Ints]:
+        # A place counts only if the others of the gang still fit: capacity falls by exactly one.
+        capacity = self._capacity[profile].astype(np.int64)
+        index = np.zeros(len(capacity), dtype=np.int64)
+        loss = np.full(len(capacity), UNFIT, dtype=np.int64)
+        for number, mask in enumerate(self._masks(profile)):
+            after = self._all | mask
+            fits = ((self._all & mask) == 0) & (capacity[after] == capacity - 1)
+            cost = np.where(fits, self._worth - self._worth[after], UNFIT)
+            better = cost < loss
+            index[better] = number
+            loss[better] = cost[better]
+        return index, loss
+
+
+@lru_cache(maxsize=64)
+def geometry_of(model: Model) -> Geometry:
+    """The tables of a model; kept, because they depend on nothing but the model's data."""
+    return Geometry(model)
+
+
+def _slots(placement: Placement) -> int:
+    return ((1 << placement.size) - 1) << placement.start
+
+
+def _by_profile(placements: Iterable[Placement]) -> dict[str, tuple[Placement, ...]]:
+    found: dict[str, list[Placement]] = {}
+    for placement in sorted(placements, key=lambda p: (p.profile_id, p.profile, p.start)):
+        found.setdefault(placement.profile, []).append(placement)
+    return {profile: tuple(rows) for profile, rows in found.items()}
+
+
+def _most_disjoint(masks: list[int]) -> int:
+    """Most pairwise disjoint masks; earliest end first is exact, masks being runs of slots."""
+    taken, count = 0, 0
+    for mask in sorted(masks, key=lambda m: m.bit_length()):
+        if not taken & mask:
+            taken |= mask
+            count += 1
+    return count

@@ -1,0 +1,93 @@
+"""Everything the solver answers, as frozen values. Each answer carries its reasons."""
+
+from dataclasses import dataclass
+
+from allocation.solver.types import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why: a rule id of the catalogue, a stable code, a sentence for people, and the numbers.
+
+    `check` is one of the six: together, line, quota, budget, policy, hardware.
+    `frees_at` is when this stops being in the way, Unix seconds, None when nobody knows.
+    """
+
+    rule: str
+    code: str
+    check: str
+    sentence: str
+    numbers: tuple[tuple[str, int | str], ...] = ()
+    frees_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Give these places to the booking for [starts, ends): rows are written for it now."""
+
+    booking: str
+    gpu_class: str
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Keep the booking waiting, with the planned start that is its promise.
+
+    `starts` is never later than the promise it had, unless `delayed_by` names why.
+    """
+
+    booking: str
+    gpu_class: str
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+    reasons: tuple[Reason, ...]
+    delayed_by: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The booking can never be placed as asked. `alternatives` are windows that would work."""
+
+    booking: str
+    reasons: tuple[Reason, ...]
+    alternatives: tuple["Alternative", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another window or class for the same ask, that fitted when the decision was made."""
+
+    gpu_class: str
+    profile: str | None
+    count: int
+    starts: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Answer to an extension: granted when `reasons` is empty."""
+
+    booking: str
+    until: int
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def granted(self) -> bool:
+        """True when every place of the booking is free until then."""
+        return not self.reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole output of one cycle, each tuple ordered by booking id."""
+
+    assigns: tuple[Assign, ...]
+    waits: tuple[Waiting, ...]
+    refusals: tuple[Refuse, ...]
+    extensions: tuple[Extend, ...]

@@ -1,0 +1,103 @@
+"""Promised starts: kept while their certificate holds, made earlier when possible, never later."""
+
+from collections.abc import Iterable
+
+from allocation.solver.explain import reason, why_quota
+from allocation.solver.placement import Want, want_of
+from allocation.solver.plan import Reason
+from allocation.solver.types import Place, Promise, Request
+from allocation.solver.working import Found, Working
+
+
+def promises_lay(
+    working: Working, requests: Iterable[Request]
+) -> tuple[dict[str, Found], dict[str, Reason]]:
+    """Reserve each promise whose certificate still holds; say of the others what broke it.
+
+    `requests` in promise order, all with a promise. Both answers are keyed by booking.
+    """
+    kept: dict[str, Found] = {}
+    broken: dict[str, Reason] = {}
+    for request in requests:
+        if request.promise is None:
+            continue
+        found, why = _certificate(working, request, request.promise)
+        if found is None or why is not None:
+            broken[request.booking] = why or reason("overrun", "Its place is taken.")
+            continue
+        working.reserve(found)
+        kept[request.booking] = found
+    return kept, broken
+
+
+def promise_improve(
+    working: Working, request: Request, wants: tuple[Want, ...], kept: Found
+) -> Found:
+    """The same booking at the earliest start that is not later than the promised one.
+
+    `kept` is reserved when called and the answer is reserved after it.
+    """
+    first = working.first_start(request.earliest)
+    if kept.starts <= first:
+        return kept
+    working.free(kept)
+    better = working.earliest(wants, first, min(kept.starts - 1, working.last_start(request)))
+    chosen = better or kept
+    working.reserve(chosen)
+    return chosen
+
+
+def _certificate(
+    working: Working, request: Request, promise: Promise
+) -> tuple[Found | None, Reason | None]:
+    """The promise as a window from now on, and what broke it."""
+    hardware = _hardware_broken(working, promise)
+    if hardware is not None:
+        return None, hardware
+    gpu_class = working.class_of(promise.places[0].gpu) or ""
+    owners = (request.tenant, request.project)
+    want = want_of(request.ask, gpu_class, request.duration, owners)
+    starts = max(promise.starts, working.now, request.earliest)
+    found = Found(want, promise.places, starts)
+    if not _matches(working, request, found):
+        return None, reason("ask_changed", "What the booking asks for has changed.")
+    if not working.calendars[gpu_class].is_free(promise.places, *found.window):
+        return None, reason("overrun", "Something in its place ends later than planned.")
+    if working.over(want, starts) is not None:
+        quota = why_quota(working, want, starts)
+        sentence = (
+            f"A limit is lower than when the start was promised. {quota.sentence}" if quota else ""
+        )
+        return None, reason("quota_cut", sentence, quota.frees_at if quota else None)
+    return found, None
+
+
+def _hardware_broken(working: Working, promise: Promise) -> Reason | None:
+    lost = sorted({p.gpu for p in promise.places if not _is_usable(working, p)})
+    if not promise.places or lost:
+        sentence = "GPUs it was planned on are out of service."
+        return reason("hardware_lost", sentence, lost=len(lost))
+    return None
+
+
+def _is_usable(working: Working, place: Place) -> bool:
+    gpu_class = working.class_of(place.gpu)
+    if gpu_class is None:
+        return False
+    pool = working.pools[gpu_class]
+    column = pool.column[place.gpu]
+    suits = pool.usable[column] and pool.suits(place.profile)[column]
+    return bool(suits) and pool.geometry(place.gpu).is_legal(place)
+
+
+def _matches(working: Working, request: Request, found: Found) -> bool:
+    """The certificate still answers the ask: class, shape, count, nearness, deadline."""
+    ask, want = request.ask, found.want
+    pool = working.pools[want.gpu_class]
+    return (
+        want.gpu_class in ask.classes
+        and len(found.places) == ask.count
+        and all(place.gpu in pool.column and place.profile == ask.profile for place in found.places)
+        and pool.together(want.level, found.places)
+        and (request.latest is None or found.ends <= request.latest)
+    )

@@ -1,0 +1,165 @@
+"""The GPUs of one class as columns, ordered so that every group of the hardware is a run.
+
+Groups, from tight to loose: one GPU, one NVLink domain, one node, one rack, the whole class.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from allocation.solver.geometry import Geometry, Ints, Masks, geometry_of
+from allocation.solver.types import Gpu, Model, Place, Together
+
+LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
+
+Bools = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.intp]
+
+
+class Pool:
+    """One GPU class: columns in the order rack, node, domain, index, id."""
+
+    def __init__(self, gpu_class: str, gpus: Iterable[Gpu], models: dict[str, Model]) -> None:
+        """Lay out the columns; KeyError when a GPU names a model that is not there."""
+        self.gpu_class = gpu_class
+        self.gpus = tuple(sorted(gpus, key=_column_key))
+        self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
+        self.geometries = tuple(geometry_of(models[gpu.model]) for gpu in self.gpus)
+        self.usable: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
+        self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
+        self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
+        self.kinds = _columns_by_geometry(self.geometries)
+        self.kind: Index = np.zeros(len(self.gpus), dtype=np.intp)
+        for number, (_, columns) in enumerate(self.kinds):
+            self.kind[columns] = number
+        self._suits: dict[str | None, Bools] = {}
+        self._most: dict[tuple[str | None, Together], int] = {}
+
+    def __len__(self) -> int:
+        """How many GPUs."""
+        return len(self.gpus)
+
+    def geometry(self, gpu: str) -> Geometry:
+        """Geometry of one of its GPUs. KeyError: not in this class."""
+        return self.geometries[self.column[gpu]]
+
+    def mask_of(self, place: Place) -> int:
+        """Bits that a place takes of its GPU."""
+        return self.geometry(place.gpu).mask_of(place)
+
+    def serves(self, profile: str | None) -> bool:
+        """True when some GPU of the class, in service or not, can be given in this shape."""
+        return bool(self.suits(profile).any())
+
+    def units(self, profile: str | None) -> int:
+        """Quota units of one of them, the most any model of the class takes; 0: not served."""
+        return max((g.units(profile) for g, _ in self.kinds if g.serves(profile)), default=0)
+
+    def suits(self, profile: str | None) -> Bools:
+        """Columns whose model and fixed mode allow the shape."""
+        if profile not in self._suits:
+            mode = "whole" if profile is None else "sliced"
+            self._suits[profile] = np.array(
+                [
+                    gpu.mode in (None, mode) and geometry.serves(profile)
+                    for gpu, geometry in zip(self.gpus, self.geometries, strict=True)
+                ],
+                dtype=np.bool_,
+            )
+        return self._suits[profile]
+
+    def capacity(self, profile: str | None, busy: Masks) -> npt.NDArray[np.uint8]:
+        """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
+        return self._capacity(profile, busy, self.suits(profile) & self.usable)
+
+    def most(self, profile: str | None, level: Together) -> int:
+        """The most of a shape that one group of the level has, all in service and nothing taken."""
+        key = (profile, level)
+        if key not in self._most:
+            empty = np.zeros(len(self), dtype=np.uint16)
+            capacity = self._capacity(profile, empty, self.suits(profile))
+            self._most[key] = int(self.sums(level, capacity).max())
+        return self._most[key]
+
+    def out_of_service(self, profile: str | None) -> int:
+        """GPUs that suit the shape and take no new work."""
+        return int((self.suits(profile) & ~self.usable).sum())
+
+    def sums(self, level: Together, capacity: npt.NDArray[np.uint8]) -> Ints:
+        """Capacity per group of the level: (…, columns) -> (…, groups)."""
+        if level == "any":
+            total: Ints = np.sum(capacity, axis=-1, dtype=np.int64, keepdims=True)
+            return total
+        sums: Ints = np.add.reduceat(capacity, self.bounds[level], axis=-1, dtype=np.int64)
+        return sums
+
+    def members(self, level: Together, group: int) -> range:
+        """Columns of a group."""
+        bounds = self.bounds[level]
+        last = int(bounds[group + 1]) if group + 1 < len(bounds) else len(self)
+        return range(int(bounds[group]), last)
+
+    def group_of(self, level: Together, column: int) -> int:
+        """Group that a column belongs to."""
+        return int(self.bounds[level].searchsorted(column, side="right")) - 1
+
+    def together(self, level: Together, places: Iterable[Place]) -> bool:
+        """True when all the places lie in one group of the level."""
+        return len({self.group_of(level, self.column[place.gpu]) for place in places}) == 1
+
+    def _capacity(self, profile: str | None, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+        if profile is None:
+            idle: npt.NDArray[np.uint8] = ((busy == 0) & eligible).view(np.uint8)
+            return idle
+        if len(self.kinds) == 1 and self.kinds[0][0].serves(profile):
+            alike: npt.NDArray[np.uint8] = self.kinds[0][0].capacity(profile)[busy] * eligible
+            return alike
+        found = np.zeros(busy.shape, dtype=np.uint8)
+        for geometry, columns in self.kinds:
+            if geometry.serves(profile):
+                found[..., columns] = geometry.capacity(profile)[busy[..., columns]]
+        fits: npt.NDArray[np.uint8] = found * eligible
+        return fits
+
+    def _bounds(self, level: Together) -> Index:
+        keys = [_group_key(level, gpu) for gpu in self.gpus]
+        starts = [c for c in range(len(keys)) if c == 0 or keys[c] != keys[c - 1]]
+        return np.array(starts, dtype=np.intp)
+
+
+def pools_of(gpus: Iterable[Gpu], models: Iterable[Model]) -> dict[str, Pool]:
+    """The pools of a fleet by class, in the order of their names."""
+    by_slug = {model.slug: model for model in models}
+    members: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        members.setdefault(gpu.gpu_class, []).append(gpu)
+    return {name: Pool(name, members[name], by_slug) for name in sorted(members)}
+
+
+def levels_within(level: Together) -> Iterator[Together]:
+    """The level and all tighter ones, tightest first."""
+    yield from LEVELS[: LEVELS.index(level) + 1]
+
+
+def _column_key(gpu: Gpu) -> tuple[str, str, bool, int, int, str]:
+    return (gpu.rack, gpu.node, gpu.domain is None, gpu.domain or 0, gpu.index, gpu.id)
+
+
+def _group_key(level: Together, gpu: Gpu) -> tuple[str | int, ...]:
+    if level == "gpu" or (level == "domain" and gpu.domain is None):
+        return ("gpu", gpu.id)
+    if level == "domain":
+        return (gpu.rack, gpu.node, gpu.domain or 0)
+    if level == "node":
+        return (gpu.rack, gpu.node)
+    return (gpu.rack,) if level == "rack" else ()
+
+
+def _columns_by_geometry(geometries: tuple[Geometry, ...]) -> tuple[tuple[Geometry, Index], ...]:
+    columns: dict[str, list[int]] = {}
+    first: dict[str, Geometry] = {}
+    for column, geometry in enumerate(geometries):
+        columns.setdefault(geometry.model.slug, []).append(column)
+        first.setdefault(geometry.model.slug, geometry)
+    return tuple((first[slug], np.array(columns[slug], dtype=np.intp)) for slug in columns)

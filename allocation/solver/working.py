@@ -1,0 +1,173 @@
+"""The working state of a cycle: frozen values go in, this changes, frozen values come out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocation.solver.calendar import Calendar
+from allocation.solver.geometry import Ints
+from allocation.solver.placement import Want, fits, place
+from allocation.solver.quota import Quota
+from allocation.solver.topology import Pool, pools_of
+from allocation.solver.types import Held, Place, Policy, Request, Snapshot
+
+_FIRST_CHUNK = 8
+_CHUNK_GROWTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A gang's places for a window, not yet reserved. `taste` is the rank of its class."""
+
+    want: Want
+    places: tuple[Place, ...]
+    starts: int
+    taste: int = 0
+
+    @property
+    def ends(self) -> int:
+        """End of the window."""
+        return self.starts + self.want.duration
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """[starts, ends)."""
+        return (self.starts, self.ends)
+
+
+class Working:
+    """Pools, calendars and quota usage, filled with what is held."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        """Step one of every cycle: lay what is live on the calendar. KeyError: unknown model."""
+        self.now = snapshot.now
+        self.policy = policy
+        self.pools: dict[str, Pool] = pools_of(snapshot.gpus, snapshot.models)
+        self.calendars = {name: Calendar(pool, self.now) for name, pool in self.pools.items()}
+        self.quota = Quota(snapshot.limits, self.now)
+        self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+        self._prime(snapshot)
+        for held in snapshot.held:
+            self._lay(held)
+        self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
+
+    def class_of(self, gpu: str) -> str | None:
+        """Class of a GPU; None when the fleet does not have it."""
+        return self._class_of.get(gpu)
+
+    def is_usable(self, gpu: str) -> bool:
+        """True when the GPU is in the fleet and takes new work."""
+        name = self.class_of(gpu)
+        return name is not None and bool(self.pools[name].usable[self.pools[name].column[gpu]])
+
+    def end_of(self, held: Held) -> int:
+        """When its room is free again: work past its end stays for one more grid step."""
+        return held.ends if held.ends > self.now else self.now + self.policy.grid
+
+    def units(self, gpu_class: str, places: Iterable[Place]) -> int:
+        """Quota units of the places."""
+        pool = self.pools[gpu_class]
+        return sum(pool.geometry(place.gpu).units_taken(place) for place in places)
+
+    def first_start(self, earliest: int) -> int:
+        """First second a booking may start: now, or its own wish on the grid."""
+        if earliest <= self.now:
+            return self.now
+        return -(-earliest // self.policy.grid) * self.policy.grid
+
+    def last_start(self, request: Request) -> int:
+        """Last second a flexible booking may start: its deadline's, or the horizon's."""
+        horizon = self.now + self.policy.horizon
+        return (
+            horizon if request.latest is None else min(horizon, request.latest - request.duration)
+        )
+
+    def reserve(self, found: Found) -> None:
+        """Take room and quota for it. ValueError when the room is not free."""
+        want = found.want
+        self.calendars[want.gpu_class].put(found.places, *found.window)
+        units = self.units(want.gpu_class, found.places)
+        self.quota.add(want.owners, want.gpu_class, units, found.window)
+
+    def free(self, found: Found) -> None:
+        """Undo of `reserve`."""
+        want = found.want
+        self.calendars[want.gpu_class].drop(found.places, *found.window)
+        units = self.units(want.gpu_class, found.places)
+        self.quota.add(want.owners, want.gpu_class, -units, found.window)
+
+    def over(self, want: Want, starts: int) -> str | None:
+        """First owner whose limit forbids the window that begins at `starts`."""
+        units = want.count * self.pools[want.gpu_class].units(want.profile)
+        window = (starts, starts + want.duration)
+        return self.quota.over(want.owners, want.gpu_class, units, window)
+
+    def at(self, want: Want, starts: int) -> Found | None:
+        """Places for exactly this start; None when room or quota says no."""
+        if self.over(want, starts) is not None:
+            return None
+        return self._placed(want, starts)
+
+    def earliest(self, wants: Iterable[Want], first: int, last: int) -> Found | None:
+        """The earliest start in [first, last] over the classes, ties to the first in taste."""
+        best: tuple[int, int, Want] | None = None
+        for taste, want in enumerate(wants):
+            starts = self._earliest(want, first, last if best is None else best[0] - 1)
+            if starts is not None:
+                best = (starts, taste, want)
+        if best is None:
+            return None
+        found = self._placed(best[2], best[0])
+        return found and Found(found.want, found.places, found.starts, best[1])
+
+    def _earliest(self, want: Want, first: int, last: int) -> int | None:
+        pool = self.pools[want.gpu_class]
+        calendar = self.calendars[want.gpu_class]
+        if first > last:
+            return None
+        tried = calendar.starts_between(first, last)
+        units = want.count * pool.units(want.profile)
+        allowed = self.quota.allows(want.owners, want.gpu_class, units, tried, want.duration)
+        if allowed is not None:
+            tried = tried[allowed]
+        # The first candidate alone, then ever larger bites: most bookings need few of them.
+        begin, size = 0, 1
+        while begin < len(tried):
+            bite: Ints = tried[begin : begin + size]
+            good = fits(pool, want, calendar.busy(bite, want.duration))
+            if good.any():
+                return int(bite[int(good.argmax())])
+            begin, size = begin + size, max(_FIRST_CHUNK, size * _CHUNK_GROWTH)
+        return None
+
+    def _placed(self, want: Want, starts: int) -> Found | None:
+        calendar = self.calendars[want.gpu_class]
+        busy = calendar.busy(np.array([starts], dtype=np.int64), want.duration)[0]
+        places = place(self.pools[want.gpu_class], want, busy)
+        return None if places is None else Found(want, places, starts)
+
+    def _prime(self, snapshot: Snapshot) -> None:
+        instants: dict[str, list[int]] = {name: [] for name in self.pools}
+        for held in snapshot.held:
+            name = self.class_of(held.place.gpu)
+            if name is not None:
+                instants[name] += (held.starts, self.end_of(held))
+        for request in snapshot.requests:
+            if request.promise is not None and request.promise.places:
+                name = self.class_of(request.promise.places[0].gpu)
+                if name is not None:
+                    starts = max(request.promise.starts, self.now)
+                    instants[name] += (starts, starts + request.duration)
+        for name, calendar in self.calendars.items():
+            calendar.prime(instants[name])
+        self.quota.prime(instants)
+
+    def _lay(self, held: Held) -> None:
+        name = self.class_of(held.place.gpu)
+        if name is None:
+            return
+        window = (held.starts, self.end_of(held))
+        self.calendars[name].lay((held.place,), *window)
+        units = self.units(name, (held.place,))
+        self.quota.add((held.tenant, held.project), name, units, window)

@@ -1,0 +1,101 @@
+"""The fields beside the ask's one line: reading them, and showing what the line said."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from allocation.errors import AskError
+from allocation.rules.ask import AskDocument, Parsed, count_of, duration_of
+from allocation.rules.ask_times import duration_in
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What a form said. `is_edited`: the fields were changed by hand and win over the text."""
+
+    text: str
+    project: str
+    tier: str
+    name: str
+    is_edited: bool
+    count: str
+    classes: str
+    profile: str
+    length: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bit:
+    """A stretch of the text: understood (with its meaning), unknown, or plain."""
+
+    text: str
+    kind: str
+    meaning: str = ""
+
+
+def fields_of(data: Mapping[str, str], longest: int) -> Fields:
+    """The form's fields, each cut to a length that makes sense."""
+
+    def get(name: str, most: int = 80) -> str:
+        return data.get(name, "").strip()[:most]
+
+    return Fields(
+        text=get("q", longest),
+        project=get("project"),
+        tier=get("tier"),
+        name=get("name"),
+        is_edited=get("by") == "fields",
+        count=get("count"),
+        classes=get("classes", 200),
+        profile=get("profile"),
+        length=get("length"),
+    )
+
+
+def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
+    """The fields' ask; the window and what must lie together come from the text.
+
+    AskError: a field makes no sense.
+    """
+    if not fields.classes:
+        raise AskError("no_class", "Say which GPU class.", "classes")
+    ask = AskDocument(
+        count=count_of(int(fields.count) if fields.count.isdecimal() else 0),
+        classes=tuple(dict.fromkeys(fields.classes.split())),
+        profile=fields.profile or None,
+        together=parsed.together or "any",
+        required=parsed.required,
+        duration=_length(fields.length),
+        starts=parsed.starts,
+        not_before=parsed.not_before if parsed.starts is None else None,
+        deadline=parsed.deadline if parsed.starts is None else None,
+    )
+    if ask.count == 1 and ask.together != "any":
+        ask = replace(ask, together="any", required=False)
+    ask.check_window()
+    return ask
+
+
+def _length(text: str) -> int:
+    words = text.lower().split()
+    used, seconds = duration_in(words)
+    if not words or used != len(words):
+        raise AskError("not_a_duration", "Say for how long, like 6h or 1h30m.", "length")
+    return duration_of(seconds, "length")
+
+
+def echo_of(text: str, parsed: Parsed) -> list[Bit]:
+    """The text in stretches, so that a page can underline what it understood and what not."""
+    marks = [(part.start, part.end, "known", part.meaning) for part in parsed.parts]
+    marks += [(start, end, "unknown", "not understood") for start, end in parsed.unknown]
+    marks += [(each.start, each.end, "wrong", each.sentence) for each in parsed.problems]
+    bits, at = [], 0
+    for start, end, kind, meaning in sorted(marks):
+        if start < at:
+            continue
+        if text[at:start].strip():
+            bits.append(Bit(text[at:start].strip(), "plain"))
+        bits.append(Bit(text[start:end], kind, meaning))
+        at = end
+    if text[at:].strip():
+        bits.append(Bit(text[at:].strip(), "plain"))
+    return bits

@@ -1,0 +1,50 @@
+"""Writes a request as the one line of text that the ask field understands."""
+
+from datetime import datetime, tzinfo
+
+from allocation.rules.ask import AskDocument
+
+UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"))
+
+
+def shape_text(count: int, gpu_class: str, profile: str | None) -> str:
+    """`2 h100`, `1g.10gb h100`."""
+    number = f"{count} " if count > 1 else ""
+    return f"{number}{profile} {gpu_class}" if profile else f"{number or '1 '}{gpu_class}"
+
+
+def fixed_text(
+    count: int,
+    gpu_class: str,
+    profile: str | None,
+    window: tuple[datetime, datetime],
+    zone: tzinfo,
+) -> str:
+    """`2 h100 from 2026-11-24 14:00 to 18:00`, in the reader's zone."""
+    starts, ends = (moment.astimezone(zone) for moment in window)
+    last = f"{ends:%H:%M}" if ends.date() == starts.date() else f"{ends:%Y-%m-%d %H:%M}"
+    shape = shape_text(count, gpu_class, profile)
+    return f"{shape} from {starts:%Y-%m-%d %H:%M} to {last}"
+
+
+def duration_text(seconds: int) -> str:
+    """`6h`, `1h30m`, `2d`; whole minutes."""
+    parts, left = [], seconds
+    for size, unit in UNITS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "1m"
+
+
+def document_text(ask: AskDocument, zone: tzinfo) -> str:
+    """The line that means this ask, to the minute."""
+    classes = " or ".join(ask.classes)
+    parts = [shape_text(ask.count, classes, ask.profile), duration_text(ask.duration)]
+    for word, moment in (("at", ask.starts), ("from", ask.not_before), ("before", ask.deadline)):
+        if moment is not None:
+            parts.append(f"{word} {moment.astimezone(zone):%Y-%m-%d %H:%M}")
+    if ask.together != "any":
+        near = "nvlink" if ask.together == "domain" else ask.together
+        parts.append(f"same {near}" if ask.required else f"preferably same {near}")
+    return " ".join(parts)

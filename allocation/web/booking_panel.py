@@ -1,0 +1,296 @@
+"""The booking panel: one line of text in, options with prices out, and one button that books.
+
+The same view is a page (`/book?q=`), a fragment beside the timeline (`part=panel`), and a plain
+form without JavaScript.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.access import LABEL
+from allocation.errors import AskError
+from allocation.models import Booking
+from allocation.queries.bookings import quota_at
+from allocation.queries.catalogue import ask_catalogue
+from allocation.rules.ask import LONGEST_TEXT, AskDocument, Parsed, parse_ask
+from allocation.services.bookings import Wish, booking_request
+from allocation.services.quotes import Quote, QuoteOption, quote_make
+from allocation.web.ask_form import Fields, ask_of_fields, echo_of, fields_of
+from allocation.web.ask_text import document_text
+from allocation.web.booking_story import shape_words
+from allocation.web.home import EXAMPLES
+from allocation.web.times import length_words, moment_words, window_words
+from billing.rules import money_text
+from tenants.access import Actor, access_project
+from tenants.errors import Refused, invalid
+from tenants.models import GpuClass, Project, Tier
+from tenants.web.frame import STATUS, tenant_page, zone_of
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Tiers by slug, and the labels of classes."""
+
+    tiers: Mapping[str, Tier]
+    classes: Mapping[str, str]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def book_page(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """GET `?q=&project=&tier=` shows what it would cost; POST books the chosen option."""
+    if request.method == "POST":
+        return _confirm(request, actor)
+    if LABEL.fullmatch(request.GET.get("q", "").strip()):
+        label = request.GET["q"].strip().upper()
+        return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{label}")
+    return _answer(request, panel_context(request, actor, timezone.now()))
+
+
+def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str, Any]:
+    """All that the panel shows for the text and fields of a GET."""
+    fields = fields_of(request.GET, LONGEST_TEXT)
+    projects, tiers = _choices(actor)
+    project, tier = _defaults(actor, fields, projects, tiers)
+    context: dict[str, Any] = {
+        "text": fields.text,
+        "panel_projects": projects,
+        "panel_tiers": tiers,
+        "project_slug": project.slug if project else "",
+        "tier_slug": tier.slug if tier else "",
+        "examples": EXAMPLES,
+        "key": uuid4().hex,
+        "name": fields.name,
+    }
+    if project is None or tier is None or not (fields.text or fields.is_edited):
+        return context
+    try:
+        context |= _understood(actor, fields, now)
+        if "ask" in context:
+            wish = Wish(project.slug, tier.slug, context["ask"], zone=actor.time_zone)
+            quote = quote_make(actor=actor, wish=wish, now=now)
+            context |= _quoted(actor, project, tiers, quote, now)
+    except AskError as error:
+        context["trouble"] = error.sentence
+        context["trouble_param"] = error.param
+    except Refused as refusal:
+        context["refusal"] = refusal
+    return context
+
+
+def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
+    """The parsed text, or the ask that the fields make, with the text that means the same."""
+    zone, catalogue = zone_of(actor.time_zone), ask_catalogue()
+    parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
+    ask: AskDocument | None = None
+    if fields.is_edited:
+        ask = ask_of_fields(fields, parsed)
+        text = document_text(ask, zone)
+        parsed = parse_ask(text, catalogue=catalogue, now=now, zone=zone)
+    else:
+        text = fields.text
+        ask = _ask_or_none(parsed)
+    found: dict[str, Any] = {
+        "text": text,
+        "echo": echo_of(text, parsed),
+        "is_unclear": bool(parsed.unknown),
+        "problems": [problem.sentence for problem in parsed.problems],
+        "catalogue": catalogue.classes,
+        "shape": _shape(parsed, ask),
+    }
+    if ask is not None:
+        found["ask"] = ask
+        return found
+    if not parsed.problems and not parsed.unknown:
+        found["missing"] = "Say which GPU." if not parsed.classes else "Say for how long, like 6h."
+    return found
+
+
+def _ask_or_none(parsed: Parsed) -> AskDocument | None:
+    """The ask, unless something was not understood, is wrong or is missing."""
+    unclear = parsed.problems or parsed.unknown
+    if unclear or not parsed.classes or parsed.duration is None:
+        return None
+    return parsed.document()
+
+
+def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
+    """What the editable fields show."""
+    classes = ask.classes if ask else parsed.classes
+    duration = ask.duration if ask else parsed.duration
+    return {
+        "count": ask.count if ask else parsed.count or 1,
+        "classes": " ".join(classes),
+        "profile": (ask.profile if ask else parsed.profile) or "",
+        "length": length_words(duration).replace(" ", "") if duration else "",
+    }
+
+
+def _quoted(
+    actor: Actor, project: Project, tiers: list[Tier], quote: Quote, now: datetime
+) -> dict[str, Any]:
+    labels = dict(GpuClass.objects.values_list("slug", "label"))
+    names = Names({tier.slug: tier for tier in tiers}, labels)
+    options = [_option(option, actor, names, now) for option in quote.options]
+    found: dict[str, Any] = {
+        "options": options,
+        "blocking": quote.blocking,
+        "price_until": quote.expires,
+        "effect": _effect(quote),
+    }
+    if quote.options:
+        best = quote.options[0]
+        found["quota"] = quota_at(
+            project=project, gpu_class=best.gpu_class, at=max(best.starts, now)
+        )
+    return found
+
+
+def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> dict[str, Any]:
+    zone = zone_of(actor.time_zone)
+    tier = names.tiers.get(option.tier)
+    label = names.classes.get(option.gpu_class, option.gpu_class)
+    price = money_text(option.price, option.currency)
+    window = window_words(option.starts, option.ends, zone, now)
+    when = moment_words(option.starts, zone, now)
+    return {
+        "option": option,
+        "when": when[0].upper() + when[1:],
+        "tier": tier.name if tier else option.tier,
+        "pausable": bool(tier and tier.pausable),
+        "what": shape_words(option.count, label, option.profile),
+        "nodes": ", ".join(option.nodes),
+        "price": price,
+        "window": window,
+        "button": f"Book {window.removeprefix('today ')} for {price}",
+        "value": f"{option.tier} {option.request}",
+    }
+
+
+def _effect(quote: Quote) -> dict[str, Any] | None:
+    effect = quote.effect
+    if effect is None or not quote.options:
+        return None
+    price, whole = quote.options[0].price, effect.amount or 1
+    return {
+        "spent": effect.spent * 100 / whole,
+        "held": effect.held * 100 / whole,
+        "now": min(price * 100 / whole, 100),
+        "spent_text": money_text(effect.spent, effect.currency),
+        "held_text": money_text(effect.held, effect.currency),
+        "price_text": money_text(price, effect.currency),
+        "left_text": money_text(effect.left - price, effect.currency),
+        "too_much": effect.left < price,
+        "until": effect.ends - timedelta(days=1),
+    }
+
+
+def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:
+    now = timezone.now()
+    try:
+        booking = _book(request, actor, now)
+    except (Refused, AskError) as error:
+        refusal = error if isinstance(error, Refused) else invalid(error.code, str(error), "q")
+        return _refused(request, actor, refusal, now)
+    if _is_fragment(request):
+        return render(request, "allocation/panel_made.html", {"booking": booking})
+    messages.success(request, f"Booked as {booking.label}. You can undo it below.")
+    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{booking.label}")
+
+
+def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking:
+    """Books the chosen option; the same form sent twice is one booking.
+
+    Raises:
+        Refused, AskError.
+    """
+    tier, _, text = request.POST.get("option", "").partition(" ")
+    if not text:
+        raise invalid("no_option", "Choose one of the options first.", "option")
+    identifier = _identifier(request, actor)
+    made = Booking.objects.filter(tenant_id=actor.tenant_id, id=identifier).first()
+    if made is not None:
+        return made
+    zone = zone_of(actor.time_zone)
+    parsed = parse_ask(text, catalogue=ask_catalogue(), now=now, zone=zone)
+    wish = Wish(
+        project=request.POST.get("project", ""),
+        tier=tier,
+        ask=parsed.document(),
+        name=request.POST.get("name", "").strip()[:80],
+        zone=actor.time_zone,
+        request_text=text,
+    )
+    return booking_request(actor=actor, wish=wish, now=now, booking_id=identifier)
+
+
+def _identifier(request: HttpRequest, actor: Actor) -> UUID:
+    """The id that this form's booking has, whoever else might guess the form's key."""
+    try:
+        key = UUID(hex=request.POST.get("key", ""))
+    except ValueError:
+        raise invalid("no_key", "Load the page again, then book.", "key") from None
+    return uuid5(key, f"{actor.tenant_id}:{actor.user_id}")
+
+
+def _refused(request: HttpRequest, actor: Actor, refusal: Refused, now: datetime) -> HttpResponse:
+    """The panel again as it was, with the refusal and whatever would work now."""
+    context = panel_context(_as_get(request), actor, now)
+    context["refusal"] = refusal
+    return _answer(request, context, status=int(STATUS.get(refusal.kind, 409)))
+
+
+def _as_get(request: HttpRequest) -> HttpRequest:
+    shown = HttpRequest()
+    shown.GET = request.POST
+    return shown
+
+
+def _answer(request: HttpRequest, context: dict[str, Any], status: int = 200) -> HttpResponse:
+    name = "panel_part" if _is_fragment(request) else "book"
+    return render(request, f"allocation/{name}.html", context, status=status)
+
+
+def _is_fragment(request: HttpRequest) -> bool:
+    return request.headers.get("X-Fragment") == "1"
+
+
+def _choices(actor: Actor) -> tuple[list[Project], list[Tier]]:
+    projects = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
+    return [each for each in projects if actor.may_book(each.id)], list(Tier.objects.all())
+
+
+def _defaults(
+    actor: Actor, fields: Fields, projects: list[Project], tiers: list[Tier]
+) -> tuple[Project | None, Tier | None]:
+    """What was chosen, else what this person booked last, else the first project and Standard."""
+    last = (
+        Booking.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id)
+        .order_by("-submitted")
+        .values_list("project__slug", "tier_id")
+        .first()
+    )
+    last_project, last_tier = last or ("", "")
+    if fields.project:
+        access_project(actor, fields.project, "project")
+    by_slug = {project.slug: project for project in projects}
+    tier_by_slug = {tier.slug: tier for tier in tiers}
+    project = by_slug.get(fields.project) or by_slug.get(last_project)
+    tier = tier_by_slug.get(fields.tier) or tier_by_slug.get(last_tier)
+    return (
+        project or next(iter(projects), None),
+        tier or tier_by_slug.get("standard") or next(iter(tiers), None),
+    )
+
+
+urlpatterns = [path("t/<slug:tenant>/book", book_page, name="book")]

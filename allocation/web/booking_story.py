@@ -1,0 +1,339 @@
+"""What a booking's page says: state first, then why, cost and what can be done. No database."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from decimal import Decimal
+from typing import Any
+from urllib.parse import quote
+
+from allocation.models import Booking
+from allocation.queries.bookings import NodePlace
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import OPEN, State
+from allocation.services.bookings import booking_cost
+from allocation.web.ask_text import duration_text, fixed_text, shape_text
+from allocation.web.times import length_words, moment_words, window_words
+from billing.rules import money_text
+
+CHECKS = (
+    ("together", "GPUs free together", "Enough GPUs are free together."),
+    ("line", "Place in line", "Nobody ahead of you is in the way."),
+    ("quota", "Quota", "The limits of your organisation and project leave room."),
+    ("budget", "Budget", ""),
+    ("policy", "Policy", "No rule of the tier is in the way."),
+    ("hardware", "Hardware", "GPUs that are out of service do not delay this."),
+)
+OUTCOMES = {
+    "released": "given back early",
+    "cancelled": "cancelled while running",
+    "failed": "the hardware failed",
+    "no_show": "never used",
+    "": "ran its full time",
+    "completed": "ran its full time",
+}
+AGENT_FOLDER = "/var/lib/gpu-agent/bookings"
+UNDO = timedelta(seconds=60)
+EXTENSIONS = (3600, 2 * 3600, 6 * 3600, 24 * 3600)
+BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Who reads, when and where, and the names of classes."""
+
+    now: datetime
+    zone: tzinfo
+    base: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One of the six checks. `blocks`: this is why it waits."""
+
+    name: str
+    blocks: bool
+    sentences: tuple[str, ...]
+    frees: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sooner:
+    """Something that would have worked, one click away."""
+
+    when: str
+    what: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """One line of the bill."""
+
+    name: str
+    amount: str
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendChoice:
+    """A longer end with its price."""
+
+    seconds: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Everything a booking's page shows besides its rows of placement and history."""
+
+    headline: str
+    detail: str
+    what: str
+    window: str
+    checks: tuple[Check, ...]
+    sooner: tuple[Sooner, ...]
+    costs: tuple[CostLine, ...]
+    price: str
+    again: str
+    give_back: str
+    returns: str
+    extend: tuple[ExtendChoice, ...]
+    can_check_in: bool
+    can_undo: bool
+    undo_seconds: int
+
+
+def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
+    """The page's words; `may_change` False leaves all actions out."""
+    state = State(booking.state)
+    ask = AskDocument.from_json(booking.ask)
+    since = scene.now - booking.submitted
+    can_undo = may_change and state in BEFORE_START and since < UNDO
+    waits = state in (State.REQUESTED, State.QUEUED, State.REFUSED, State.EXPIRED)
+    return Story(
+        headline=_headline(booking, scene),
+        detail=_detail(booking, scene),
+        what=what_words(ask, scene.labels),
+        window=_window(booking, ask, scene),
+        checks=_checks(booking, scene) if waits and booking.reasons else (),
+        sooner=_sooner(booking, scene) if waits else (),
+        costs=_costs(booking, scene.now),
+        price=f"{money_text(booking.price_per_hour, booking.currency)} an hour, fixed at booking "
+        f"(prices {booking.price_version})",
+        again=f"{scene.base}book?q={quote(_again(ask))}",
+        give_back=_give_back(state) if may_change else "",
+        returns=_returns(booking, scene.now),
+        extend=_extensions(booking, scene) if may_change else (),
+        can_check_in=may_change and state == State.ACTIVE and booking.checked_in_at is None,
+        can_undo=can_undo,
+        undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,
+    )
+
+
+def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:
+    """`2 × H100 80 GB`, `1g.10gb slice of H100 80 GB`."""
+    classes = " or ".join(labels.get(slug, slug) for slug in ask.classes)
+    return shape_words(ask.count, classes, ask.profile)
+
+
+def shape_words(count: int, gpu_class: str, profile: str | None) -> str:
+    """`2 × H100 80 GB`, `2 × 1g.10gb slice of H100 80 GB`."""
+    if profile is None:
+        return f"{count} × {gpu_class}"
+    return (f"{count} × " if count > 1 else "") + f"{profile} slice of {gpu_class}"
+
+
+def state_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
+    """The state with its time, for a line of a list."""
+    return _headline(booking, Scene(now, zone, "", {}))
+
+
+def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str, str]]:
+    """Per node what to type to use the devices; empty until they are handed over."""
+    if booking.state not in (State.ACTIVE, State.PAUSING):
+        return []
+    found = []
+    for place in places:
+        if place.allocation is None:
+            continue
+        lines = [
+            f"ssh {place.name}",
+            f"source {AGENT_FOLDER}/{booking.label}/{place.allocation.hex}/env",
+        ]
+        devices = [device for gpu in place.gpus for device in gpu.devices]
+        if len(devices) > 1:
+            lines.append(f"export CUDA_VISIBLE_DEVICES={','.join(devices)}")
+        found.append((place.name, "\n".join(lines)))
+    return found
+
+
+def _headline(booking: Booking, scene: Scene) -> str:
+    def at(moment: datetime | None) -> str:
+        return moment_words(moment, scene.zone, scene.now) if moment else "soon after"
+
+    state = State(booking.state)
+    sayings = {
+        State.REQUESTED: "Being placed now",
+        State.AWAITING_APPROVAL: "Waits for approval",
+        State.QUEUED: f"Should start {at(booking.planned_starts)}",
+        State.SCHEDULED: f"{_starts_word(booking, scene.now)} {at(booking.planned_starts)}",
+        State.STARTING: "Starting: your devices are being made ready",
+        State.ACTIVE: f"Running until {at(booking.planned_ends)}",
+        State.PAUSING: "Pausing",
+        State.PAUSED: f"Paused, resumes {at(booking.planned_starts)}",
+        State.ENDING: "Ending: the devices are being cleared",
+        State.ENDED: f"Ended {at(booking.ended_at)}",
+        State.REFUSED: "Not possible as asked",
+        State.REJECTED: "Not approved",
+        State.EXPIRED: "The deadline passed",
+        State.CANCELLED: f"Cancelled {at(booking.ended_at)}",
+        State.FAILED: "Failed",
+    }
+    return sayings[state]
+
+
+def _starts_word(booking: Booking, now: datetime) -> str:
+    is_due = booking.planned_starts is not None and booking.planned_starts <= now
+    return "Due to start since" if is_due else "Starts"
+
+
+def _detail(booking: Booking, scene: Scene) -> str:
+    state = State(booking.state)
+    if booking.extension_until is not None:
+        until = moment_words(booking.extension_until, scene.zone, scene.now)
+        return f"An extension until {until} is being decided."
+    if state in (State.REFUSED, State.EXPIRED):
+        return str(booking.reasons[0]["sentence"]) if booking.reasons else ""
+    sayings = {
+        State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
+        State.QUEUED: "A promise: it may get earlier, and later only for a stronger claim.",
+        State.REQUESTED: "The portal looks for a place; that takes a few seconds.",
+        State.SCHEDULED: _until_start(booking, scene.now),
+        State.ACTIVE: _left(booking, scene.now),
+    }
+    return sayings.get(state, "")
+
+
+def _until_start(booking: Booking, now: datetime) -> str:
+    seconds = (booking.planned_starts - now).total_seconds() if booking.planned_starts else 0.0
+    return f"In {length_words(seconds)}." if seconds > 0 else "As soon as its devices are empty."
+
+
+def _left(booking: Booking, now: datetime) -> str:
+    seconds = (booking.planned_ends - now).total_seconds() if booking.planned_ends else 0.0
+    return f"{length_words(seconds)} left." if seconds > 0 else ""
+
+
+def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
+    if booking.planned_starts is not None and booking.planned_ends is not None:
+        words = window_words(booking.planned_starts, booking.planned_ends, scene.zone, scene.now)
+    else:
+        words = f"from {moment_words(booking.not_before, scene.zone, scene.now)} on"
+    return f"{words}, {length_words(ask.duration)} asked"
+
+
+def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for reason in booking.reasons:
+        found.setdefault(reason.get("check", "policy"), []).append(reason)
+    checks = []
+    for key, name, fine in CHECKS:
+        reasons = found.get(key, [])
+        good = fine or f"{money_text(booking.held, booking.currency)} is held for this booking."
+        if key == "budget" and booking.state not in OPEN:
+            good = "The budget was not in the way; its money is free again."
+        checks.append(
+            Check(
+                name=name,
+                blocks=bool(reasons),
+                sentences=tuple(str(reason["sentence"]) for reason in reasons) or (good,),
+                frees=_frees(reasons, scene),
+            )
+        )
+    return tuple(sorted(checks, key=lambda check: not check.blocks))
+
+
+def _frees(reasons: Sequence[Mapping[str, Any]], scene: Scene) -> str:
+    times = [reason["frees_at"] for reason in reasons if reason.get("frees_at")]
+    if not times:
+        return ""
+    return moment_words(max(datetime.fromisoformat(time) for time in times), scene.zone, scene.now)
+
+
+def _sooner(booking: Booking, scene: Scene) -> tuple[Sooner, ...]:
+    cards = []
+    for each in booking.alternatives[:3]:
+        starts, ends = (datetime.fromisoformat(each[key]) for key in ("starts", "ends"))
+        text = fixed_text(
+            each["count"], each["gpu_class"], each["profile"], (starts, ends), scene.zone
+        )
+        label = scene.labels.get(each["gpu_class"], each["gpu_class"])
+        shape = shape_words(each["count"], label, each["profile"])
+        cards.append(
+            Sooner(
+                when=moment_words(starts, scene.zone, scene.now),
+                what=f"{shape}, {length_words((ends - starts).total_seconds())}",
+                href=f"{scene.base}book?q={quote(text)}",
+            )
+        )
+    return tuple(cards)
+
+
+def spent_so_far(booking: Booking, now: datetime) -> Decimal:
+    """What the time used until now costs; the final charge once there is one."""
+    if booking.charged is not None:
+        return booking.charged
+    if booking.ready_at is None:
+        return Decimal(0)
+    until = booking.released_at or min(now, booking.planned_ends or now)
+    seconds = max(0, int((until - booking.ready_at).total_seconds()))
+    return min(booking.held, booking_cost(booking, seconds))
+
+
+def _costs(booking: Booking, now: datetime) -> tuple[CostLine, ...]:
+    def money(amount: Decimal) -> str:
+        return money_text(amount, booking.currency)
+
+    so_far = spent_so_far(booking, now)
+    if booking.charged is not None:
+        return (
+            CostLine("Held when booked", money(booking.held)),
+            CostLine("Given back", money(booking.held - booking.charged)),
+            CostLine("Charged", money(booking.charged), strong=True),
+        )
+    return (
+        CostLine("Used so far", money(so_far)),
+        CostLine("Left to use", money(booking.held - so_far)),
+        CostLine("Held, never more than this", money(booking.held), strong=True),
+    )
+
+
+def _returns(booking: Booking, now: datetime) -> str:
+    return money_text(booking.held - spent_so_far(booking, now), booking.currency)
+
+
+def _give_back(state: State) -> str:
+    if state in BEFORE_START or state == State.PAUSED:
+        return "cancel"
+    return "release" if state in (State.STARTING, State.ACTIVE, State.PAUSING) else ""
+
+
+def _extensions(booking: Booking, scene: Scene) -> tuple[ExtendChoice, ...]:
+    may = booking.state in (State.SCHEDULED, State.STARTING, State.ACTIVE)
+    if not may or booking.planned_ends is None or booking.extension_until is not None:
+        return ()
+    choices = []
+    for seconds in EXTENSIONS:
+        until = booking.planned_ends + timedelta(seconds=seconds)
+        price = money_text(booking_cost(booking, seconds), booking.currency)
+        words = f"{length_words(seconds)} more, until {moment_words(until, scene.zone, scene.now)}"
+        choices.append(ExtendChoice(seconds, f"{words}, for {price}"))
+    return tuple(choices)
+
+
+def _again(ask: AskDocument) -> str:
+    return f"{shape_text(ask.count, ' or '.join(ask.classes), ask.profile)} " + duration_text(
+        ask.duration
+    )

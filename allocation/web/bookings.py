@@ -1,0 +1,208 @@
+"""Pages of bookings: the list, one booking, and what its owner does with it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from allocation.access import access_booking, access_booking_to_change, may_change
+from allocation.models import Booking
+from allocation.queries.bookings import (
+    GROUPS,
+    BookingsWanted,
+    bookings_page,
+    history_of,
+    places_of,
+)
+from allocation.rules.ask import AskDocument
+from allocation.services.bookings import (
+    booking_cancel,
+    booking_check_in,
+    booking_extend,
+    booking_release,
+    ends_of,
+)
+from allocation.web.booking_story import (
+    Scene,
+    commands_of,
+    spent_so_far,
+    state_words,
+    story_of,
+    what_words,
+)
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.errors import Refused, invalid
+from tenants.models import GpuClass
+from tenants.web.frame import refused_page, tenant_page, zone_of
+
+GROUP_LABELS = {
+    "": "All",
+    "open": "Open",
+    "waiting": "Waiting",
+    "scheduled": "Scheduled",
+    "running": "Running",
+    "over": "Over",
+}
+LONGEST_EXTENSION = 90 * 86_400
+
+Act = Callable[[HttpRequest, Actor, Booking, datetime], str]
+
+
+def scene_of(actor: Actor, now: datetime) -> Scene:
+    """What all pages of bookings need to put things into words."""
+    return Scene(
+        now=now,
+        zone=zone_of(actor.time_zone),
+        base=f"/t/{actor.tenant_slug}/",
+        labels=dict(GpuClass.objects.values_list("slug", "label")),
+    )
+
+
+def booking_line(booking: Booking, scene: Scene) -> dict[str, Any]:
+    """One booking as a line of a list."""
+    return {
+        "booking": booking,
+        "href": f"{scene.base}bookings/{booking.label}",
+        "title": booking.name or booking.label,
+        "what": what_words(AskDocument.from_json(booking.ask), scene.labels),
+        "when": state_words(booking, scene.zone, scene.now),
+        "cost": money_text(
+            spent_so_far(booking, scene.now) if booking.charged is not None else booking.held,
+            booking.currency,
+        ),
+        "is_final": booking.charged is not None,
+    }
+
+
+@require_safe
+@tenant_page
+def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """`?state=open|waiting|scheduled|running|over&project=<slug>&mine=1&page=`."""
+    number = request.GET.get("page", "1")
+    group = request.GET.get("state", "")
+    wanted = BookingsWanted(
+        group=group if group in GROUPS else "",
+        project=request.GET.get("project", ""),
+        mine=request.GET.get("mine") == "1",
+        page=int(number) if number.isascii() and number.isdigit() and len(number) < 7 else 1,
+    )
+    scene = scene_of(actor, timezone.now())
+    page = bookings_page(actor, wanted)
+    context = {
+        "page": page,
+        "rows": [booking_line(row, scene) for row in page.rows],
+        "wanted": wanted,
+        "groups": [
+            {"label": label, "url": _link(replace(wanted, group=key)), "on": wanted.group == key}
+            for key, label in GROUP_LABELS.items()
+        ],
+        "mine_url": _link(replace(wanted, mine=not wanted.mine)),
+        "previous": _link(wanted, page.page - 1) if page.page > 1 else "",
+        "next": _link(wanted, page.page + 1) if page.page < page.pages else "",
+        "is_filtered": bool(wanted.group or wanted.project or wanted.mine),
+    }
+    return render(request, "allocation/bookings.html", context)
+
+
+def _link(wanted: BookingsWanted, page: int = 1) -> str:
+    values = {
+        "state": wanted.group,
+        "project": wanted.project,
+        "mine": "1" if wanted.mine else "",
+        "page": str(page) if page > 1 else "",
+    }
+    return "?" + urlencode({key: value for key, value in values.items() if value})
+
+
+@require_safe
+@tenant_page
+def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+    """One booking: state, why it waits, place, cost, history, actions. `part=body` alone."""
+    booking = access_booking(actor, label)
+    return _booking_answer(request, actor, booking)
+
+
+def _booking_answer(
+    request: HttpRequest, actor: Actor, booking: Booking, refusal: Refused | None = None
+) -> HttpResponse:
+    scene = scene_of(actor, timezone.now())
+    places = places_of(booking)
+    context = {
+        "booking": booking,
+        "title": booking.name or booking.label,
+        "story": story_of(booking, scene, may_change=may_change(actor, booking)),
+        "places": places,
+        "commands": commands_of(booking, places),
+        "events": history_of(booking),
+        "refusal": refusal,
+        "is_own": booking.owner_id == actor.user_id,
+    }
+    name = "booking_body" if request.GET.get("part") == "body" else "booking"
+    return render(
+        request, f"allocation/{name}.html", context, status=200 if refusal is None else 409
+    )
+
+
+def _action(act: Act) -> Callable[..., HttpResponse]:
+    """A POST that does one thing to a booking and shows it again; a refusal stays on its page."""
+
+    @require_POST
+    @tenant_page
+    def view(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+        booking = access_booking_to_change(actor, label)
+        try:
+            said = act(request, actor, booking, timezone.now())
+        except Refused as refusal:
+            if refusal.kind in ("missing", "denied"):
+                return refused_page(request, refusal)
+            return _booking_answer(request, actor, access_booking(actor, label), refusal)
+        messages.success(request, said)
+        return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{booking.label}")
+
+    return view
+
+
+def _cancel(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+    done = booking_cancel(actor=actor, booking=booking, now=now)
+    back = money_text(done.held - spent_so_far(done, now), done.currency)
+    return f"{done.label} is cancelled; {back} is free again."
+
+
+def _release(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+    done = booking_release(actor=actor, booking=booking, now=now)
+    back = money_text(done.held - spent_so_far(done, now), done.currency)
+    return f"{done.label} is being cleared; {back} comes back to the budget."
+
+
+def _extend(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+    text = request.POST.get("seconds", "")
+    if not (text.isascii() and text.isdigit() and 60 <= int(text[:9]) <= LONGEST_EXTENSION):
+        raise invalid("not_a_length", "Say how much longer, from the list.", "seconds")
+    until = ends_of(booking) + timedelta(seconds=int(text))
+    booking_extend(actor=actor, booking=booking, until=until, now=now)
+    return f"Asked to extend {booking.label}; the answer comes in a few seconds."
+
+
+def _check_in(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+    booking_check_in(actor=actor, booking=booking, now=now)
+    return "You are checked in."
+
+
+BOOKING = "t/<slug:tenant>/bookings/<str:label>"
+urlpatterns = [
+    path("t/<slug:tenant>/bookings", bookings_list, name="bookings"),
+    path(BOOKING, booking_page, name="booking"),
+    path(f"{BOOKING}/cancel", _action(_cancel), name="booking-cancel"),
+    path(f"{BOOKING}/release", _action(_release), name="booking-release"),
+    path(f"{BOOKING}/extend", _action(_extend), name="booking-extend"),
+    path(f"{BOOKING}/check-in", _action(_check_in), name="booking-check-in"),
+]

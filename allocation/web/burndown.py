@@ -1,0 +1,167 @@
+"""The burn-down chart: money not yet spent against days, as coordinates for one SVG."""
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from itertools import accumulate
+
+from allocation.queries.projects import Forecast, Money
+from billing.rules import money_text
+
+WIDTH, HEIGHT = 720, 268
+LEFT, RIGHT, TOP, BOTTOM = 60.0, 700.0, 14.0, 218.0
+FLOOR = 238.0
+GRID_LINES = 4
+DAY_LABELS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A text at a point."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Burndown:
+    """Points as SVG wants them ("x,y x,y"); marks are texts in place. Empty text: not drawn."""
+
+    spent_line: str
+    spent_area: str
+    grid: tuple[Mark, ...]
+    days: tuple[Mark, ...]
+    threshold: Mark
+    now: Mark
+    held: Mark | None
+    forecast_line: str
+    forecast_band: str
+    runs_out: Mark | None
+    text: str
+
+
+def burndown(money: Money) -> Burndown:
+    """The chart of a budget's period. Its top is the amount, its right edge the period's end."""
+    plot = _Plot(money)
+    effect = money.effect
+    unspent = [effect.amount, *(effect.amount - sum_ for sum_ in accumulate(money.days))]
+    # A day's charges are drawn at its end, today's so far too.
+    ends = [effect.starts + timedelta(days=number) for number in range(len(unspent))]
+    points = [plot.point(day, left) for day, left in zip(ends, unspent, strict=True)]
+    line = " ".join(points)
+    now_x, now_y = plot.x(ends[-1]), plot.y(unspent[-1])
+    return Burndown(
+        spent_line=line,
+        spent_area=f"{LEFT},{BOTTOM} {line} {now_x:.1f},{BOTTOM}",
+        grid=plot.grid(),
+        days=plot.day_marks(),
+        threshold=plot.threshold(),
+        now=Mark(now_x, now_y, f"{plot.money(unspent[-1])} not spent"),
+        held=Mark(now_x, plot.y(effect.left), f"{plot.money(effect.left)} left")
+        if effect.held
+        else None,
+        forecast_line=_forecast_line(plot, money.forecast, ends[-1], unspent[-1]),
+        forecast_band=_forecast_band(plot, money.forecast, ends[-1], unspent[-1]),
+        runs_out=_runs_out(plot, money.forecast),
+        text=_text(plot, money),
+    )
+
+
+class _Plot:
+    """Days and money to coordinates."""
+
+    def __init__(self, money: Money) -> None:
+        self.effect = money.effect
+        self._days = (money.effect.ends - money.effect.starts).days
+        self._top = money.effect.amount or Decimal(1)
+
+    def x(self, day: date) -> float:
+        share = (day - self.effect.starts).days / self._days
+        return LEFT + (RIGHT - LEFT) * min(1.0, max(0.0, share))
+
+    def y(self, left: Decimal) -> float:
+        share = float(left / self._top)
+        return min(FLOOR, BOTTOM - (BOTTOM - TOP) * share)
+
+    def point(self, day: date, left: Decimal) -> str:
+        return f"{self.x(day):.1f},{self.y(left):.1f}"
+
+    def money(self, amount: Decimal) -> str:
+        return money_text(amount, self.effect.currency)
+
+    def grid(self) -> tuple[Mark, ...]:
+        lines = []
+        for number in range(GRID_LINES + 1):
+            amount = self._top * number / GRID_LINES
+            text = self.money(amount.quantize(Decimal(1))).removesuffix(".00")
+            lines.append(Mark(LEFT, self.y(amount), text))
+        return tuple(lines)
+
+    def day_marks(self) -> tuple[Mark, ...]:
+        step = max(1, round(self._days / DAY_LABELS))
+        days = [*range(0, self._days - step // 2, step), self._days]
+        found = []
+        for number in days:
+            day = self.effect.starts + timedelta(days=number)
+            found.append(Mark(self.x(day), HEIGHT - 10, f"{day.day} {day:%b}"))
+        return tuple(found)
+
+    def threshold(self) -> Mark:
+        percent = self.effect.warn_percent
+        left = self._top * (100 - percent) / 100
+        return Mark(LEFT, self.y(left), f"{percent} % spent or held: a warning on the pages")
+
+
+def _forecast_line(plot: _Plot, forecast: Forecast | None, today: date, left: Decimal) -> str:
+    if forecast is None:
+        return ""
+    end = plot.effect.amount - forecast.spend
+    return f"{plot.point(today, left)} {_towards(plot, today, left, end)}"
+
+
+def _forecast_band(plot: _Plot, forecast: Forecast | None, today: date, left: Decimal) -> str:
+    if forecast is None:
+        return ""
+    amount = plot.effect.amount
+    low = _towards(plot, today, left, amount - forecast.low)
+    high = _towards(plot, today, left, amount - forecast.high)
+    corner = f"{RIGHT:.1f},{FLOOR:.1f} " if amount < forecast.high else ""
+    return f"{plot.point(today, left)} {low} {corner}{high}"
+
+
+def _towards(plot: _Plot, today: date, left: Decimal, end: Decimal) -> str:
+    """The period's end, or where the straight line there leaves the chart below."""
+    lowest = plot.effect.amount * Decimal(str((BOTTOM - FLOOR) / (BOTTOM - TOP)))
+    if end >= lowest or left <= lowest:
+        return plot.point(plot.effect.ends, end)
+    share = float((left - lowest) / (left - end))
+    x = plot.x(today) + (RIGHT - plot.x(today)) * share
+    return f"{x:.1f},{FLOOR:.1f}"
+
+
+def _runs_out(plot: _Plot, forecast: Forecast | None) -> Mark | None:
+    if forecast is None or forecast.runs_out is None:
+        return None
+    day = forecast.runs_out
+    return Mark(plot.x(day), BOTTOM, f"runs out {day.day} {day:%b}")
+
+
+def _text(plot: _Plot, money: Money) -> str:
+    effect = money.effect
+    parts = [
+        f"Of {plot.money(effect.amount)}, {plot.money(effect.spent)} is spent,"
+        f" {plot.money(effect.held)} held for bookings and {plot.money(effect.left)} left"
+        f" on {money.today.day} {money.today:%B}."
+    ]
+    forecast = money.forecast
+    if forecast is not None:
+        parts.append(
+            f"Forecast for the end of the period: {plot.money(forecast.spend)} spent,"
+            f" between {plot.money(forecast.low)} and {plot.money(forecast.high)}."
+        )
+        if forecast.runs_out:
+            parts.append(
+                f"The money runs out about {forecast.runs_out.day} {forecast.runs_out:%B}."
+            )
+    return " ".join(parts)

@@ -1,0 +1,288 @@
+"""Fleet and node pages: for everybody of a tenant, and for the platform's operators."""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from allocation.models import Decision, Node
+from allocation.queries.fleet import (
+    Block,
+    GpuNow,
+    GpuReading,
+    NodeNow,
+    Trace,
+    fleet_now,
+    gpu_readings,
+    totals_of,
+    traces,
+)
+from allocation.services.fleet import enrolment_token_create, node_drain, node_ready
+from allocation.solver.codec import decode
+from allocation.solver.plan import Plan
+from allocation.web.fleet_tiles import (
+    Geometry,
+    NodeTile,
+    geometry,
+    node_tile,
+    trace_paths,
+    trace_text,
+)
+from tenants.access import Actor
+from tenants.errors import missing
+from tenants.models import User
+from tenants.web.frame import operator_page, tenant_page
+
+TRACE_SPAN = timedelta(hours=1)
+TRACE_STEP = timedelta(minutes=1)
+DECISIONS_SHOWN = 50
+SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """A block in a node's table."""
+
+    block: Block
+    paths: Sequence[str]
+    trace: str
+
+    @property
+    def last_slot(self) -> int:
+        """The last of its memory slots."""
+        return self.block.start + self.block.size - 1
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCard:
+    """One GPU on its node's page."""
+
+    gpu: GpuNow
+    geometry: Geometry | None
+    rows: Sequence[BlockRow]
+    reading: GpuReading | None
+
+    @property
+    def watts(self) -> int | None:
+        """Power, None when not measured."""
+        if self.reading is None or self.reading.power_mw is None:
+            return None
+        return round(self.reading.power_mw / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """A decision and what came of it, in words."""
+
+    decision: Decision
+    outcome: str
+
+
+class EnrolForm(forms.Form):
+    """Where a new agent will stand."""
+
+    node_name = forms.RegexField(SLUG, max_length=40, label="Node name")
+    rack_name = forms.RegexField(SLUG, max_length=40, label="Rack")
+
+
+@require_GET
+@tenant_page
+def fleet(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """All nodes; use is shown for the tenant's own blocks."""
+    now = timezone.now()
+    nodes = fleet_now(tenant_id=actor.tenant_id, now=now)
+    return _fleet(request, nodes, now, operator=False, base=f"/t/{actor.tenant_slug}/fleet")
+
+
+@require_GET
+@tenant_page
+def node(request: HttpRequest, actor: Actor, name: str) -> HttpResponse:
+    """One node: geometry, the tenant's own bookings on it with their use, others as busy."""
+    now = timezone.now()
+    nodes = fleet_now(tenant_id=actor.tenant_id, now=now, node=name)
+    return _node(request, nodes, now, operator=False, base=f"/t/{actor.tenant_slug}/fleet")
+
+
+@require_GET
+@operator_page
+def ops_fleet(request: HttpRequest, operator: User) -> HttpResponse:
+    """All nodes with everybody's blocks, and what may be done about them."""
+    now = timezone.now()
+    nodes = fleet_now(tenant_id=None, now=now)
+    return _fleet(request, nodes, now, operator=True, base="/ops/fleet")
+
+
+@require_GET
+@operator_page
+def ops_node(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """One node with everybody's blocks, power and temperature."""
+    now = timezone.now()
+    nodes = fleet_now(tenant_id=None, now=now, node=name)
+    return _node(request, nodes, now, operator=True, base="/ops/fleet")
+
+
+@require_POST
+@operator_page
+def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Takes a node out of planning."""
+    reason = request.POST.get("reason", "").strip() or "Maintenance"
+    node_drain(operator=operator, node=_find(name), reason=reason, now=timezone.now())
+    messages.success(request, f"{name} is draining: nothing new is planned on it.")
+    return redirect("ops-fleet")
+
+
+@require_POST
+@operator_page
+def ops_ready(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Puts a drained node back, or approves a quarantined one."""
+    node_ready(operator=operator, node=_find(name), now=timezone.now())
+    messages.success(request, f"{name} takes bookings again.")
+    return redirect("ops-fleet")
+
+
+@require_http_methods(["GET", "POST"])
+@operator_page
+def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
+    """The command that installs an agent, with a token that works once and is shown once."""
+    form = EnrolForm(request.POST or None)
+    context: dict[str, Any] = {"form": form}
+    status = 200
+    if request.method == "POST":
+        if form.is_valid():
+            name = form.cleaned_data["node_name"]
+            token = enrolment_token_create(**form.cleaned_data, now=timezone.now())
+            context |= {"node": name, "command": _command(request, name, token)}
+        else:
+            status = 422
+    return render(request, "allocation/ops_enrol.html", context, status=status)
+
+
+@require_GET
+@operator_page
+def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
+    """The latest cycles that changed something."""
+    decisions = Decision.objects.defer("snapshot")[:DECISIONS_SHOWN]
+    rows = [DecisionRow(decision, _outcome(decision)) for decision in decisions]
+    return render(request, "allocation/ops_decisions.html", {"decisions": rows})
+
+
+def _fleet(
+    request: HttpRequest, nodes: list[NodeNow], now: datetime, *, operator: bool, base: str
+) -> HttpResponse:
+    tiles = [node_tile(each, now) for each in nodes]
+    totals = totals_of(nodes)
+    racks: dict[str, list[NodeTile]] = {}
+    for tile in tiles:
+        racks.setdefault(tile.node.rack, []).append(tile)
+    context = {
+        "racks": racks,
+        "tiles": tiles,
+        "totals": totals,
+        "sliced": sum(gpu.sliced for each in nodes for gpu in each.gpus),
+        "dark": [
+            (each, gpu, block)
+            for each in nodes
+            for gpu in each.gpus
+            for block in gpu.blocks
+            if block.dark
+        ],
+        "dark_count": sum(
+            block.dark for each in nodes for gpu in each.gpus for block in gpu.blocks
+        ),
+        "trouble": [tile for tile in tiles if tile.tone in ("risk", "wait")],
+        "as_table": request.GET.get("view") == "table",
+        "operator": operator,
+        "base": base,
+    }
+    return render(request, "allocation/fleet.html", context)
+
+
+def _node(
+    request: HttpRequest, nodes: list[NodeNow], now: datetime, *, operator: bool, base: str
+) -> HttpResponse:
+    if not nodes:
+        raise missing("node")
+    found = nodes[0]
+    allocations = [
+        block.allocation for gpu in found.gpus for block in gpu.blocks if block.allocation
+    ]
+    lines = traces(allocations=allocations, now=now, span=TRACE_SPAN, step=TRACE_STEP)
+    readings = (
+        gpu_readings(gpus=[gpu.id for gpu in found.gpus], now=now) if operator else {}
+    )  # fmt: skip
+    context = {
+        "tile": node_tile(found, now),
+        "node": found,
+        "cards": [
+            GpuCard(
+                gpu=gpu,
+                geometry=geometry(gpu) if gpu.can_slice else None,
+                rows=[_row(block, lines) for block in gpu.blocks],
+                reading=readings.get(gpu.id),
+            )
+            for gpu in found.gpus
+        ],
+        "operator": operator,
+        "base": base,
+    }
+    return render(request, "allocation/node.html", context)
+
+
+def _command(request: HttpRequest, name: str, token: str) -> str:
+    """What to type on the node. The token is in the environment: arguments show in `ps`."""
+    portal = request.build_absolute_uri("/").rstrip("/")
+    return (
+        "pip install '.[agent]'\n"
+        f"GPU_AGENT_TOKEN={token} python -m allocation.agent --portal {portal} --name {name}"
+    )
+
+
+def _outcome(decision: Decision) -> str:
+    try:
+        plan = decode(Plan, zlib.decompress(decision.plan))
+    except (ValueError, zlib.error):
+        return "written by another version"
+    counts = (
+        (len(plan.assigns), "placed"),
+        (len(plan.waits), "waiting"),
+        (len(plan.refusals), "refused"),
+        (len(plan.extensions), "extensions answered"),
+    )
+    return ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
+
+
+def _row(block: Block, lines: dict[Any, Trace]) -> BlockRow:
+    trace = lines.get(block.allocation)
+    return BlockRow(
+        block=block,
+        paths=trace_paths(trace) if trace else (),
+        trace=trace_text(trace) if trace else "",
+    )
+
+
+def _find(name: str) -> Node:
+    found = Node.objects.select_for_update().filter(name=name).first()
+    if found is None:
+        raise missing("node")
+    return found
+
+
+urlpatterns = [
+    path("t/<slug:tenant>/fleet", fleet, name="fleet"),
+    path("t/<slug:tenant>/fleet/<slug:name>", node, name="node"),
+    path("ops/fleet", ops_fleet, name="ops-fleet"),
+    path("ops/install", ops_enrol, name="ops-enrol"),
+    path("ops/fleet/<slug:name>", ops_node, name="ops-node"),
+    path("ops/fleet/<slug:name>/drain", ops_drain, name="ops-drain"),
+    path("ops/fleet/<slug:name>/ready", ops_ready, name="ops-ready"),
+    path("ops/decisions", ops_decisions, name="ops-decisions"),
+]

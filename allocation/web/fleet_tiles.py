@@ -1,0 +1,293 @@
+"""How a GPU is drawn: tiles, geometry and traces, each with the words that say the same."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils import timezone
+
+from allocation.models import Gpu, Node
+from allocation.queries.fleet import SLOTS, Block, GpuNow, NodeNow, Trace
+
+TRACE_WIDTH = 240
+TRACE_HEIGHT = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A stretch of a tile or of a geometry line: `span` slots, a CSS class, its text."""
+
+    span: int
+    kind: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One GPU of a node's tile, slot 0 on top."""
+
+    gpu: GpuNow
+    cells: tuple[Cell, ...]
+    rows: str
+    text: str
+    out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTile:
+    """A node with its state in words: `tone` and `icon` go together."""
+
+    node: NodeNow
+    tiles: tuple[Tile, ...]
+    tone: str
+    icon: str
+    state: str
+    seen: str
+    dim: bool
+    bad: bool
+    step: str
+    trouble: str
+    models: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Memory slots over compute slices of one GPU, and the sentence that says it."""
+
+    memory: tuple[Cell, ...]
+    compute: tuple[Cell, ...]
+    text: str
+    stranded: int
+
+
+def node_tile(node: NodeNow, now: datetime) -> NodeTile:
+    """The node as its tile shows it."""
+    tone, icon, state = _state(node)
+    return NodeTile(
+        node=node,
+        tiles=tuple(_tile(gpu, node) for gpu in node.gpus),
+        tone=tone,
+        icon=icon,
+        state=state,
+        seen=seen(node.last_seen, now),
+        dim=node.silent or node.last_seen is None,
+        bad=tone == "risk",
+        step=_step(node),
+        trouble=_trouble(node, now),
+        models=tuple(sorted(Counter(gpu.model for gpu in node.gpus).items())),
+    )
+
+
+def seen(at: datetime | None, now: datetime) -> str:
+    """How old a sign of life is: "4 s ago", "3 min ago", "21 Nov 10:21", "never"."""
+    if at is None:
+        return "never"
+    seconds = max(0, int((now - at).total_seconds()))
+    if seconds < 60:
+        return f"{seconds} s ago"
+    if seconds < 3600:
+        return f"{seconds // 60} min ago"
+    return f"{timezone.localtime(at):%d %b %H:%M}"
+
+
+def busy_step(percent: int) -> str:
+    """One of six steps of the scale: u0 is under 1 %, u5 from 80 %."""
+    return f"u{0 if percent < 1 else min(5, 1 + percent // 20)}"
+
+
+def block_words(block: Block) -> str:
+    """Who and how busy, as far as the reader may know."""
+    if block.allocation is None:
+        return "busy, another tenant"
+    who = f"{block.label} of {block.tenant}" if block.tenant else f"{block.label}, yours"
+    if block.busy is None:
+        return f"{who}, use not measured"
+    idle = ", idle for 15 min" if block.dark else ""
+    return f"{who}, {block.busy} % busy{idle}"
+
+
+def geometry(gpu: GpuNow) -> Geometry:
+    """Eight memory slots over seven compute slices, as the hardware has them.
+
+    A compute slice whose memory went to an instance with fewer slices is stranded: nothing can
+    use it until that instance is gone.
+    """
+    memory: list[Cell] = []
+    compute: list[Cell] = []
+    stranded = 0
+    for start, size, block in _stretches(gpu):
+        room = max(0, min(size, gpu.compute_slices - start))
+        if block is None:
+            memory += [Cell(1, "", "") for _ in range(size)]
+            compute += [Cell(1, "", "") for _ in range(room)]
+        else:
+            memory.append(Cell(size, block_kind(block), _block_name(block)))
+            lost = _compute_cells(compute, block, room)
+            stranded += lost
+    missing = SLOTS - sum(cell.span for cell in compute)
+    compute += [Cell(1, "none", "-") for _ in range(missing)]
+    return Geometry(tuple(memory), tuple(compute), _geometry_text(gpu, stranded), stranded)
+
+
+def block_kind(block: Block) -> str:
+    """CSS classes of a block: how busy where that may be known, and an edge on what is yours."""
+    if block.allocation is None:
+        return "oth"
+    use = "na" if block.busy is None else busy_step(block.busy)
+    return ("idle" if block.dark else use) + (" mine" if block.mine else "")
+
+
+def trace_paths(trace: Trace) -> Sequence[str]:
+    """SVG path data of the measured stretches, broken where nothing was measured."""
+    count = max(1, len(trace.points) - 1)
+    paths: list[str] = []
+    current: list[str] = []
+    for number, (_, busy) in enumerate(trace.points):
+        if busy is None:
+            _close(paths, current)
+            current = []
+            continue
+        x = number * TRACE_WIDTH / count
+        y = 2 + (TRACE_HEIGHT - 4) * (1 - busy / 100)
+        current.append(f"{x:.1f} {y:.1f}")
+    _close(paths, current)
+    return paths
+
+
+def trace_text(trace: Trace) -> str:
+    """The same trace in words."""
+    values = [busy for _, busy in trace.points if busy is not None]
+    if not values:
+        return "Use in the last hour was not measured."
+    share = round(100 * len(values) / len(trace.points))
+    watched = "" if share >= 95 else f", measured {share} % of the time"
+    return (
+        f"Last hour: {min(values)} to {max(values)} % busy, "
+        f"{round(sum(values) / len(values))} % on average{watched}."
+    )
+
+
+def _close(paths: list[str], points: list[str]) -> None:
+    if points:
+        # A single reading between gaps is drawn as a dot: a path of no length with round caps.
+        paths.append("M" + " L".join(points if len(points) > 1 else points * 2))
+
+
+def _state(node: NodeNow) -> tuple[str, str, str]:
+    out = sum(not gpu.usable for gpu in node.gpus)
+    states = {
+        Node.State.EXPECTED: ("wait", "clock", "Waiting for its agent"),
+        Node.State.DRAINING: ("info", "wrench", "Draining"),
+        Node.State.QUARANTINED: ("risk", "shield", "Quarantined"),
+    }
+    if node.state in states:
+        return states[Node.State(node.state)]
+    if node.silent:
+        return ("wait", "warn", "Silent")
+    if out:
+        return ("risk", "warn", f"{out} GPU{'s' if out > 1 else ''} out")
+    return ("ok", "ok", "Healthy")
+
+
+def _step(node: NodeNow) -> str:
+    """How far the agent is behind what it is told."""
+    if node.last_seen is None:
+        return "nothing heard yet"
+    if not node.behind:
+        return "in step"
+    return f"{node.behind} change{'s' if node.behind > 1 else ''} behind"
+
+
+def _trouble(node: NodeNow, now: datetime) -> str:
+    """The sentence under a state that needs a look; empty when all is well."""
+    if node.state_reason and node.state != Node.State.READY:
+        return node.state_reason
+    if node.last_seen is None:
+        return "Its agent has not reported yet."
+    if node.silent:
+        return f"Last word from its agent {seen(node.last_seen, now)}. Running work goes on."
+    lost = [
+        f"GPU {gpu.index}: {gpu.health_reason or gpu.health}" for gpu in node.gpus if not gpu.usable
+    ]
+    return " ".join(lost)
+
+
+def _tile(gpu: GpuNow, node: NodeNow) -> Tile:
+    free = "free" if gpu.usable and node.in_service else "x"
+    cells = tuple(
+        Cell(size, free if block is None else block_kind(block))
+        for _, size, block in _stretches(gpu)
+    )
+    return Tile(
+        gpu=gpu,
+        cells=cells,
+        rows=" ".join(f"{cell.span}fr" for cell in cells),
+        text=_tile_text(gpu, node),
+        out=gpu.health == Gpu.Health.LOST,
+    )
+
+
+def _tile_text(gpu: GpuNow, node: NodeNow) -> str:
+    unusable = "" if node.in_service else ", not bookable"
+    if not gpu.usable:
+        reason = gpu.health_reason.rstrip(".") or "no reason given"
+        unusable = f", out of service: {reason}"
+    parts = []
+    for start, size, block in _stretches(gpu):
+        place = "all slots" if size == SLOTS else f"slot {_range(start, size)}"
+        if block is None:
+            parts.append(f"{place} free")
+        else:
+            name = "" if block.allocation is None else f"{_block_name(block)} "
+            parts.append(f"{place} {name}{block_words(block)}")
+    return f"GPU {gpu.index}, {gpu.gpu_class}{unusable}: " + "; ".join(parts)
+
+
+def _stretches(gpu: GpuNow) -> list[tuple[int, int, Block | None]]:
+    """(start, size, block) over all eight slots; None for free stretches."""
+    found: list[tuple[int, int, Block | None]] = []
+    at = 0
+    for block in gpu.blocks:
+        if block.start > at:
+            found.append((at, block.start - at, None))
+        found.append((block.start, block.size, block))
+        at = block.start + block.size
+    if at < SLOTS:
+        found.append((at, SLOTS - at, None))
+    return found
+
+
+def _block_name(block: Block) -> str:
+    if block.whole:
+        return "whole GPU"
+    return block.profile or "busy"
+
+
+def _compute_cells(compute: list[Cell], block: Block, room: int) -> int:
+    """Adds the block's compute cells; answers how many slices it strands."""
+    if not room:
+        return 0
+    if block.compute is None:
+        compute.append(Cell(room, "oth", "not known"))
+        return 0
+    used = min(block.compute, room)
+    if used:
+        compute.append(Cell(used, block_kind(block), f"{used}" if block.whole else ""))
+    compute.extend(Cell(1, "x", "") for _ in range(room - used))
+    return room - used
+
+
+def _geometry_text(gpu: GpuNow, stranded: int) -> str:
+    parts = [
+        f"{'free' if block is None else _block_name(block)} at memory {_range(start, size)}"
+        for start, size, block in _stretches(gpu)
+    ]
+    tail = ""
+    if stranded:
+        tail = f". {stranded} compute slice{'s' if stranded > 1 else ''} without memory"
+    return f"GPU {gpu.index}: " + ", ".join(parts) + tail
+
+
+def _range(start: int, size: int) -> str:
+    return f"{start}" if size == 1 else f"{start} to {start + size - 1}"

@@ -1,0 +1,176 @@
+"""Turns blocks of time into bars: place in percent and pixels, look, and the words for them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from allocation.queries.timeline import Block, Line, WaitingRow, Window
+from allocation.web.timeline_look import ROW, Bar, Look
+from allocation.web.times import clock, window_words
+
+EDGE = 2
+SHORT = 7.0
+"""Percent of the width under which a bar has no room for a second line."""
+TINY = 4.0
+
+STATE_WORDS = {"active": "running"}
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a bar begins: its row's key and place, its full height in px, the GPUs it covers."""
+
+    key: str
+    node: str
+    gpu: int
+    height: int
+    gpus: int = 1
+
+
+def bar_of(block: Block, spot: Spot, look: Look) -> Bar:
+    """A place, or a promise of one."""
+    if block.line is None:
+        return _anonymous(block, spot, look)
+    return _known(block, block.line, spot, look)
+
+
+def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
+    left, width = _stretch(look, block.starts, block.ends)
+    whose = "yours" if block.kind == "mine" else line.project
+    shape = "" if block.whole else f"{block.profile} · "
+    until = f"until {clock(block.ends, look.span.zone)}"
+    sub = line.project if block.kind == "project" else until
+    name = ", ".join(
+        (
+            f"{shape}{line.title}",
+            whose,
+            line.tier,
+            _where(block, spot),
+            window_words(block.starts, block.ends, look.span.zone, look.now),
+            STATE_WORDS.get(line.state, line.state),
+        )
+    )
+    return Bar(
+        css=_css(block, spot, width),
+        left=_pc(left),
+        width=_pc(width),
+        top=EDGE,
+        height=spot.height - 2 * EDGE,
+        key=f"{spot.key}@{line.label}",
+        title=f"{shape}{line.title}" if width > TINY else "",
+        sub=_sub(sub, spot, width),
+        name=name,
+        icon=_icon(line, spot.gpus) if width > TINY / 2 else "",
+        href=f"{look.base}bookings/{line.label}",
+    )
+
+
+def _anonymous(block: Block, spot: Spot, look: Look) -> Bar:
+    left, width = _stretch(look, block.starts, block.ends)
+    words = window_words(block.starts, block.ends, look.span.zone, look.now)
+    title = "expected" if block.expected else "busy"
+    who = "a waiting booking" if block.expected else "someone else's booking"
+    return Bar(
+        css=_css(block, spot, width),
+        left=_pc(left),
+        width=_pc(width),
+        top=EDGE,
+        height=spot.height - 2 * EDGE,
+        key=f"{spot.key}@{block.starts:%d%H%M}",
+        title=title if width > TINY else "",
+        sub="",
+        name=f"{title}, {who}, {_where(block, spot)}, {words}",
+    )
+
+
+def dead_bar(look: Look, why: str, spot: Spot, window: Window) -> Bar:
+    """A stretch in which nothing can be booked here, and why."""
+    left, width = _stretch(look, window.starts, window.ends)
+    return Bar(
+        css="bar dead",
+        left=_pc(left),
+        width=_pc(width),
+        top=EDGE,
+        height=spot.height - 2 * EDGE,
+        key=f"{spot.key}!{window.starts:%d%H%M}",
+        title=why if width > TINY else "",
+        sub="",
+        name=f"cannot be booked: {why}",
+        icon="wrench" if spot.height >= ROW else "",
+    )
+
+
+def waiting_bar(waiting: WaitingRow, look: Look) -> Bar:
+    """The expected time of a booking that waits; at the right edge when it is later."""
+    line, zone, window = waiting.line, look.span.zone, look.span.window
+    href = f"{look.base}bookings/{line.label}"
+    left, width, css = 0.0, 14.0, "bar plan"
+    if waiting.starts is None or waiting.ends is None:
+        title, words = "Being placed", "being placed"
+    else:
+        expected = window_words(waiting.starts, waiting.ends, zone, look.now)
+        title, words = clock(waiting.starts, zone), f"expected {expected}"
+        left, width = _stretch(look, waiting.starts, waiting.ends)
+        if waiting.starts >= window.ends:
+            left, width, css, title = 72.0, 28.0, "bar plan later", f"{expected} →"
+    return Bar(
+        css=css,
+        left=_pc(left),
+        width=_pc(width),
+        top=2 * EDGE,
+        height=ROW - 4 * EDGE,
+        key=f"wait@{line.label}",
+        title=title,
+        sub="",
+        name=f"{line.title}, {line.tier}, {words}",
+        icon="clock",
+        href=href,
+    )
+
+
+def _sub(words: str, spot: Spot, width: float) -> str:
+    if width <= TINY:
+        return ""
+    return f"{spot.gpus} GPUs · {words}" if spot.gpus > 1 else words
+
+
+def _where(block: Block, spot: Spot) -> str:
+    where = f"GPU {spot.gpu}"
+    if spot.gpus > 1:
+        where += f"–{spot.gpu + spot.gpus - 1}"
+    if not block.whole:
+        where += f", memory slots {block.start}–{block.start + block.size - 1}"
+    return f"{where} on {spot.node}"
+
+
+def _css(block: Block, spot: Spot, width: float) -> str:
+    names = ["bar", {"mine": "mine", "project": "proj", "other": ""}[block.kind]]
+    if block.expected:
+        names[1] = "plan oth"
+    if block.line is not None and block.line.pausable:
+        names.append("spot")
+    if block.line is not None and block.line.state == "pausing":
+        names.append("warn")
+    if spot.height > ROW and width >= SHORT:
+        names.append("tall")
+    if block.over:
+        names.append("over")
+    return " ".join(name for name in names if name)
+
+
+def _icon(line: Line, gpus: int) -> str:
+    if line.state in ("pausing", "paused"):
+        return "pause"
+    if line.state == "failed":
+        return "warn"
+    if line.pausable:
+        return "spot"
+    return "link" if gpus > 1 else ""
+
+
+def _stretch(look: Look, starts: datetime, ends: datetime) -> tuple[float, float]:
+    left = look.span.percent(starts)
+    return left, max(look.span.percent(ends) - left, 0.15)
+
+
+def _pc(share: float) -> str:
+    return f"{share:.3f}".rstrip("0").rstrip(".")

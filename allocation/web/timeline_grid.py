@@ -1,0 +1,221 @@
+"""Lays a timeline out in groups and rows, with free counts. No database, no template."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from allocation.queries.timeline import (
+    SLOTS,
+    Block,
+    ClassGroup,
+    GpuRow,
+    NodeRow,
+    Timeline,
+    WaitingRow,
+    Window,
+)
+from allocation.web.timeline_bars import Spot, bar_of, dead_bar, waiting_bar
+from allocation.web.timeline_look import ROW, SLOT_ROW, Cell, Group, Look, Row
+
+
+def grid_groups(timeline: Timeline, look: Look) -> list[Group]:
+    """All groups: one per class and rack, then the waiting lane when somebody waits."""
+    opened = _open_nodes(timeline, look)
+    groups = [_group(group, look, opened) for group in timeline.groups]
+    if timeline.waiting:
+        rows = [_waiting_row(row, look) for row in timeline.waiting]
+        groups.append(Group("waiting", "Waiting", "dashed: where and when it should start", rows))
+    return groups
+
+
+def _open_nodes(timeline: Timeline, look: Look) -> frozenset[str]:
+    if look.open_nodes is not None:
+        return look.open_nodes
+    nodes = [node for group in timeline.groups for node in group.nodes]
+    own = [node.name for node in nodes if node.has_own]
+    return frozenset(own or [node.name for node in nodes[:1]])
+
+
+def _group(group: ClassGroup, look: Look, opened: frozenset[str]) -> Group:
+    price = look.prices.get(group.gpu_class, "")
+    words = [f"{price} per GPU-hour in Standard"] if price else []
+    words.append("numbers are whole GPUs free")
+    rows = [row for node in group.nodes for row in _node_rows(node, look, opened)]
+    return Group(
+        key=f"{group.gpu_class}-{group.rack}",
+        title=f"{group.label} · rack {group.rack}",
+        note=" · ".join(words),
+        rows=rows,
+    )
+
+
+def _node_rows(node: NodeRow, look: Look, opened: frozenset[str]) -> Iterator[Row]:
+    first = node.gpus[0]
+    is_open = node.name in opened
+    fits = [_fits(gpu, look) for gpu in node.gpus]
+    yield Row(
+        kind="node",
+        key=f"{node.name}/{first.gpu_class}",
+        level=2,
+        name=node.name,
+        end=f"{len(node.gpus)} × {first.class_label}",
+        node=node.name,
+        gpu_class=first.gpu_class,
+        is_open=is_open,
+        dim=not any(fits),
+        cells=_cells(node.gpus, look),
+    )
+    drawn: set[int] = set()
+    for place in range(len(node.gpus)):
+        yield from _gpu_rows(node, place, look, drawn, is_open=is_open, fits=fits[place])
+
+
+def _fits(gpu: GpuRow, look: Look) -> bool:
+    if look.free is None:
+        return True
+    window = look.span.window
+    return any(ends - max(starts, look.now) >= look.free for starts, ends in gpu.gaps(window))
+
+
+def _gpu_rows(
+    node: NodeRow, place: int, look: Look, drawn: set[int], *, is_open: bool, fits: bool
+) -> Iterator[Row]:
+    gpu = node.gpus[place]
+    key = f"{node.name}/{gpu.index}"
+    row = Row(
+        kind="gpu",
+        key=key,
+        level=3,
+        name=f"GPU {gpu.index}",
+        end=_gpu_note(gpu),
+        node=node.name,
+        gpu=gpu.index,
+        gpu_class=gpu.gpu_class,
+        model=gpu.model,
+        is_open=True if gpu.shows_slots else None,
+        hidden=not is_open,
+        dim=not fits,
+    )
+    tall = ROW + SLOTS * SLOT_ROW if gpu.shows_slots else ROW
+    for block in gpu.blocks:
+        if block.whole and id(block) not in drawn:
+            gang = _gang(node, place, block)
+            drawn.update(id(each) for each in gang)
+            height = tall if len(gang) == 1 else ROW * len(gang)
+            spot = Spot(key, node.name, gpu.index, height, len(gang))
+            row.bars.append(bar_of(block, spot, look))
+    spot = Spot(key, node.name, gpu.index, tall)
+    row.bars += [dead_bar(look, gpu.why_not, spot, each) for each in _dead(gpu, look)]
+    yield row
+    if gpu.shows_slots:
+        yield from _slot_rows(node, gpu, look, hidden=not is_open)
+
+
+def _dead(gpu: GpuRow, look: Look) -> list[Window]:
+    """From now on, where an unusable device has nothing else to show."""
+    window = look.span.window
+    starts = max(look.now, window.starts)
+    if gpu.usable or starts >= window.ends:
+        return []
+    rest = Window(starts, window.ends)
+    return [rest] if gpu.shows_slots else [Window(*gap) for gap in gpu.empty(rest)]
+
+
+def _gpu_note(gpu: GpuRow) -> str:
+    if gpu.shows_slots:
+        return "MIG"
+    return f"NVLink {chr(ord('A') + gpu.domain)}" if gpu.domain is not None else ""
+
+
+def _gang(node: NodeRow, place: int, block: Block) -> list[Block]:
+    """The same booking on the rows below, drawn as one bar; only known bookings are joined."""
+    gang = [block]
+    if block.line is None or node.gpus[place].shows_slots:
+        return gang
+    for gpu in node.gpus[place + 1 :]:
+        same = [
+            other
+            for other in gpu.blocks
+            if other.whole
+            and other.line == block.line
+            and (other.starts, other.ends) == (block.starts, block.ends)
+        ]
+        if not same or gpu.shows_slots:
+            break
+        gang.append(same[0])
+    return gang
+
+
+def _slot_rows(node: NodeRow, gpu: GpuRow, look: Look, *, hidden: bool) -> Iterator[Row]:
+    stranded = _stranded(gpu, look)
+    for slot in range(SLOTS):
+        key = f"{node.name}/{gpu.index}/{slot}"
+        row = Row(
+            kind="slot",
+            key=key,
+            level=4,
+            name=f"slot {slot}",
+            node=node.name,
+            gpu=gpu.index,
+            slot=slot,
+            gpu_class=gpu.gpu_class,
+            model=gpu.model,
+            hidden=hidden,
+        )
+        for block in gpu.blocks:
+            if not block.whole and block.start == slot:
+                spot = Spot(key, node.name, gpu.index, SLOT_ROW * block.size)
+                row.bars.append(bar_of(block, spot, look))
+        if slot in stranded:
+            why = "no slice fits this slot beside the others"
+            spot = Spot(key, node.name, gpu.index, SLOT_ROW)
+            row.bars.append(dead_bar(look, why, spot, Window(look.now, stranded[slot])))
+        yield row
+
+
+def _stranded(gpu: GpuRow, look: Look) -> dict[int, datetime]:
+    """Slots free now that no legal placement can use beside what runs, and until when."""
+    window = look.span.window
+    if not gpu.usable or not gpu.starts_of or not window.starts <= look.now < window.ends:
+        return {}
+    here = [b for b in gpu.blocks if not b.over and b.starts <= look.now < b.ends]
+    if not here:
+        return {}
+    free = set(range(SLOTS)) - {s for b in here for s in range(b.start, b.start + b.size)}
+    usable: set[int] = set()
+    for places in gpu.starts_of.values():
+        for start, size in places:
+            stretch = set(range(start, start + size))
+            if stretch <= free:
+                usable |= stretch
+    changes = [b.ends for b in here] + [b.starts for b in gpu.blocks if b.starts > look.now]
+    return dict.fromkeys(free - usable, min(*changes, window.ends))
+
+
+def _waiting_row(waiting: WaitingRow, look: Look) -> Row:
+    line = waiting.line
+    return Row(
+        kind="wait",
+        key=f"wait/{line.label}",
+        level=2,
+        name=line.title,
+        end=line.tier,
+        bars=[waiting_bar(waiting, look)],
+    )
+
+
+def _cells(gpus: Sequence[GpuRow], look: Look) -> list[Cell]:
+    cells = []
+    for starts, ends in look.span.columns():
+        if ends <= look.now:
+            cells.append(Cell("fx", ""))
+            continue
+        free = sum(gpu.is_free(max(starts, look.now), ends) for gpu in gpus)
+        cells.append(Cell(_tint(free, len(gpus)), str(free)))
+    return cells
+
+
+def _tint(free: int, of: int) -> str:
+    if not free:
+        return "f0"
+    share = free / of
+    return "f1" if share <= 0.25 else "f2" if share <= 0.5 else "f3"

@@ -1,0 +1,81 @@
+"""What a laid-out timeline is made of: rows, bars, cells, and how they are to be drawn."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from allocation.web.timeline_span import Span
+
+ROW = 28
+SLOT_ROW = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One drawn stretch: place in percent of the lane, top and height in px from its row's top.
+
+    `href` is empty for what can't be opened. `name` is the whole thing in words.
+    """
+
+    css: str
+    left: str
+    width: str
+    top: int
+    height: int
+    key: str
+    title: str
+    sub: str
+    name: str
+    icon: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Whole GPUs free through one column; `text` is empty for the past."""
+
+    css: str
+    text: str
+
+
+@dataclass(slots=True)
+class Row:
+    """One row of the treegrid. `kind` is node, gpu, slot or wait."""
+
+    kind: str
+    key: str
+    level: int
+    name: str
+    end: str = ""
+    node: str = ""
+    gpu: int | None = None
+    slot: int | None = None
+    gpu_class: str = ""
+    model: str = ""
+    is_open: bool | None = None
+    hidden: bool = False
+    toggle: str = ""
+    dim: bool = False
+    bars: list[Bar] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows under one heading."""
+
+    key: str
+    title: str
+    note: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How the grid is to be drawn. `open_nodes` None: choose well. `free` filters by hours."""
+
+    span: Span
+    now: datetime
+    base: str
+    open_nodes: frozenset[str] | None
+    free: timedelta | None
+    prices: dict[str, str]

@@ -1,0 +1,42 @@
+"""How times and lengths are said on pages: in the reader's zone, with a day unless today."""
+
+from datetime import datetime, timedelta, tzinfo
+
+
+def clock(moment: datetime, zone: tzinfo) -> str:
+    """`14:00`."""
+    return f"{moment.astimezone(zone):%H:%M}"
+
+
+def day(moment: datetime, zone: tzinfo, now: datetime) -> str:
+    """`today`, `tomorrow`, or `Tue 17 Nov` (with the year when it is another one)."""
+    local, today = moment.astimezone(zone), now.astimezone(zone).date()
+    if local.date() == today:
+        return "today"
+    if local.date() == today + timedelta(days=1):
+        return "tomorrow"
+    text = f"{local:%a} {local.day} {local:%b}"
+    return text if local.year == today.year else f"{text} {local.year}"
+
+
+def moment_words(moment: datetime, zone: tzinfo, now: datetime) -> str:
+    """`today 14:00`, `Tue 17 Nov 09:30`."""
+    return f"{day(moment, zone, now)} {clock(moment, zone)}"
+
+
+def window_words(starts: datetime, ends: datetime, zone: tzinfo, now: datetime) -> str:
+    """`today 14:00 – 20:00`, `today 22:00 – tomorrow 04:00`."""
+    first = moment_words(starts, zone, now)
+    same = starts.astimezone(zone).date() == ends.astimezone(zone).date()
+    return f"{first} – {clock(ends, zone) if same else moment_words(ends, zone, now)}"
+
+
+def length_words(seconds: float) -> str:
+    """`6 h`, `1 h 30 min`, `2 d 4 h`, `45 min`, `30 s`: elapsed time, the two largest parts."""
+    left = round(seconds)
+    parts = []
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 min"

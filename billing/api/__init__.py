@@ -1,0 +1,1 @@
+"""REST resources of money: budgets and price books."""

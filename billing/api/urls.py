@@ -1,0 +1,13 @@
+"""Addresses of money under /api/v1."""
+
+from django.urls import path
+
+from billing.api.budgets import BudgetOne, Budgets
+from billing.api.prices import PriceBookOne, PriceBooks
+
+urlpatterns = [
+    path("budgets", Budgets.as_view(), name="api-budgets"),
+    path("budgets/<uuid:budget_id>", BudgetOne.as_view(), name="api-budget"),
+    path("price-books", PriceBooks.as_view(), name="api-price-books"),
+    path("price-books/<int:version>", PriceBookOne.as_view(), name="api-price-book"),
+]

@@ -1,0 +1,235 @@
+"""What things cost now, what budgets hold, and whether the ledger adds up."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import DecimalField, OuterRef, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Coalesce
+
+from billing.models import Budget, Price, PriceBook, Transfer
+from billing.rules import Period
+from tenants.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class PriceNow:
+    """A price with the version of the book it stands in, for one whole GPU and hour."""
+
+    version: int
+    currency: str
+    per_gpu_hour: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetEffect:
+    """A budget's figures; amount = spent + held + left, exactly. [starts, ends) are UTC days."""
+
+    budget_id: UUID
+    project_id: UUID
+    amount: Decimal
+    spent: Decimal
+    held: Decimal
+    left: Decimal
+    currency: str
+    starts: date
+    ends: date
+    warn_percent: int
+
+    @property
+    def period(self) -> Period:
+        """The days the budget is for."""
+        return Period(self.starts, self.ends)
+
+    @property
+    def used_percent(self) -> Decimal:
+        """Spent and held, in percent of the amount; 100 for a budget of nothing."""
+        if not self.amount:
+            return Decimal(100)
+        return (self.spent + self.held) * 100 / self.amount
+
+    @property
+    def is_warning(self) -> bool:
+        """True from the warning mark on."""
+        return self.used_percent >= self.warn_percent
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A balance that is not the sum of its transfers."""
+
+    tenant_id: UUID
+    account_id: UUID
+    field: str
+    stored: Decimal
+    recomputed: Decimal
+
+
+def price_book_at(now: datetime) -> PriceBook | None:
+    """The book in force at `now`."""
+    return PriceBook.objects.filter(valid_from__lte=now).order_by("-valid_from").first()
+
+
+def price_book_after(now: datetime) -> PriceBook | None:
+    """The next book that is published but not in force yet."""
+    return PriceBook.objects.filter(valid_from__gt=now).order_by("valid_from").first()
+
+
+def prices_of(book: PriceBook) -> dict[tuple[str, str], Decimal]:
+    """Per GPU and hour, by (class, tier)."""
+    rows = Price.objects.filter(book=book).values_list("gpu_class_id", "tier_id", "per_gpu_hour")
+    return {(gpu_class, tier): price for gpu_class, tier, price in rows}
+
+
+def prices_now(now: datetime) -> dict[tuple[str, str], PriceNow]:
+    """Every price in force, by (class, tier). Empty when nothing was ever published."""
+    book = price_book_at(now)
+    if book is None:
+        return {}
+    return {
+        key: PriceNow(book.version, book.currency, price) for key, price in prices_of(book).items()
+    }
+
+
+def price_of(*, gpu_class: str, tier: str, now: datetime) -> PriceNow:
+    """The price in force for a class in a tier.
+
+    Raises:
+        Refused: `no_price`.
+    """
+    book = price_book_at(now)
+    if book is None:
+        raise _no_price(gpu_class, tier)
+    return price_at(version=book.version, gpu_class=gpu_class, tier=tier)
+
+
+def price_at(*, version: int, gpu_class: str, tier: str) -> PriceNow:
+    """The price in one version of the book, whether it is in force or not.
+
+    Raises:
+        Refused: `no_price`.
+    """
+    price = (
+        Price.objects.filter(book_id=version, gpu_class_id=gpu_class, tier_id=tier)
+        .select_related("book")
+        .first()
+    )
+    if price is None:
+        raise _no_price(gpu_class, tier)
+    return PriceNow(version, price.book.currency, price.per_gpu_hour)
+
+
+def budget_effect(*, project_id: UUID, at: datetime) -> BudgetEffect | None:
+    """The project's budget for the instant `at`, or None."""
+    day = at.astimezone(UTC).date()
+    budgets = Budget.objects.filter(project_id=project_id, starts__lte=day, ends__gt=day)
+    return next(iter(_effects(budgets)), None)
+
+
+def budget_effects(
+    *, tenant_id: UUID, project_ids: Iterable[UUID], period: Period
+) -> list[BudgetEffect]:
+    """Budgets of these projects that touch the period, by project and start."""
+    budgets = Budget.objects.filter(
+        tenant_id=tenant_id,
+        project_id__in=list(project_ids),
+        starts__lt=period.ends,
+        ends__gt=period.starts,
+    )
+    return _effects(budgets.order_by("project_id", "starts"))
+
+
+def reference_totals(*, tenant_id: UUID, reference: UUID) -> tuple[Decimal, Decimal]:
+    """(still held, charged) over all budgets for one reference."""
+    rows = Transfer.objects.filter(tenant_id=tenant_id, reference=reference)
+    held = rows.filter(kind="hold", end__isnull=True).aggregate(sum=Sum("amount"))["sum"]
+    charged = rows.filter(kind="settle").aggregate(sum=Sum("amount"))["sum"]
+    return held or Decimal(0), charged or Decimal(0)
+
+
+def _no_price(gpu_class: str, tier: str) -> Refused:
+    return Refused(
+        "no_price",
+        f"{gpu_class} has no price in the tier {tier} now. The operator publishes prices.",
+        rule="R32",
+        owner="operator",
+        numbers={"gpu_class": gpu_class, "tier": tier},
+    )
+
+
+def _effects(budgets: QuerySet[Budget]) -> list[BudgetEffect]:
+    rows = budgets.select_related("account").annotate(
+        taken_back=_reversed("debit"), corrected=_reversed("credit")
+    )
+    return [_effect(row, row.taken_back, row.corrected) for row in rows]
+
+
+def _reversed(side: str) -> Coalesce:
+    """Sum of reversals whose `side` is the budget's account."""
+    sums = (
+        Transfer.objects.filter(kind="reverse", **{side: OuterRef("account_id")})
+        .order_by()
+        .values(side)
+        .annotate(sum=Sum("amount"))
+        .values("sum")
+    )
+    money = DecimalField(max_digits=20, decimal_places=6)
+    return Coalesce(Subquery(sums), Value(Decimal(0)), output_field=money)
+
+
+def _effect(budget: Budget, taken_back: Decimal, corrected: Decimal) -> BudgetEffect:
+    account = budget.account
+    return BudgetEffect(
+        budget_id=budget.id,
+        project_id=budget.project_id,
+        # Money taken back to the source was never part of it; corrected charges were never spent.
+        amount=account.credits - corrected - taken_back,
+        spent=account.debits - corrected - taken_back,
+        held=account.pending,
+        left=account.credits - account.debits - account.pending,
+        currency=account.currency,
+        starts=budget.starts,
+        ends=budget.ends,
+        warn_percent=budget.warn_percent,
+    )
+
+
+_LEDGER_CHECK = """
+WITH moved AS (
+  SELECT account, sum(credits) AS credits, sum(debits) AS debits, sum(pending) AS pending
+  FROM (
+    SELECT credit_id AS account, amount AS credits, 0 AS debits, 0 AS pending
+      FROM billing_transfer WHERE kind IN ('fund', 'reverse')
+    UNION ALL
+    SELECT debit_id, 0, amount, 0 FROM billing_transfer WHERE kind IN ('fund', 'reverse', 'settle')
+    UNION ALL
+    SELECT debit_id, 0, 0, amount FROM billing_transfer AS hold
+      WHERE kind = 'hold'
+        AND NOT EXISTS (SELECT FROM billing_transfer AS ending WHERE ending.hold_id = hold.id)
+  ) AS movement GROUP BY account
+)
+SELECT account.tenant_id, account.id, figure.field, figure.stored, figure.recomputed
+FROM billing_account AS account
+LEFT JOIN moved ON moved.account = account.id
+CROSS JOIN LATERAL (VALUES
+  ('credits', account.credits, coalesce(moved.credits, 0)),
+  ('debits', account.debits, coalesce(moved.debits, 0)),
+  ('pending', account.pending, coalesce(moved.pending, 0))
+) AS figure (field, stored, recomputed)
+WHERE account.kind = 'budget' AND figure.stored <> figure.recomputed
+ORDER BY account.id, figure.field
+"""
+
+
+def ledger_check() -> list[Drift]:
+    """Recomputes every budget account from its transfers; empty when all balances are right.
+
+    Only budgets keep running balances: source and spend would be locked by every booking.
+    Sees what the caller's database role sees.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_LEDGER_CHECK)
+        return [Drift(*row) for row in cursor.fetchall()]

@@ -1,0 +1,148 @@
+"""Arithmetic of money: exact decimals, no database."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
+
+from tenants.errors import invalid
+
+UNITS_PER_GPU = 56_000
+LEDGER_STEP = Decimal("0.000001")
+CENT = Decimal("0.01")
+SIGNS = {"EUR": "€", "USD": "$", "GBP": "£"}
+
+_PLAIN = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """UTC days [starts, ends)."""
+
+    starts: date
+    ends: date
+
+    @property
+    def first_second(self) -> datetime:
+        """Midnight UTC at which the period begins."""
+        return midnight(self.starts)
+
+    @property
+    def last_second(self) -> datetime:
+        """Midnight UTC at which the period is over; not part of it."""
+        return midnight(self.ends)
+
+
+def midnight(day: date) -> datetime:
+    """The first instant of a UTC day."""
+    return datetime.combine(day, time(), UTC)
+
+
+def month_of(day: date) -> Period:
+    """The calendar month that `day` lies in."""
+    first = day.replace(day=1)
+    return Period(first, month_after(first))
+
+
+def month_after(day: date) -> date:
+    """The first day of the month after that of `day`."""
+    return date(day.year + day.month // 12, day.month % 12 + 1, 1)
+
+
+def ledger_amount(amount: Decimal) -> Decimal:
+    """`amount` in the ledger's six places, half-even."""
+    with localcontext(prec=60):
+        return amount.quantize(LEDGER_STEP, rounding=ROUND_HALF_EVEN)
+
+
+def cost_of(*, per_gpu_hour: Decimal, units: int, seconds: int) -> Decimal:
+    """What `units` for `seconds` cost: six places, half-even.
+
+    Raises ValueError for negative units, seconds or price.
+    """
+    if per_gpu_hour < 0 or units < 0 or seconds < 0:
+        raise ValueError("price, units and seconds can't be negative")
+    # The default of 28 digits would round large products before they are divided.
+    with localcontext(prec=60):
+        return ledger_amount(per_gpu_hour * units * seconds / (UNITS_PER_GPU * 3600))
+
+
+def split_by_seconds(
+    amount: Decimal, starts: datetime, ends: datetime, periods: Sequence[Period]
+) -> tuple[Decimal, ...]:
+    """Shares of `amount`, one per period, by the seconds of [starts, ends) inside it.
+
+    The last period touched takes what rounding leaves over, so the shares add up to `amount`
+    exactly. The periods must cover the window (see `uncovered_from`) and not overlap.
+    """
+    seconds = [_seconds_inside(period, starts, ends) for period in periods]
+    total = sum(seconds)
+    shares: list[Decimal] = []
+    taken, seen = Decimal(0), 0
+    for inside in seconds:
+        seen += inside
+        # Rounding the running total keeps every share within one step of exact.
+        upto = amount if seen == total else ledger_amount(amount * seen / total)
+        shares.append(upto - taken)
+        taken = upto
+    return tuple(shares)
+
+
+def uncovered_from(starts: datetime, ends: datetime, periods: Sequence[Period]) -> datetime | None:
+    """The first instant of [starts, ends) that no period covers; periods sorted by start."""
+    at = starts
+    for period in periods:
+        if period.first_second > at:
+            break
+        at = max(at, period.last_second)
+    return at if at < ends else None
+
+
+def _seconds_inside(period: Period, starts: datetime, ends: datetime) -> int:
+    inside = min(ends, period.last_second) - max(starts, period.first_second)
+    return max(0, int(inside.total_seconds()))
+
+
+def amount_parse(text: str, *, param: str, places: int = 2) -> Decimal:
+    """A plain decimal such as `1000` or `1000.50`: below 10⁹, at most `places` places.
+
+    Raises:
+        Refused: `bad_amount` at `param` for anything else (signs, exponents, separators, words).
+    """
+    text = text.strip()
+    if not _PLAIN.fullmatch(text):
+        raise invalid(
+            "bad_amount",
+            "Write the amount in plain digits with a point, such as 1000.50: below one billion,"
+            " without separators, signs or exponents.",
+            param,
+        )
+    if len(text.partition(".")[2]) > places:
+        raise invalid("bad_amount", f"Use at most {places} digits after the point.", param)
+    return Decimal(text)
+
+
+def money_text(amount: Decimal, currency: str) -> str:
+    """`€1,204.50`: two places, half-even, thousands separated, sign before the currency."""
+    sign = SIGNS.get(currency, f"{currency} ")
+    rounded = amount.quantize(CENT, rounding=ROUND_HALF_EVEN)
+    return f"\u2212{sign}{-rounded:,}" if rounded < 0 else f"{sign}{rounded:,}"
+
+
+def cents_down(amount: Decimal) -> Decimal:
+    """What may be promised to be there."""
+    return amount.quantize(CENT, rounding=ROUND_FLOOR)
+
+
+def cents_up(amount: Decimal) -> Decimal:
+    """What must be there."""
+    return amount.quantize(CENT, rounding=ROUND_CEILING)
+
+
+def period_text(period: Period) -> str:
+    """`November 2026` for a calendar month, else `3 Nov 2026 to 17 Nov 2026`."""
+    if period == month_of(period.starts):
+        return f"{period.starts:%B %Y}"
+    last = date.fromordinal(period.ends.toordinal() - 1)
+    return f"{period.starts.day} {period.starts:%b %Y} to {last.day} {last:%b %Y}"

@@ -1,0 +1,196 @@
+"""Holds: money promised when booking, charged or let go when the booking is over."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from billing.models import Budget, Transfer
+from billing.rules import (
+    Period,
+    cents_down,
+    cents_up,
+    ledger_amount,
+    midnight,
+    money_text,
+    period_text,
+    split_by_seconds,
+    uncovered_from,
+)
+from billing.services.ledger import OVERSPENT, account_of, constraint_of, figures_of
+from tenants.errors import Refused
+from tenants.models import Project
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one budget has to hold of an amount."""
+
+    budget: Budget
+    amount: Decimal
+
+
+def hold_place(  # noqa: PLR0913 (a promise is exactly these facts; callers have no object for them)
+    *,
+    tenant_id: UUID,
+    project_id: UUID,
+    reference: UUID,
+    amount: Decimal,
+    starts: datetime,
+    ends: datetime,
+    now: datetime,
+) -> None:
+    """Promises `amount` from the budgets of [starts, ends), split by seconds at UTC midnights.
+
+    A reference may have several holds (an extension adds one). Nothing is written for zero.
+
+    Raises:
+        Refused: `no_budget` or `budget_exceeded`; then nothing is held.
+    """
+    amount = ledger_amount(amount)
+    if amount < 0 or ends <= starts:
+        raise ValueError("a hold needs an amount of at least zero and a window")
+    if not amount:
+        return
+    parts = _parts(tenant_id, project_id, amount, starts, ends)
+    try:
+        with transaction.atomic():
+            Transfer.objects.bulk_create(_holds(parts, reference, now))
+    except IntegrityError as error:
+        if constraint_of(error) != OVERSPENT:
+            raise
+        raise _exceeded(parts) from error
+
+
+def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal, now: datetime) -> Decimal:
+    """Charges `amount` over the open holds of the reference, oldest period first; ends them all.
+
+    Never charges more than was held. Returns what this call charged: zero when another call
+    has ended the holds before.
+    """
+    rest = ledger_amount(amount)
+    if rest < 0:
+        raise ValueError("a charge can't be negative")
+    ends: list[Transfer] = []
+    for hold in _open_holds(tenant_id, reference):
+        charged = min(rest, hold.amount)
+        rest -= charged
+        ends.append(_end_of(hold, charged, now))
+    # The trigger locks accounts in the order of rows; a hold that is ended already is skipped.
+    ends.sort(key=lambda transfer: (transfer.debit_id, transfer.id))
+    Transfer.objects.bulk_create(ends, ignore_conflicts=True)
+    mine = Transfer.objects.filter(id__in=[end.id for end in ends], kind="settle")
+    return sum(mine.values_list("amount", flat=True), Decimal(0))
+
+
+def hold_release(*, tenant_id: UUID, reference: UUID, now: datetime) -> None:
+    """Ends the open holds of the reference without a charge."""
+    hold_settle(tenant_id=tenant_id, reference=reference, amount=Decimal(0), now=now)
+
+
+def _parts(
+    tenant_id: UUID, project_id: UUID, amount: Decimal, starts: datetime, ends: datetime
+) -> list[_Part]:
+    last_instant = ends - timedelta(microseconds=1)
+    budgets = list(
+        Budget.objects.filter(
+            tenant_id=tenant_id,
+            project_id=project_id,
+            starts__lte=last_instant.astimezone(UTC).date(),
+            ends__gt=starts.astimezone(UTC).date(),
+        )
+        .select_related("account", "project")
+        .order_by("starts")
+    )
+    periods = [Period(budget.starts, budget.ends) for budget in budgets]
+    gap = uncovered_from(starts, ends, periods)
+    if gap is not None:
+        raise _no_budget(project_id, gap)
+    shares = split_by_seconds(amount, starts, ends, periods)
+    return [_Part(budget, share) for budget, share in zip(budgets, shares, strict=True) if share]
+
+
+def _holds(parts: Sequence[_Part], reference: UUID, now: datetime) -> list[Transfer]:
+    holds = []
+    for part in parts:
+        account = part.budget.account
+        holds.append(
+            Transfer(
+                tenant_id=account.tenant_id,
+                kind="hold",
+                debit=account,
+                credit=account_of(account.tenant_id, "spend", account.currency),
+                amount=part.amount,
+                reference=reference,
+                at=now,
+            )
+        )
+    # Whoever needs several budgets locks them in the same order.
+    return sorted(holds, key=lambda hold: hold.debit_id)
+
+
+def _open_holds(tenant_id: UUID, reference: UUID) -> list[Transfer]:
+    return list(
+        Transfer.objects.filter(
+            tenant_id=tenant_id, reference=reference, kind="hold", end__isnull=True
+        ).order_by("debit__budget__starts", "at", "id")
+    )
+
+
+def _end_of(hold: Transfer, charged: Decimal, now: datetime) -> Transfer:
+    return Transfer(
+        tenant_id=hold.tenant_id,
+        kind="settle" if charged else "release",
+        debit_id=hold.debit_id,
+        credit_id=hold.credit_id,
+        amount=charged or hold.amount,
+        hold=hold,
+        reference=hold.reference,
+        at=now,
+    )
+
+
+def _no_budget(project_id: UUID, gap: datetime) -> Refused:
+    project = Project.objects.get(id=project_id)
+    return Refused(
+        "no_budget",
+        f"{project.name} has no budget from {gap.day} {gap:%b %Y} on."
+        " The tenant's admin can set one; a booking that ends before then works now.",
+        "budget",
+        param="request",
+        rule="R11",
+        owner="tenant_admin",
+        numbers={"project": project.slug, "from": gap.astimezone(UTC).date().isoformat()},
+    )
+
+
+def _exceeded(parts: Sequence[_Part]) -> Refused:
+    """The refusal for the tightest of the budgets, with its figures as they are now."""
+    figures = [(part, figures_of(part.budget)) for part in parts]
+    part, effect = min(figures, key=lambda pair: pair[1].left - pair[0].amount)
+    project, currency = part.budget.project, effect.currency
+    left, needs = cents_down(effect.left), cents_up(part.amount)
+    return Refused(
+        "budget_exceeded",
+        f"{project.name} has {money_text(left, currency)} left for {period_text(effect.period)};"
+        f" this needs {money_text(needs, currency)}. The tenant's admin can raise the budget;"
+        " a shorter or smaller booking, a cheaper tier or a slice needs less.",
+        "budget",
+        param="request",
+        rule="R10",
+        owner="tenant_admin",
+        frees_at=midnight(effect.ends),
+        numbers={
+            "project": project.slug,
+            "currency": currency,
+            "amount": str(cents_down(effect.amount)),
+            "spent": str(cents_down(effect.spent)),
+            "held": str(cents_down(effect.held)),
+            "left": str(left),
+            "needs": str(needs),
+            "short": str(max(Decimal("0.01"), cents_up(part.amount - effect.left))),
+        },
+    )

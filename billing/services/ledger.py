@@ -1,0 +1,31 @@
+"""What all writers of the ledger share."""
+
+from uuid import UUID
+
+from django.db import IntegrityError
+
+from billing.models import Account, Budget
+from billing.queries import BudgetEffect, budget_effect
+from billing.rules import midnight
+
+OVERSPENT = "account_never_overspent"
+
+
+def account_of(tenant_id: UUID, kind: str, currency: str) -> Account:
+    """The tenant's `source` or `spend` account, made on first use."""
+    account, _ = Account.objects.get_or_create(tenant_id=tenant_id, kind=kind, currency=currency)
+    return account
+
+
+def figures_of(budget: Budget) -> BudgetEffect:
+    """The budget's figures as they are now."""
+    effect = budget_effect(project_id=budget.project_id, at=midnight(budget.starts))
+    if effect is None:
+        raise LookupError(f"budget {budget.id} is gone")
+    return effect
+
+
+def constraint_of(error: IntegrityError) -> str | None:
+    """The name of the violated constraint, as PostgreSQL tells it."""
+    diagnosis = getattr(error.__cause__, "diag", None)
+    return getattr(diagnosis, "constraint_name", None)

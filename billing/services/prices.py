@@ -1,0 +1,106 @@
+"""Price books: all prices, by version."""
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+
+from django.db import IntegrityError, transaction
+
+from billing.models import Price, PriceBook
+from tenants.audit import audit_record
+from tenants.errors import Refused, invalid
+from tenants.models import GpuClass, Tenant, Tier
+
+
+def price_book_publish(
+    *,
+    actor_id: int | None,
+    valid_from: datetime,
+    prices: Mapping[tuple[str, str], Decimal],
+    note: str = "",
+    now: datetime,
+) -> PriceBook:
+    """Adds a version of all prices, by (class, tier), in force from `valid_from` on.
+
+    Running bookings keep the price they were booked at. Every tenant's audit says so.
+
+    Raises:
+        Refused: `price_book_past`, `price_book_overlaps`, `price_missing`, `bad_amount`,
+            `price_book_raced`.
+    """
+    latest = PriceBook.objects.order_by("-version").first()
+    _dates_checked(latest, valid_from, now)
+    _prices_checked(prices)
+    book = PriceBook(
+        version=latest.version + 1 if latest else 1,
+        valid_from=valid_from,
+        currency=latest.currency if latest else "EUR",
+        note=note[:200],
+    )
+    try:
+        with transaction.atomic():
+            book.save(force_insert=True)
+    except IntegrityError as error:
+        raise Refused(
+            "price_book_raced",
+            f"Somebody else has just published version {book.version}."
+            " Look at it, then publish yours again.",
+        ) from error
+    Price.objects.bulk_create(
+        Price(book=book, gpu_class_id=gpu_class, tier_id=tier, per_gpu_hour=price)
+        for (gpu_class, tier), price in sorted(prices.items())
+    )
+    for tenant in Tenant.objects.order_by("slug"):
+        audit_record(
+            tenant_id=tenant.id,
+            actor_id=actor_id,
+            action="prices.published",
+            target=("price_book", book.version),
+            now=now,
+            detail={"valid_from": valid_from.isoformat(), "note": book.note},
+        )
+    return book
+
+
+def _dates_checked(latest: PriceBook | None, valid_from: datetime, now: datetime) -> None:
+    if valid_from < now:
+        raise invalid(
+            "price_book_past",
+            "Prices can't change in the past. Leave the date empty to publish from now on.",
+            "valid_from",
+        )
+    if latest is not None and valid_from <= latest.valid_from:
+        raise invalid(
+            "price_book_overlaps",
+            f"Version {latest.version} is valid from {_day(latest.valid_from.date())}"
+            f" {latest.valid_from:%H:%M} UTC. Choose a later date: versions follow each other.",
+            "valid_from",
+        )
+
+
+def _prices_checked(prices: Mapping[tuple[str, str], Decimal]) -> None:
+    classes = set(GpuClass.objects.values_list("slug", flat=True))
+    tiers = set(Tier.objects.values_list("slug", flat=True))
+    wanted = {(gpu_class, tier) for gpu_class in classes for tier in tiers}
+    for gpu_class, tier in sorted(wanted ^ prices.keys()):
+        raise invalid(
+            "price_missing",
+            f"Give exactly one price for {gpu_class} in {tier}.",
+            price_param(gpu_class, tier),
+        )
+    for (gpu_class, tier), price in sorted(prices.items()):
+        if not price.is_finite() or not 0 <= price < 1_000_000:
+            raise invalid(
+                "bad_amount",
+                "A price lies between 0 and one million.",
+                price_param(gpu_class, tier),
+            )
+
+
+def price_param(gpu_class: str, tier: str) -> str:
+    """The name of a price's field in forms and refusals."""
+    return f"price-{gpu_class}-{tier}"
+
+
+def _day(day: date) -> str:
+    return f"{day.day} {day:%b %Y}"

@@ -1,0 +1,69 @@
+"""A budget as it is drawn: texts and widths."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from billing.queries import BudgetEffect
+from billing.rules import money_text, period_text
+
+HUNDRED = Decimal(100)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetBar:
+    """For `billing/parts/budget_effect.html`: money as text, widths in percent of the amount.
+
+    `extra` is what a booking would add; `extra_percent` ends at the bar's end.
+    """
+
+    period: str
+    amount: str
+    spent: str
+    held: str
+    left: str
+    extra: str
+    left_after: str
+    spent_percent: Decimal
+    held_percent: Decimal
+    extra_percent: Decimal
+    warn_percent: int
+    is_warning: bool
+    fits: bool
+
+    @property
+    def label(self) -> str:
+        """The bar in words, for who can't see it."""
+        return (
+            f"Budget for {self.period}: {self.spent} spent, {self.held} held, {self.left} left"
+            f" of {self.amount}"
+        )
+
+
+def budget_bar(effect: BudgetEffect, extra: Decimal = Decimal(0)) -> BudgetBar:
+    """How the budget looks now, and with `extra` more held."""
+
+    def text(amount: Decimal) -> str:
+        return money_text(amount, effect.currency)
+
+    spent = _percent(effect.spent, effect.amount)
+    held = min(_percent(effect.held, effect.amount), HUNDRED - spent)
+    return BudgetBar(
+        period=period_text(effect.period),
+        amount=text(effect.amount),
+        spent=text(effect.spent),
+        held=text(effect.held),
+        left=text(effect.left),
+        extra=text(extra),
+        left_after=text(effect.left - extra),
+        spent_percent=spent,
+        held_percent=held,
+        extra_percent=min(_percent(extra, effect.amount), HUNDRED - spent - held),
+        warn_percent=effect.warn_percent,
+        is_warning=effect.is_warning,
+        fits=extra <= effect.left,
+    )
+
+
+def _percent(part: Decimal, whole: Decimal) -> Decimal:
+    share = part * HUNDRED / whole if whole else Decimal(0)
+    return min(HUNDRED, share).quantize(Decimal("0.01"))

@@ -1,0 +1,189 @@
+"""The price book: what everybody may read, and how the operator publishes the next version."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from billing.models import PriceBook
+from billing.queries import price_book_after, price_book_at, prices_of
+from billing.rules import amount_parse, money_text
+from billing.services import price_book_publish, price_param
+from tenants.access import Actor
+from tenants.errors import Refused, invalid
+from tenants.models import GpuClass, Tier, User
+from tenants.web.frame import operator_page, tenant_page
+
+Prices = Mapping[tuple[str, str], Decimal]
+PRICE_PLACES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A class in a tier: the price now and, if it changes, the next one."""
+
+    tier: Tier
+    now: str
+    then: str
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An input for a price, or any other, with what is wrong with it."""
+
+    name: str
+    label: str
+    value: str
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Where a form was refused, and why."""
+
+    param: str
+    sentence: str
+
+
+@require_safe
+@tenant_page
+def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """What an hour of a whole GPU costs now, and from the next version's date on."""
+    now = timezone.now()
+    book, coming = price_book_at(now), price_book_after(now)
+    tiers = list(Tier.objects.all())
+    today = prices_of(book) if book else {}
+    next_prices = prices_of(coming) if coming else {}
+    currency = book.currency if book else "EUR"
+    rows = [
+        (gpu_class, [_cell(gpu_class, tier, today, next_prices, currency) for tier in tiers])
+        for gpu_class in GpuClass.objects.all()
+    ]
+    context = {"book": book, "coming": coming, "tiers": tiers, "rows": rows}
+    return render(request, "billing/prices.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
+    """All versions, and a form for the next; POST publishes it."""
+    now = timezone.now()
+    if request.method != "POST":
+        return _form(request, None, now)
+    try:
+        book = price_book_publish(
+            actor_id=operator.pk,
+            valid_from=_valid_from(request.POST.get("valid_from", ""), now),
+            prices=_prices(request.POST),
+            note=request.POST.get("note", "").strip(),
+            now=now,
+        )
+    except Refused as refusal:
+        return _form(request, Problem(refusal.param or "valid_from", refusal.sentence), now)
+    begins = timezone.localtime(book.valid_from)
+    messages.success(
+        request,
+        f"Version {book.version} is published and valid from {begins.day} {begins:%b %Y %H:%M}.",
+    )
+    return redirect("ops-prices")
+
+
+def _cell(gpu_class: GpuClass, tier: Tier, today: Prices, coming: Prices, currency: str) -> Cell:
+    key = (gpu_class.slug, tier.slug)
+    now, then = today.get(key), coming.get(key)
+    return Cell(
+        tier=tier,
+        now=money_text(now, currency) if now is not None else "",
+        then=money_text(then, currency) if then is not None and then != now else "",
+    )
+
+
+def _form(request: HttpRequest, problem: Problem | None, now: datetime) -> HttpResponse:
+    form = request.POST if problem else None
+    latest = PriceBook.objects.order_by("-version").first()
+    known = prices_of(latest) if latest else {}
+    tiers = list(Tier.objects.all())
+    rows = [
+        (gpu_class, [_price_field(gpu_class, tier, known, form, problem) for tier in tiers])
+        for gpu_class in GpuClass.objects.all()
+    ]
+    fields = [
+        _field("valid_from", "Valid from", form, problem),
+        _field("note", "Note", form, problem),
+    ]
+    shown = [field for _, cells in rows for field in cells] + fields
+    return render(
+        request,
+        "billing/ops_prices.html",
+        {
+            "books": PriceBook.objects.all(),
+            "current": price_book_at(now),
+            "next_version": latest.version + 1 if latest else 1,
+            "currency": latest.currency if latest else "EUR",
+            "tiers": tiers,
+            "rows": rows,
+            "valid_from": fields[0],
+            "note": fields[1],
+            "stray": None if any(field.error for field in shown) else problem,
+        },
+        status=422 if problem else 200,
+    )
+
+
+def _price_field(
+    gpu_class: GpuClass,
+    tier: Tier,
+    known: Prices,
+    form: QueryDict | None,
+    problem: Problem | None,
+) -> Field:
+    price = known.get((gpu_class.slug, tier.slug))
+    # Prices are kept with four places and shown with two unless more say something.
+    value = "" if price is None else f"{price:.2f}" if price == round(price, 2) else str(price)
+    name = price_param(gpu_class.slug, tier.slug)
+    return _field(name, f"{gpu_class.label}, {tier.name}", form, problem, value)
+
+
+def _field(
+    name: str,
+    label: str,
+    form: QueryDict | None,
+    problem: Problem | None,
+    value: str = "",
+) -> Field:
+    return Field(
+        name=name,
+        label=label,
+        value=value if form is None else form.get(name, ""),
+        error=problem.sentence if problem and problem.param == name else "",
+    )
+
+
+def _prices(form: QueryDict) -> dict[tuple[str, str], Decimal]:
+    found = {}
+    for gpu_class in GpuClass.objects.all():
+        for tier in Tier.objects.all():
+            name = price_param(gpu_class.slug, tier.slug)
+            found[gpu_class.slug, tier.slug] = amount_parse(
+                form.get(name, ""), param=name, places=PRICE_PLACES
+            )
+    return found
+
+
+def _valid_from(text: str, now: datetime) -> datetime:
+    """A local time in the operator's zone, as the browser's field writes it; empty for now."""
+    if not text.strip():
+        return now
+    try:
+        said = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise invalid(
+            "bad_date", "Write date and time like 2026-12-01T00:00.", "valid_from"
+        ) from None
+    return said if timezone.is_aware(said) else timezone.make_aware(said)

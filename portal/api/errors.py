@@ -1,0 +1,150 @@
+"""Refusals and faults as problem JSON (RFC 9457): the only place that knows status codes."""
+
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from django.http import Http404
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from allocation.errors import AskError
+from tenants.errors import Refused, missing
+
+DOCS = "/api/v1/docs/"
+PROBLEM_JSON = "application/problem+json"
+RETRY_SECONDS = 1
+
+STATUS_OF_KIND = {
+    "invalid": 422,
+    "denied": 403,
+    "missing": 404,
+    "conflict": 409,
+    "quota": 409,
+    "budget": 409,
+}
+# Input that is not even well-formed, and what HTTP has its own word for.
+STATUS_OF_CODE = {
+    **dict.fromkeys(
+        (
+            "malformed_json",
+            "too_deep",
+            "repeated_field",
+            "bad_text",
+            "unknown_field",
+            "missing_field",
+            "wrong_type",
+            "naive_time",
+            "bad_time",
+            "bad_duration",
+            "bad_amount",
+            "repeated_param",
+            "bad_cursor",
+            "bad_idempotency_key",
+            "not_an_object",
+            "not_a_whole_number",
+            "not_a_name",
+            "not_a_list",
+            "not_a_choice",
+            "not_true_or_false",
+            "not_a_time",
+            "not_a_duration",
+        ),
+        400,
+    ),
+    "media_type": 415,
+    "body_too_large": 413,
+    "unauthenticated": 401,
+    "bad_token": 401,
+    "method_not_allowed": 405,
+    "not_acceptable": 406,
+    "busy": 503,
+}
+RETRY_CODES = frozenset({"in_flight", "busy"})
+
+
+def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
+    """The answer to an exception of a view; None for a bug, which Django logs and answers."""
+    refused = _as_refused(error)
+    if refused is None:
+        return None
+    response = problem(refused)
+    if response.status_code == 401:
+        response["WWW-Authenticate"] = getattr(error, "auth_header", 'Bearer realm="portal"')
+    return response
+
+
+def problem(refused: Refused) -> Response:
+    """A refusal as problem JSON with its status."""
+    status = _status(refused)
+    numbers = dict(refused.numbers)
+    decision = numbers.pop("decision_id", None)
+    response = Response(
+        {
+            "type": f"urn:gpu-portal:problem:{refused.code}",
+            "title": HTTPStatus(status).phrase,
+            "status": status,
+            "detail": refused.sentence,
+            "code": refused.code,
+            "param": refused.param,
+            "rule": refused.rule,
+            "owner": refused.owner,
+            "numbers": numbers,
+            "frees_at": refused.frees_at,
+            "alternatives": list(refused.alternatives),
+            "decision_id": decision,
+            "docs": DOCS,
+        },
+        status=status,
+        content_type=PROBLEM_JSON,
+    )
+    if refused.code in RETRY_CODES:
+        response["Retry-After"] = str(RETRY_SECONDS)
+    return response
+
+
+def _status(refused: Refused) -> int:
+    # A field that names something missing is a wrong field; only an address can be missing itself.
+    if refused.kind == "missing" and refused.param is not None:
+        return STATUS_OF_KIND["invalid"]
+    return STATUS_OF_CODE.get(refused.code, STATUS_OF_KIND[refused.kind])
+
+
+def _as_refused(error: Exception) -> Refused | None:
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, AskError):
+        return Refused(error.code, error.sentence, "invalid", param=error.param)
+    if isinstance(error, exceptions.APIException | Http404 | PermissionDenied):
+        return _from_framework(error)
+    return _from_database(error)
+
+
+def _from_framework(error: Exception) -> Refused:
+    if isinstance(error, exceptions.AuthenticationFailed):
+        return Refused("bad_token", "Send a valid token in the Authorization header.", "denied")
+    if isinstance(error, exceptions.NotAuthenticated):
+        return Refused(
+            "unauthenticated", "Send a token, as in `Authorization: Bearer gpup_pat_…`.", "denied"
+        )
+    if isinstance(error, exceptions.MethodNotAllowed):
+        return Refused("method_not_allowed", "This address does not take this method.", "invalid")
+    if isinstance(error, exceptions.NotAcceptable):
+        return Refused("not_acceptable", "The API answers in application/json.", "invalid")
+    if isinstance(error, Http404):
+        return missing("address")
+    return Refused("malformed_json", "The request can't be understood.", "invalid")
+
+
+def _from_database(error: Exception) -> Refused | None:
+    """Constraints that won a race, values no column can hold, locks and outages."""
+    if isinstance(error, IntegrityError):
+        return Refused(
+            "conflict", "Somebody else changed this in the same moment. Look again, then retry."
+        )
+    if isinstance(error, DataError):
+        return Refused("bad_value", "A value is outside of what can be stored.", "invalid")
+    if isinstance(error, OperationalError | InterfaceError):
+        return Refused("busy", "The portal is busy. Ask again in a moment.")
+    return None

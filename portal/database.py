@@ -1,0 +1,125 @@
+"""The database and its roles: who may connect, and who sees past row-level security.
+
+`python -m portal.database` makes both from the environment; the launcher and the tests call
+`roles_ensure`. What a role may do with a table is said by the migration that makes the table.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
+
+from portal.env import BadSetting, env_secret, env_str
+
+EXTENSIONS = ("btree_gist",)
+
+
+@dataclass(frozen=True)
+class Passwords:
+    """Passwords of the three roles that may log in."""
+
+    owner: str = field(repr=False)
+    web: str = field(repr=False)
+    system: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Role:
+    """A database role; `bypass` is BYPASSRLS, without a password it can't log in."""
+
+    name: str
+    bypass: bool
+    password: str | None = field(default=None, repr=False)
+
+
+def roles_ensure(admin_dsn: str, passwords: Passwords, *, database: str = "portal") -> None:
+    """Make roles, database and extensions, or bring existing ones to what is said here.
+
+    `admin_dsn` is a superuser's address in a database that exists (usually `postgres`).
+    Safe to run again. Raises psycopg.Error.
+    """
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        for role in _roles(passwords):
+            _role_ensure(connection, role)
+        # An operator's request steps up for one transaction; nothing is inherited silently.
+        connection.execute("GRANT portal_ops TO portal_web WITH INHERIT FALSE, SET TRUE")
+        _database_ensure(connection, database)
+    with psycopg.connect(database_dsn(admin_dsn, database), autocommit=True) as connection:
+        for extension in EXTENSIONS:
+            connection.execute(
+                sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(extension))
+            )
+        connection.execute("ALTER SCHEMA public OWNER TO portal_owner")
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        connection.execute("GRANT USAGE ON SCHEMA public TO portal_web, portal_system, portal_ops")
+
+
+def database_dsn(
+    dsn: str, database: str, *, user: str | None = None, password: str | None = None
+) -> str:
+    """The URL `dsn` for another database and, if given, another user."""
+    parts = urlsplit(dsn)
+    if user is not None:
+        server = parts.netloc.rpartition("@")[2]
+        parts = parts._replace(netloc=f"{quote(user)}:{quote(password or '', safe='')}@{server}")
+    return urlunsplit(parts._replace(path=f"/{database}"))
+
+
+def _roles(passwords: Passwords) -> tuple[Role, ...]:
+    return (
+        Role("portal_owner", bypass=True, password=passwords.owner),
+        Role("portal_web", bypass=False, password=passwords.web),
+        Role("portal_system", bypass=True, password=passwords.system),
+        Role("portal_ops", bypass=True),
+    )
+
+
+def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
+    found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role.name]).fetchone()
+    login = (
+        sql.SQL("NOLOGIN PASSWORD NULL")
+        if role.password is None
+        else sql.SQL("LOGIN PASSWORD {}").format(sql.Literal(role.password))
+    )
+    connection.execute(
+        sql.SQL("{} ROLE {} {} {} NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION").format(
+            sql.SQL("ALTER" if found else "CREATE"),
+            sql.Identifier(role.name),
+            login,
+            sql.SQL("BYPASSRLS" if role.bypass else "NOBYPASSRLS"),
+        )
+    )
+
+
+def _database_ensure(connection: psycopg.Connection, database: str) -> None:
+    name = sql.Identifier(database)
+    found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [database])
+    if not found.fetchone():
+        connection.execute(sql.SQL("CREATE DATABASE {} OWNER portal_owner").format(name))
+    connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name))
+    connection.execute(
+        sql.SQL("GRANT CONNECT ON DATABASE {} TO portal_web, portal_system").format(name)
+    )
+    connection.execute(sql.SQL("ALTER DATABASE {} SET timezone TO 'UTC'").format(name))
+
+
+def main() -> int:
+    """Make roles and database from DATABASE_ADMIN_URL and the three passwords; exit status."""
+    try:
+        passwords = Passwords(
+            owner=env_secret("PORTAL_OWNER_PASSWORD"),
+            web=env_secret("PORTAL_WEB_PASSWORD"),
+            system=env_secret("PORTAL_SYSTEM_PASSWORD"),
+        )
+        admin = env_str("DATABASE_ADMIN_URL")
+        roles_ensure(admin, passwords, database=env_str("PORTAL_DATABASE", "portal"))
+    except (BadSetting, psycopg.Error) as error:
+        sys.stderr.write(f"The database was not made: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Values from the environment. Nonsense is refused when a process starts, not when it is used."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
+FALSE_WORDS = frozenset({"0", "false", "no", "off"})
+SECRET_LENGTH_MIN = 32
+PLACEHOLDERS = ("change", "secret", "insecure", "example", "password")
+
+
+class BadSetting(Exception):
+    """An environment variable is missing or makes no sense; the message names it."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """A PostgreSQL address in parts; `options` are libpq's further parameters."""
+
+    name: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    host: str = ""
+    port: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def env_str(name: str, default: str | None = None) -> str:
+    """The value of `name`, stripped; an empty value counts as missing.
+
+    Raises BadSetting when it is missing and there is no default.
+    """
+    value = os.environ.get(name, "").strip()
+    if value:
+        return value
+    if default is None:
+        raise BadSetting(f"{name} is not set, and has no default.")
+    return default
+
+
+def env_bool(name: str, *, default: bool) -> bool:
+    """True or false from 1/true/yes/on and 0/false/no/off. Raises BadSetting for other words."""
+    value = os.environ.get(name, "").strip().lower()
+    if not value:
+        return default
+    if value in TRUE_WORDS:
+        return True
+    if value in FALSE_WORDS:
+        return False
+    raise BadSetting(f"{name}={value!r} is neither yes nor no. Use one of 1, 0, true, false.")
+
+
+def env_int(name: str, default: int, *, low: int, high: int) -> int:
+    """A whole number with low <= number <= high. Raises BadSetting otherwise."""
+    value = os.environ.get(name, "").strip()
+    if not value:
+        return default
+    try:
+        number = int(value)
+    except ValueError:
+        raise BadSetting(f"{name}={value!r} is not a whole number.") from None
+    if not low <= number <= high:
+        raise BadSetting(f"{name}={number} is outside {low} to {high}.")
+    return number
+
+
+def env_list(name: str, default: str = "") -> list[str]:
+    """Comma-separated words, without empty ones."""
+    value = env_str(name, default)
+    return [word.strip() for word in value.split(",") if word.strip()]
+
+
+def env_secret(name: str) -> str:
+    """A secret from `name`, or from the file that `name`_FILE names.
+
+    Raises BadSetting when it is missing, shorter than 32 characters or an obvious placeholder;
+    the message never repeats the value.
+    """
+    path = os.environ.get(f"{name}_FILE", "").strip()
+    value = Path(path).read_text(encoding="utf-8").strip() if path else env_str(name)
+    if len(value) < SECRET_LENGTH_MIN:
+        raise BadSetting(f"{name} is shorter than {SECRET_LENGTH_MIN} characters.")
+    if any(word in value.lower() for word in PLACEHOLDERS):
+        raise BadSetting(f"{name} looks like a placeholder. Make one: openssl rand -hex 32")
+    return value
+
+
+def env_database(name: str = "DATABASE_URL") -> Database:
+    """The PostgreSQL address in `name`, as a URL. Raises BadSetting when it is none."""
+    return database_parse(env_str(name), name)
+
+
+def database_parse(url: str, name: str = "DATABASE_URL") -> Database:
+    """Parts of a postgresql:// URL, socket folders (`?host=/run/…`) included."""
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise BadSetting(f"{name} must begin with postgresql://. No other database is supported.")
+    try:
+        parts = {key: str(value) for key, value in conninfo_to_dict(url).items()}
+    except ProgrammingError:
+        raise BadSetting(f"{name} can't be read as a PostgreSQL URL.") from None
+    if "dbname" not in parts:
+        raise BadSetting(f"{name} names no database.")
+    return Database(
+        name=parts.pop("dbname"),
+        user=parts.pop("user", ""),
+        password=parts.pop("password", ""),
+        host=parts.pop("host", ""),
+        port=parts.pop("port", ""),
+        options=parts,
+    )
+
+
+def redis_database(url: str, number: int, name: str = "REDIS_URL") -> str:
+    """The Redis URL `url` (without a database in it) for logical database `number`."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"redis", "rediss"} or not parts.hostname:
+        raise BadSetting(f"{name} must look like redis://host:port or rediss://host:port.")
+    if parts.path not in {"", "/"}:
+        raise BadSetting(f"{name} must not name a database: the portal uses numbers 0 to 3.")
+    return urlunsplit(parts._replace(path=f"/{number}"))
+
+
+def env_origin(name: str, default: str) -> str:
+    """A web origin such as https://gpu.example.org, without a path. Raises BadSetting."""
+    value = env_str(name, default).rstrip("/")
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path:
+        raise BadSetting(f"{name}={value!r} is not an address like https://gpu.example.org.")
+    return value

@@ -1,0 +1,340 @@
+"""The whole portal on one machine: `make demo`.
+
+Starts PostgreSQL, Valkey, the web, the workers, beat, the reader and four simulated GPU nodes;
+Ctrl-C stops them in order. Everything it keeps lies in `var/`; a second start finds it again.
+"""
+
+import argparse
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import psycopg
+
+from portal.database import Passwords, database_dsn, roles_ensure
+from portal.embedded import (
+    ServerMissing,
+    ValkeyAccess,
+    free_port,
+    home_folder,
+    home_make,
+    http_answers,
+    postgres_prepare,
+    valkey_prepare,
+)
+from portal.processes import DidNotStart, Program, leftovers_end, spawn_options
+from portal.supervisor import Lines, StopAsked, Supervisor
+
+ROOT = Path(__file__).resolve().parent.parent
+AGENTS = {
+    "gpu-a1-01": "h100:8",
+    "gpu-a2-01": "a100:8",
+    "gpu-b1-01": "a100-40:8",
+    "gpu-c1-01": "l40s:4",
+}
+QUIET = frozenset({"postgres", "valkey"})
+PORT_DEFAULT = 8000
+
+
+class CannotRun(Exception):
+    """The demo can't run; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What is made once, on the first start, and kept in var/secrets.json."""
+
+    django: str = field(repr=False)
+    agents_master: str = field(repr=False)
+    postgres: str = field(repr=False)
+    owner: str = field(repr=False)
+    web: str = field(repr=False)
+    system: str = field(repr=False)
+    valkey: str = field(repr=False)
+    valkey_agents: str = field(repr=False)
+    # Agents keep the address that they were told when they enrolled.
+    valkey_port: int
+
+
+@dataclass(frozen=True)
+class Demo:
+    """One demo: its folder and the address it is seen at."""
+
+    var: Path
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.port}"
+
+    @property
+    def seeded(self) -> Path:
+        """The file that `seed_demo` writes: names, passwords and tokens to try the portal with."""
+        return self.var / "demo.json"
+
+    def agent_state(self, name: str) -> Path:
+        """The folder that agent `name` keeps its state in."""
+        return self.var / "agents" / name
+
+    def identity(self, name: str) -> Path:
+        """The file that agent `name` has once it is enrolled."""
+        return self.agent_state(name) / "identity.json"
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Addresses of the stores: PostgreSQL as superuser, Redis for the portal and for agents."""
+
+    admin: str = field(repr=False)
+    redis: str = field(repr=False)
+    redis_agents: str = field(repr=False)
+
+
+def secrets_load(var: Path) -> Secrets:
+    """The secrets of `var`, made and written with mode 0600 if they are not there."""
+    path = var / "secrets.json"
+    if path.exists():
+        return Secrets(**json.loads(path.read_text(encoding="utf-8")))
+    names = [name for name in Secrets.__dataclass_fields__ if name != "valkey_port"]
+    made = Secrets(**{name: secrets.token_hex(32) for name in names}, valkey_port=free_port())
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
+    new.write_text(json.dumps(asdict(made), indent=1), encoding="utf-8")
+    new.rename(path)
+    return made
+
+
+def servers_start(demo: Demo, own: Secrets, supervisor: Supervisor) -> Stores:
+    """Start the embedded servers; DATABASE_URL (of a superuser) and REDIS_URL take their place."""
+    admin = os.environ.get("DATABASE_URL", "")
+    redis = redis_agents = os.environ.get("REDIS_URL", "")
+    if not admin or not redis:
+        home = home_make(demo.var / "servers")
+    if not admin:
+        postgres = postgres_prepare(home, own.postgres)
+        supervisor.start([postgres.program])
+        admin = postgres.url
+    if not redis:
+        if free_port(own.valkey_port) != own.valkey_port:
+            raise CannotRun(
+                f"Port {own.valkey_port} of 127.0.0.1, which the agents know, is taken by another"
+                " program. End that one, or run: make clean-demo"
+            )
+        access = ValkeyAccess(own.valkey_port, own.valkey, own.valkey_agents)
+        supervisor.start([valkey_prepare(home, access).program])
+        redis, redis_agents = access.url("portal"), access.url("agents")
+    return Stores(admin, redis, redis_agents)
+
+
+def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[str, str]:
+    """The environment of a portal process that connects as database role `role`."""
+    password = {
+        "portal_owner": own.owner,
+        "portal_web": own.web,
+        "portal_system": own.system,
+    }[role]
+    return {
+        **_plain_environment(),
+        "DJANGO_SETTINGS_MODULE": "portal.settings",
+        "SECRET_KEY": own.django,
+        "AGENTS_MASTER_KEY": own.agents_master,
+        "DATABASE_URL": database_dsn(stores.admin, "portal", user=role, password=password),
+        "REDIS_URL": stores.redis,
+        "AGENTS_REDIS_PUBLIC_URL": stores.redis_agents,
+        "PUBLIC_URL": demo.url,
+        "DEMO_FILE": str(demo.seeded),
+        "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
+        **{name: os.environ[name] for name in ("ALLOWED_HOSTS", "DEBUG") if name in os.environ},
+    }
+
+
+def prepare(demo: Demo, environment: Mapping[str, str]) -> dict[str, str]:
+    """Migrate and seed; returns one-time tokens for those nodes that never enrolled."""
+    new = [name for name in AGENTS if not demo.identity(name).exists()]
+    folder = demo.var / "tokens"
+    shutil.rmtree(folder, ignore_errors=True)
+    command = (sys.executable, "-m", "portal.prepare", str(folder), *new)
+    program = Program("prepare", command, environment, ROOT)
+    done = subprocess.run(  # noqa: S603 (our own module, never a shell)
+        program.command, check=False, **spawn_options(program)
+    )
+    if done.returncode:
+        raise CannotRun("The database could not be prepared; the reason stands above.")
+    return {name: (folder / name).read_text(encoding="utf-8") for name in new}
+
+
+def portal_programs(demo: Demo, own: Secrets, stores: Stores) -> list[Program]:
+    """Web, workers, beat and reader, each with the database role that it needs."""
+    web = environment_of(demo, own, stores, "portal_web")
+    system = environment_of(demo, own, stores, "portal_system")
+    celery = ("-m", "celery", "--quiet", "-A", "portal")
+    worker = ("worker", "--without-gossip", "--without-mingle", "--without-heartbeat")
+    commands: dict[str, tuple[str, ...]] = {
+        "worker": (*celery, *worker, "-Q", "default", "-c", "2", "-n", "worker@%h"),
+        "solver": (*celery, *worker, "-Q", "solver", "-c", "1", "-n", "solver@%h"),
+        "beat": (*celery, "beat", "--pidfile="),
+        "reader": ("manage.py", "reports_reader", "--skip-checks"),
+    }
+    # Celery fears code in pickled tasks of a worker that runs as root; ours take JSON only.
+    system["PYTHONWARNINGS"] = "ignore:You're running the worker with superuser privileges"
+    programs = [
+        Program(name, (sys.executable, *command), system, ROOT)
+        for name, command in commands.items()
+    ]
+    server = Program(
+        name="web",
+        command=(
+            *(sys.executable, "-m", "uvicorn", "portal.asgi:application"),
+            *("--host", demo.host, "--port", str(demo.port), "--lifespan", "off"),
+            *("--ws-max-size", "65536", "--timeout-graceful-shutdown", "3"),
+            *("--no-server-header", "--no-access-log", "--log-level", "warning"),
+        ),
+        environment={**web, "DATABASE_POOL": "16"},
+        folder=ROOT,
+        is_ready=lambda: http_answers(demo.port, "/healthz"),
+    )
+    return [server, *programs]
+
+
+def agent_programs(demo: Demo, tokens: Mapping[str, str]) -> list[Program]:
+    """The simulated nodes. They know the portal's address and their token, and no secret of it."""
+    programs = []
+    for name, hardware in AGENTS.items():
+        environment = {
+            **_plain_environment(),
+            **({"GPU_AGENT_TOKEN": tokens[name]} if name in tokens else {}),
+        }
+        options = ("--name", name, "--simulate", hardware, "--state", str(demo.agent_state(name)))
+        programs.append(
+            Program(
+                name=name,
+                command=(
+                    *(sys.executable, "-m", "allocation.agent", "--portal", demo.url),
+                    *options,
+                ),
+                environment=environment,
+                folder=ROOT,
+                is_ready=demo.identity(name).exists,
+            )
+        )
+    return programs
+
+
+def demo_run(demo: Demo) -> None:
+    """Run the demo until told to stop. Raises CannotRun, DidNotStart, ServerMissing, StopAsked."""
+    lines = Lines(demo.var / "logs", QUIET)
+    supervisor = Supervisor(demo.var / "pids", lines)
+    supervisor.listen()
+    for name in leftovers_end(demo.var / "pids"):
+        lines.say("launcher", f"{name} was still running from a killed start; ended")
+    try:
+        own = secrets_load(demo.var)
+        stores = servers_start(demo, own, supervisor)
+        roles_ensure(stores.admin, Passwords(own.owner, own.web, own.system))
+        tokens = prepare(demo, environment_of(demo, own, stores, "portal_owner"))
+        supervisor.start(portal_programs(demo, own, stores))
+        supervisor.start(agent_programs(demo, tokens))
+        welcome(demo)
+        supervisor.run()
+    finally:
+        lines.say("launcher", "stopping")
+        supervisor.stop()
+
+
+def welcome(demo: Demo) -> None:
+    """Say where the portal is and who can sign in."""
+    text = [f"\nThe portal is ready: {demo.url}", ""]
+    text += sign_in_lines(json.loads(demo.seeded.read_text(encoding="utf-8")))
+    text.append("Ctrl-C stops everything; what you did is kept for the next start.\n")
+    sys.stdout.write("\n".join(text) + "\n")
+    sys.stdout.flush()
+
+
+def sign_in_lines(seeded: Mapping[str, Any]) -> list[str]:
+    """The names and passwords that `seed_demo` wrote, one sign-in on a line."""
+    people: Mapping[str, Mapping[str, str]] = seeded["passwords"]
+    return [
+        "Sign in as one of",
+        *(
+            f"  {person['username']:<10} {person['password']:<20} {part.replace('_', ' ')}"
+            for part, person in people.items()
+        ),
+        "",
+    ]
+
+
+def clean(demo: Demo) -> None:
+    """Remove everything the demo keeps."""
+    leftovers_end(demo.var / "pids")
+    for folder in (home_folder(demo.var / "servers"), demo.var):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse options, run the demo; the exit status is 0 after Ctrl-C, 1 when it can't run."""
+    parser = argparse.ArgumentParser(prog="python -m portal.local", description=__doc__)
+    parser.add_argument("--port", type=int, default=PORT_DEFAULT, help="port of the web")
+    parser.add_argument("--host", default="127.0.0.1", help="address that the web listens on")
+    parser.add_argument("--var", type=Path, default=ROOT / "var", help="folder for all data")
+    parser.add_argument("--clean", action="store_true", help="remove all data of the demo")
+    options = parser.parse_args(arguments)
+    demo = Demo(options.var.resolve(), options.host, options.port)
+    try:
+        with _locked(demo.var):
+            if options.clean:
+                clean(demo)
+                return 0
+            _port_check(demo)
+            demo_run(demo)
+    except StopAsked:
+        return 0
+    except (CannotRun, DidNotStart, ServerMissing, psycopg.Error) as error:
+        sys.stderr.write(f"\nThe demo did not start. {error}\n")
+        return 1
+    return 0
+
+
+def _locked(var: Path) -> IO[str]:
+    """Hold `var` for this process alone: a lock that dies with it."""
+    var.mkdir(parents=True, exist_ok=True)
+    # User 65534 must get through to its own folder, and reads nothing else.
+    var.chmod(0o711)
+    lock = (var / "lock").open("w", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise CannotRun(f"It already runs with the data in {var}.") from None
+    return lock
+
+
+def _port_check(demo: Demo) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((demo.host, demo.port))
+        except OSError as error:
+            raise CannotRun(
+                f"Port {demo.port} can't be used ({error.strerror}). Try: make demo PORT=9000"
+            ) from None
+
+
+def _plain_environment() -> dict[str, str]:
+    """What any program needs; nothing else of our environment is passed on."""
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
+    return {**kept, "PYTHONUNBUFFERED": "1", "TZ": "UTC"}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

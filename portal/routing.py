@@ -1,0 +1,5 @@
+"""Socket addresses."""
+
+from allocation.consumers import websocket_urlpatterns
+
+__all__ = ["websocket_urlpatterns"]

@@ -1,0 +1,152 @@
+"""Where demo bookings fit: free places and free quota, from what is already there."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from allocation.models import Allocation, Gpu
+from allocation.services.snapshot import models_read
+from allocation.solver import Placement, units_of
+from tenants.models import Quota
+
+SLICED_FROM_INDEX = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place on a GPU: all of it (`profile` None) or one legal placement."""
+
+    gpu: Gpu
+    profile: str | None
+    start: int
+    size: int
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Who wants room, and when: [starts, ends)."""
+
+    tenant_id: UUID
+    project_id: UUID
+    starts: datetime
+    ends: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A spot that is given to a window."""
+
+    spot: Spot
+    window: Window
+
+
+class Calendar:
+    """All allocations that hold or held a place, and the limits on them."""
+
+    def __init__(self) -> None:
+        self._models = {model.slug: model for model in models_read()}
+        self._gpus = list(Gpu.objects.select_related("node", "model").order_by("number"))
+        by_id = {gpu.id: gpu for gpu in self._gpus}
+        rows = Allocation.objects.exclude(state=Allocation.State.SUPERSEDED)
+        self._taken = [
+            Taken(
+                Spot(by_id[row.gpu_id], row.profile, row.start, row.size, row.units),
+                Window(row.tenant_id, row.project_id, row.period.lower, row.period.upper),
+            )
+            for row in rows
+        ]
+        self._limits: dict[tuple[UUID, str], int | None] = {
+            (quota.project_id or quota.tenant_id, quota.gpu_class_id): quota.limit_units
+            for quota in Quota.objects.all()
+        }
+
+    def take(
+        self, window: Window, gpu_class: str, count: int, profile: str | None, *, is_past: bool
+    ) -> list[Spot] | None:
+        """Places for `count` shapes on one node, now taken, or None where it does not fit.
+
+        Slices of the past may lie where the demo says that a GPU was cut. Coming ones need a GPU
+        that can be cut while the portal runs, or one whose agent has said that it is cut.
+        """
+        spots: list[Spot] = []
+        for gpu in self._gpus:
+            if gpu.gpu_class_id != gpu_class or self._is_for_slices(gpu) != bool(profile):
+                continue
+            if profile and not is_past and not _is_sure(gpu):
+                continue
+            spots += self._free(gpu, profile, window, spots)[: count - len(spots)]
+            if len(spots) == count:
+                break
+        if len(spots) < count or not self._within_quota(window, gpu_class, spots):
+            return None
+        self._taken += [Taken(spot, window) for spot in spots]
+        return spots
+
+    def _is_for_slices(self, gpu: Gpu) -> bool:
+        if gpu.model.mode_switch == "reset":
+            return gpu.mode == Gpu.Mode.SLICED
+        return bool(self._models[gpu.model_id].placements) and gpu.index >= SLICED_FROM_INDEX
+
+    def _free(
+        self, gpu: Gpu, profile: str | None, window: Window, chosen: Iterable[Spot]
+    ) -> list[Spot]:
+        busy = [
+            taken.spot
+            for taken in self._taken
+            if taken.spot.gpu.id == gpu.id and _overlap(taken.window, window)
+        ]
+        model = self._models[gpu.model_id]
+        if profile is None:
+            return [] if busy else [Spot(gpu, None, 0, 8, units_of(model, None))]
+        busy += [spot for spot in chosen if spot.gpu.id == gpu.id]
+        found: list[Spot] = []
+        for place in model.placements:
+            if place.profile == profile and _is_clear(place, [*busy, *found]):
+                units = units_of(model, profile)
+                found.append(Spot(gpu, profile, place.start, place.size, units))
+        return found
+
+    def _within_quota(self, window: Window, gpu_class: str, spots: list[Spot]) -> bool:
+        if (window.project_id, gpu_class) not in self._limits:
+            return False
+        more = sum(spot.units for spot in spots)
+        for owner in (window.project_id, window.tenant_id):
+            limit = self._limits.get((owner, gpu_class))
+            if limit is not None and self._peak(owner, gpu_class, window) + more > limit:
+                return False
+        return True
+
+    def _peak(self, owner: UUID, gpu_class: str, window: Window) -> int:
+        """The most units of a class that the owner has at any instant of the window."""
+        changes: dict[datetime, int] = defaultdict(int)
+        for taken in self._taken:
+            other = taken.window
+            owners = (other.project_id, other.tenant_id)
+            is_same = owner in owners and taken.spot.gpu.gpu_class_id == gpu_class
+            if is_same and _overlap(other, window):
+                changes[max(other.starts, window.starts)] += taken.spot.units
+                changes[other.ends] -= taken.spot.units
+        level = peak = 0
+        for _, change in sorted(changes.items()):
+            level += change
+            peak = max(peak, level)
+        return peak
+
+
+def _is_sure(gpu: Gpu) -> bool:
+    return gpu.model.mode_switch != "reset" or gpu.node.last_seen is not None
+
+
+def _is_clear(place: Placement, busy: Iterable[Spot]) -> bool:
+    return all(
+        spot.profile is not None
+        and (spot.start + spot.size <= place.start or place.start + place.size <= spot.start)
+        for spot in busy
+    )
+
+
+def _overlap(one: Window, other: Window) -> bool:
+    return one.starts < other.ends and other.starts < one.ends

@@ -1,0 +1,214 @@
+"""The demo site's tenants, people, quotas, budgets, and the keys to try it with."""
+
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from billing.models import Budget
+from billing.rules import Period, month_of
+from billing.services import budget_set
+from tenants.access import actor_in
+from tenants.models import Membership, Project, Quota, Role, Tenant, User
+from tenants.services import token_create, token_verify
+
+UNITS_PER_GPU = 56_000
+TOKEN_DAYS = 365
+
+# Slug -> (name, bookings that it had before the demo begins).
+TENANTS = {"helix": ("Helix Institute", 1980), "northlab": ("North Lab", 410)}
+# (tenant, project) -> (name, euro per month).
+PROJECTS = {
+    ("helix", "protein-folding"): ("Protein folding", "4000"),
+    ("helix", "cryo-em"): ("Cryo-EM", "1500"),
+    ("helix", "language-models"): ("Language models", "5000"),
+    ("northlab", "climate"): ("Climate", "2500"),
+}
+# Sign-in name -> (first name, last name, memberships as (tenant, project or None, role)).
+PEOPLE: dict[str, tuple[str, str, list[tuple[str, str | None, Role]]]] = {
+    "mara": (
+        "Mara",
+        "Lind",
+        [
+            ("helix", "protein-folding", Role.RESEARCHER),
+            ("helix", "language-models", Role.RESEARCHER),
+        ],
+    ),
+    "jonas": ("Jonas", "Weil", [("helix", "protein-folding", Role.LEAD)]),
+    "ines": ("Ines", "Okoro", [("helix", "cryo-em", Role.LEAD)]),
+    "tomas": (
+        "Tomas",
+        "Vrba",
+        [("helix", "language-models", Role.LEAD), ("helix", "cryo-em", Role.RESEARCHER)],
+    ),
+    "lea": ("Lea", "Brandt", [("helix", "protein-folding", Role.VIEWER)]),
+    "ada": ("Ada", "Krol", [("helix", None, Role.TENANT_ADMIN)]),
+    # A token works inside a tenant, so that the operator's needs a place to belong to.
+    "olaf": ("Olaf", "Brekke", [("helix", "cryo-em", Role.VIEWER)]),
+    "nils": ("Nils", "Aune", [("northlab", "climate", Role.RESEARCHER)]),
+    "freya": ("Freya", "Dahl", [("northlab", "climate", Role.LEAD)]),
+    "sigrid": ("Sigrid", "Holm", [("northlab", None, Role.TENANT_ADMIN)]),
+}
+OPERATORS = frozenset({"olaf"})
+# The part somebody plays in the demo -> who, and the tenant that the token is for.
+PARTS = {
+    "researcher": ("mara", "helix"),
+    "lead": ("jonas", "helix"),
+    "tenant_admin": ("ada", "helix"),
+    "viewer": ("lea", "helix"),
+    "operator": ("olaf", "helix"),
+    "other_tenant_researcher": ("nils", "northlab"),
+}
+# Class -> whole GPUs as (guaranteed, limit), of a tenant (None) or a project.
+QUOTAS: dict[tuple[str, str | None], dict[str, tuple[int, int | None]]] = {
+    ("helix", None): {"h100": (6, 8), "a100": (6, 8), "a100-40": (6, 8), "l40s": (3, 4)},
+    ("helix", "protein-folding"): {"h100": (4, 6), "a100": (2, 6), "l40s": (1, None)},
+    ("helix", "cryo-em"): {"h100": (0, 2), "a100": (2, 4), "a100-40": (4, 8)},
+    ("helix", "language-models"): {"h100": (2, 8), "a100": (2, 8), "l40s": (1, 3)},
+    ("northlab", None): {"h100": (2, 4), "a100": (2, 4), "a100-40": (2, 4), "l40s": (1, 2)},
+    ("northlab", "climate"): {"h100": (2, 4), "a100": (2, 4)},
+}
+
+
+def people_seed(now: datetime) -> None:
+    """Makes what is missing of tenants, projects, people, quotas and this and the next budgets."""
+    for slug, (name, counted) in TENANTS.items():
+        Tenant.objects.get_or_create(
+            slug=slug, defaults={"name": name, "bookings_counted": counted}
+        )
+    for (tenant, slug), (name, _) in PROJECTS.items():
+        Project.objects.get_or_create(
+            tenant=Tenant.objects.get(slug=tenant), slug=slug, defaults={"name": name}
+        )
+    for username in PEOPLE:
+        _person_seed(username)
+    for (tenant, project), rows in QUOTAS.items():
+        for gpu_class, (guaranteed, limit) in rows.items():
+            _quota_seed(_project(tenant, project), tenant, gpu_class, guaranteed, limit)
+    for (tenant, slug), (_, amount) in PROJECTS.items():
+        for period in _months(now):
+            _budget_seed(Project.objects.get(tenant__slug=tenant, slug=slug), period, amount, now)
+
+
+def keys_write(path: Path, url: str, now: datetime) -> None:
+    """Writes passwords and tokens of the parts to `path`, readable by its owner only.
+
+    What the file holds and still works is kept.
+    """
+    stored = _stored(path)
+    document = {
+        "url": url,
+        "tokens": {
+            part: _token(username, tenant, stored.get("tokens", {}).get(part, ""), now)
+            for part, (username, tenant) in PARTS.items()
+        },
+        "passwords": {
+            part: _password(username, stored.get("passwords", {}).get(part, {}))
+            for part, (username, _) in PARTS.items()
+        },
+    }
+    if document != stored:
+        _write(path, document)
+
+
+def _person_seed(username: str) -> None:
+    first, last, memberships = PEOPLE[username]
+    user, is_new = User.objects.get_or_create(
+        username=username,
+        defaults={
+            "first_name": first,
+            "last_name": last,
+            "email": f"{username}@example.org",
+            "is_staff": username in OPERATORS,
+        },
+    )
+    if not is_new:
+        return
+    user.set_unusable_password()
+    user.save(update_fields=["password"])
+    for tenant, project, role in memberships:
+        Membership.objects.create(
+            tenant=Tenant.objects.get(slug=tenant),
+            project=_project(tenant, project),
+            user=user,
+            role=role,
+        )
+
+
+def _quota_seed(
+    project: Project | None, tenant: str, gpu_class: str, guaranteed: int, limit: int | None
+) -> None:
+    Quota.objects.get_or_create(
+        tenant=Tenant.objects.get(slug=tenant),
+        project=project,
+        gpu_class_id=gpu_class,
+        defaults={
+            "guaranteed_units": guaranteed * UNITS_PER_GPU,
+            "limit_units": None if limit is None else limit * UNITS_PER_GPU,
+        },
+    )
+
+
+def _budget_seed(project: Project, period: Period, amount: str, now: datetime) -> None:
+    touching = Budget.objects.filter(
+        project=project, starts__lt=period.ends, ends__gt=period.starts
+    )
+    if not touching.exists():
+        budget_set(actor_id=None, project=project, period=period, amount=Decimal(amount), now=now)
+
+
+def _months(now: datetime) -> Iterable[Period]:
+    """The month of last week, this one, and the next."""
+    today = now.astimezone(UTC).date()
+    current = month_of(today)
+    return sorted(
+        {month_of(today - timedelta(days=8)), current, month_of(current.ends)},
+        key=lambda period: period.starts,
+    )
+
+
+def _project(tenant: str, slug: str | None) -> Project | None:
+    return None if slug is None else Project.objects.get(tenant__slug=tenant, slug=slug)
+
+
+def _token(username: str, tenant: str, stored: str, now: datetime) -> str:
+    user = User.objects.get(username=username)
+    holder = token_verify(stored, now=now) if stored else None
+    if holder is not None and (holder.user_id, holder.tenant_slug) == (user.pk, tenant):
+        return stored
+    actor = actor_in(user.pk, tenant)
+    return token_create(actor=actor, name="Demo", days=TOKEN_DAYS, now=now)[1]
+
+
+def _password(username: str, stored: dict[str, str]) -> dict[str, str]:
+    user = User.objects.get(username=username)
+    password = stored.get("password", "")
+    if not password or not user.check_password(password):
+        password = secrets.token_urlsafe(12)
+        user.set_password(password)
+        user.save(update_fields=["password"])
+    return {"username": username, "password": password}
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)
+    # Born with its mode: there is no moment at which others can open it.
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.write("\n")
+    new.replace(path)

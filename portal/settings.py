@@ -1,0 +1,254 @@
+"""All settings of the portal. Every value that differs between installations is an environment
+variable, read by `portal.env`; all else is written here once."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from csp.constants import NONE, SELF
+
+from portal.env import (
+    env_bool,
+    env_database,
+    env_int,
+    env_list,
+    env_origin,
+    env_secret,
+    env_str,
+    redis_database,
+)
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# --- Who we are -----------------------------------------------------------------------------------
+
+PUBLIC_URL = env_origin("PUBLIC_URL", "http://localhost:8000")
+PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname or ""
+IS_HTTPS = PUBLIC_URL.startswith("https://")
+DEBUG = env_bool("DEBUG", default=False)
+SECRET_KEY = env_secret("SECRET_KEY")
+SECRET_KEY_FALLBACKS = env_list("SECRET_KEY_FALLBACKS")
+ALLOWED_HOSTS = [PUBLIC_HOST, *env_list("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")]
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+
+INSTALLED_APPS = [
+    "portal",
+    "tenants",
+    "billing",
+    "allocation",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "csp",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    # Timelines are large. Tokens in pages are masked anew each time, so that sizes say nothing.
+    "django.middleware.gzip.GZipMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "portal.urls"
+ASGI_APPLICATION = "portal.asgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+# --- Stores ---------------------------------------------------------------------------------------
+
+_database = env_database()
+# Web processes borrow connections from a pool, as each request has its own thread;
+# workers have one thread and keep their connection.
+_pool_size = env_int("DATABASE_POOL", 0, low=0, high=200)
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": _database.name,
+        "USER": _database.user,
+        "PASSWORD": _database.password,
+        "HOST": _database.host,
+        "PORT": _database.port,
+        "CONN_MAX_AGE": 0 if _pool_size else 60,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {
+            **_database.options,
+            **(
+                {"pool": {"min_size": 1, "max_size": _pool_size, "timeout": 5}}
+                if _pool_size
+                else {}
+            ),
+        },
+    }
+}
+
+# One server, four logical databases, so that clearing one never touches another.
+# Agents have their own user there and may be given a server of their own.
+_redis_url = env_str("REDIS_URL")
+BROKER_REDIS_URL = redis_database(_redis_url, 0)
+CHANNELS_REDIS_URL = redis_database(_redis_url, 1)
+CACHE_REDIS_URL = redis_database(_redis_url, 2)
+AGENTS_REDIS_URL = redis_database(_redis_url, 3)
+# What an enrolling agent is told: an address and a user that reach agent keys only.
+AGENTS_REDIS_PUBLIC_URL = redis_database(
+    env_str("AGENTS_REDIS_PUBLIC_URL", _redis_url), 3, "AGENTS_REDIS_PUBLIC_URL"
+)
+# Every node's key is derived from this one.
+AGENTS_MASTER_KEY = env_secret("AGENTS_MASTER_KEY")
+
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": CACHE_REDIS_URL,
+        "KEY_PREFIX": "cache",
+    }
+}
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [CHANNELS_REDIS_URL], "prefix": "live"},
+    }
+}
+
+# --- Sign-in --------------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "tenants.User"
+LOGIN_URL = "/sign-in"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/sign-in"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 10},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+]
+SESSION_COOKIE_AGE = 12 * 60 * 60
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = IS_HTTPS
+SESSION_COOKIE_NAME = "__Host-session" if IS_HTTPS else "portal-session"
+CSRF_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SECURE = IS_HTTPS
+CSRF_COOKIE_NAME = "__Host-csrf" if IS_HTTPS else "portal-csrf"
+
+# --- What the browser is told ---------------------------------------------------------------------
+
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if IS_HTTPS else 0
+SECURE_SSL_REDIRECT = IS_HTTPS
+if env_bool("BEHIND_TLS_PROXY", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        # Some browsers don't count a socket of the own address as 'self'.
+        "connect-src": [SELF, "ws" + PUBLIC_URL.removeprefix("http")],
+        "img-src": [SELF, "data:"],
+        "object-src": [NONE],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+# An image has its static files collected, compressed and named by content; a working copy serves
+# them as they lie there.
+STATIC_COLLECTED = env_bool("STATIC_COLLECTED", default=False)
+STATIC_ROOT = BASE_DIR / "var" / "static" if STATIC_COLLECTED else None
+WHITENOISE_USE_FINDERS = not STATIC_COLLECTED
+WHITENOISE_ALLOW_ALL_ORIGINS = False
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if STATIC_COLLECTED
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 500
+
+# --- REST -----------------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "EXCEPTION_HANDLER": "portal.api.errors.problem_handler",
+    "COERCE_DECIMAL_TO_STRING": True,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "GPU portal",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+# --- Words and time -------------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en-gb"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+# --- Logs -----------------------------------------------------------------------------------------
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {
+            "()": "portal.logs.LineFormatter",
+            "format": "{asctime} {levelname} {name}: {message}",
+            "style": "{",
+        }
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env_str("LOG_LEVEL", "INFO").upper()},
+    # Django's own configuration would print errors of requests a second time.
+    "loggers": {"django": {"level": "INFO"}, "django.server": {"propagate": True}},
+}
+LOGGING_CONFIG = "logging.config.dictConfig"

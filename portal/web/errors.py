@@ -1,0 +1,54 @@
+"""Pages for what no view answers. None of them repeats anything that was sent."""
+
+from http import HTTPStatus
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template import loader
+
+from tenants.errors import missing
+from tenants.web.frame import refused_page
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """404: the same page as for what belongs to somebody else."""
+    return refused_page(request, missing("page"))
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """400: what was sent can't be understood. Asks nothing of the request, it may be hostile."""
+    return _plain("That can't be read", "Your browser sent something odd.", HTTPStatus.BAD_REQUEST)
+
+
+def denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """403."""
+    return _page(request, "Not yours to do", "You may not do this.", HTTPStatus.FORBIDDEN)
+
+
+def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """403 for a form without this browser's mark: another site sent it, or it lay too long."""
+    return _page(
+        request,
+        "This form is too old",
+        "Nothing was changed. Load the page again, then send the form once more.",
+        HTTPStatus.FORBIDDEN,
+    )
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    """500: our fault. Asks neither database nor session."""
+    return _plain(
+        "Something broke here",
+        "It is written down. What you sent was not done; try again, or tell the operator.",
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+    )
+
+
+def _page(request: HttpRequest, heading: str, text: str, status: HTTPStatus) -> HttpResponse:
+    context = {"heading": heading, "text": text}
+    return render(request, "errors/page.html", context, status=status)
+
+
+def _plain(heading: str, text: str, status: HTTPStatus) -> HttpResponse:
+    page = loader.render_to_string("errors/busy.html", {"heading": heading, "text": text})
+    return HttpResponse(page, status=status)

@@ -1,0 +1,105 @@
+"""The door: signing in and out, and where a person starts."""
+
+from http import HTTPStatus
+
+from django.contrib.auth import authenticate, login, logout
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from portal.web.limits import sign_in_done, sign_in_try
+from tenants.access import tenants_of
+from tenants.models import User
+
+WRONG = "The sign-in name or the password is wrong."
+LONGEST_NAME = 150
+LONGEST_PASSWORD = 128
+
+
+@sensitive_post_parameters("password")
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """The form. Every failure reads the same and takes the same time, known name or not."""
+    after = own_path(request.POST.get("next") or request.GET.get("next") or "/")
+    if request.method != "POST":
+        return redirect(after) if request.user.is_authenticated else _form(request, after)
+    username = request.POST.get("username", "")
+    address = request.META.get("REMOTE_ADDR", "")
+    wait = sign_in_try(username[:LONGEST_NAME], address, timezone.now())
+    if wait:
+        return _slow_down(request, after, wait)
+    user = _authenticate(request, username, request.POST.get("password", ""))
+    if user is None:
+        return _form(request, after, error=WRONG, status=HTTPStatus.UNAUTHORIZED)
+    sign_in_done(username, address)
+    login(request, user)
+    return redirect(after)
+
+
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    """Ends the session on the server, not only in the browser."""
+    logout(request)
+    return redirect("sign-in")
+
+
+@never_cache
+@require_safe
+def start(request: HttpRequest) -> HttpResponse:
+    """Sends a person to their tenant, an operator to the fleet, others to sign in."""
+    user = request.user
+    if not isinstance(user, User):
+        return redirect("sign-in")
+    if user.is_staff:
+        return redirect("/ops/fleet")
+    tenants = tenants_of(user.pk)
+    if not tenants:
+        return render(request, "portal/no_tenant.html")
+    return redirect(f"/t/{tenants[0].slug}/")
+
+
+def own_path(target: str) -> str:
+    """`target` if it is a path of this site, else "/"."""
+    is_path = target.startswith("/") and not target.startswith(("//", "/\\"))
+    is_safe = url_has_allowed_host_and_scheme(target, allowed_hosts=None)
+    return target if is_path and is_safe else "/"
+
+
+def _authenticate(request: HttpRequest, username: str, password: str) -> User | None:
+    # Over-long input is cut before hashing: it is wrong anyway and must cost no more than others.
+    user = authenticate(
+        request,
+        username=username[: LONGEST_NAME + 1].replace("\x00", "\ufffd"),
+        password=password[: LONGEST_PASSWORD + 1],
+    )
+    return user if isinstance(user, User) else None
+
+
+def _slow_down(request: HttpRequest, after: str, wait: int) -> HttpResponse:
+    error = f"Too many tries from your network. Try again in {_wait_text(wait)}."
+    response = _form(request, after, error=error, status=HTTPStatus.TOO_MANY_REQUESTS)
+    response["Retry-After"] = str(wait)
+    return response
+
+
+def _wait_text(seconds: int) -> str:
+    minutes = -(-seconds // 60)
+    if seconds <= 90:
+        return f"{seconds} seconds"
+    return f"{minutes} minutes"
+
+
+def _form(
+    request: HttpRequest, after: str, *, error: str = "", status: HTTPStatus = HTTPStatus.OK
+) -> HttpResponse:
+    context = {
+        "next": after,
+        "error": error,
+        "username": request.POST.get("username", "")[:LONGEST_NAME],
+    }
+    return render(request, "portal/sign_in.html", context, status=status)

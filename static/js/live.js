@@ -1,0 +1,128 @@
+// One socket per page says what changed; marked parts fetch themselves again.
+//   <section data-live="booking.changed" data-live-url="…?part=…" id="…">
+// A part may narrow to one booking with data-live-booking="BK-12". Without data-live-url the
+// page's own address is fetched and the element of the same id is taken from it.
+// A part is replaced whole, at most once a second, and keeps scroll positions and focus.
+const GAP_MS = 1000;
+const FIRST_WAIT_MS = 500;
+const LAST_WAIT_MS = 15000;
+
+const due = new Map();
+
+export function startLive(path) {
+  connect(path, FIRST_WAIT_MS, false);
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden) refreshAll();
+  });
+}
+
+function connect(path, wait, isAgain) {
+  const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
+  const socket = new WebSocket(`${scheme}://${location.host}${path}`);
+  let next = wait;
+  socket.addEventListener('open', () => {
+    next = FIRST_WAIT_MS;
+    mark(true);
+    // What happened while nobody listened is in the pages themselves.
+    if (isAgain) refreshAll();
+  });
+  socket.addEventListener('message', (event) => changed(JSON.parse(event.data)));
+  socket.addEventListener('close', () => {
+    mark(false);
+    setTimeout(() => connect(path, Math.min(next * 2, LAST_WAIT_MS), true), next);
+  });
+}
+
+function mark(isOn) {
+  for (const sign of document.querySelectorAll('[data-live-mark]')) {
+    const wasOn = sign.classList.contains('on');
+    sign.classList.toggle('on', isOn);
+    sign.classList.toggle('off', !isOn);
+    const text = sign.querySelector('[data-live-text]');
+    if (isOn) text.textContent = 'Live';
+    else if (wasOn || !sign.dataset.lost) {
+      const clock = new Intl.DateTimeFormat('sv-SE', { timeZone: document.body.dataset.zone, timeStyle: 'short' }).format(new Date());
+      text.textContent = `Live updates lost at ${clock}. Trying again.`;
+      sign.dataset.lost = clock;
+    }
+    if (isOn) delete sign.dataset.lost;
+  }
+}
+
+function changed(message) {
+  for (const part of document.querySelectorAll('[data-live]')) {
+    const kinds = part.dataset.live.split(' ');
+    const only = part.dataset.liveBooking;
+    if (kinds.includes(message.kind) && (!only || !message.booking || only === message.booking)) {
+      refreshSoon(part);
+    }
+  }
+}
+
+export function refreshAll() {
+  for (const part of document.querySelectorAll('[data-live]')) refreshSoon(part);
+}
+
+function refreshSoon(part) {
+  if (!part.id || due.has(part.id)) return;
+  const last = Number(part.dataset.liveAt || 0);
+  const wait = Math.max(0, last + GAP_MS - performance.now());
+  due.set(part.id, setTimeout(() => refresh(part.id), wait));
+}
+
+async function refresh(id) {
+  const old = document.getElementById(id);
+  // A part that is being worked on (a drag, a typed value) says so and is left alone until then.
+  if (!old || old.dataset.liveBusy !== undefined) {
+    due.delete(id);
+    if (old) refreshLater(old);
+    return;
+  }
+  try {
+    const url = old.dataset.liveUrl || location.pathname + location.search;
+    const response = await fetch(url, { headers: { 'X-Fragment': '1' }, redirect: 'error' });
+    if (response.ok) replace(id, await response.text());
+  } catch {
+    // The socket's own state already tells that the server does not answer.
+  } finally {
+    due.delete(id);
+  }
+}
+
+function refreshLater(part) {
+  due.set(part.id, setTimeout(() => refresh(part.id), GAP_MS));
+}
+
+function replace(id, html) {
+  const old = document.getElementById(id);
+  const fresh = new DOMParser().parseFromString(html, 'text/html').getElementById(id);
+  if (!old || !fresh || old.dataset.liveBusy !== undefined) return;
+  const kept = keep(old);
+  fresh.dataset.liveAt = String(performance.now());
+  old.replaceWith(fresh);
+  restore(fresh, kept);
+  fresh.dispatchEvent(new CustomEvent('live:replaced', { bubbles: true }));
+}
+
+function keep(part) {
+  const scrolls = [part, ...part.querySelectorAll('[data-keep-scroll]')].map((element) => [
+    element.dataset.keepScroll ?? '', element.scrollLeft, element.scrollTop,
+  ]);
+  const open = [...part.querySelectorAll('details[id]')].map((each) => [each.id, each.open]);
+  const active = part.contains(document.activeElement) ? document.activeElement : null;
+  return { scrolls, open, focus: active && (active.dataset.key || active.id) };
+}
+
+function restore(part, { scrolls, open, focus }) {
+  for (const [name, left, top] of scrolls) {
+    const element = name ? part.querySelector(`[data-keep-scroll="${CSS.escape(name)}"]`) : part;
+    if (element) { element.scrollLeft = left; element.scrollTop = top; }
+  }
+  for (const [id, isOpen] of open) {
+    const details = document.getElementById(id);
+    if (details) details.open = isOpen;
+  }
+  if (!focus) return;
+  const same = part.querySelector(`[data-key="${CSS.escape(focus)}"]`) || document.getElementById(focus);
+  if (same) same.focus({ preventScroll: true });
+}

@@ -1,0 +1,38 @@
+// Runs on every page: theme, the "/" key, menus that close, live parts.
+import { startLive } from './live.js';
+import { startTheme } from './theme.js';
+
+startTheme();
+if (document.body.dataset.liveSocket) startLive(document.body.dataset.liveSocket);
+
+document.addEventListener('keydown', (event) => {
+  if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest('input, textarea, select, [contenteditable]')) return;
+  const field = document.querySelector('[data-ask]') || document.querySelector('[data-find]');
+  if (!field) return;
+  event.preventDefault();
+  field.focus();
+  field.select();
+});
+
+document.addEventListener('click', (event) => {
+  for (const menu of document.querySelectorAll('details.menu[open], details.more[open]')) {
+    if (!menu.contains(event.target)) menu.open = false;
+  }
+});
+
+document.addEventListener('keydown', (event) => {
+  if (event.key !== 'Escape') return;
+  for (const menu of document.querySelectorAll('details.menu[open], details.more[open]')) {
+    menu.open = false;
+    menu.querySelector('summary').focus();
+  }
+});
+
+document.addEventListener('click', async (event) => {
+  const button = event.target.closest('[data-copy]');
+  if (!button) return;
+  await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent.trim());
+  document.querySelector('[data-say]').textContent = 'Copied';
+  button.classList.add('done');
+});

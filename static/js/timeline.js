@@ -1,0 +1,311 @@
+// The timeline by keyboard and mouse. The server draws; this moves the focus, opens nodes and
+// turns a drawn stretch into a request for the booking panel.
+import { describe, Draft, placeOf } from './timeline-draft.js';
+
+const FIVE = 5 * 60_000;
+const QUARTER = 15 * 60_000;
+const HOUR = 60 * 60_000;
+
+let view = null;
+
+class View {
+  constructor(grid) {
+    this.grid = grid;
+    this.from = Number(grid.dataset.from);
+    this.span = Number(grid.dataset.span);
+    this.opened = Number(grid.dataset.now) - Date.now();
+    this.step = Number(grid.dataset.step) * 60_000;
+    this.zone = grid.dataset.zone;
+    this.places = JSON.parse(grid.dataset.places);
+    const first = this.rows().find((row) => row.classList.contains('gpu')) || this.rows()[0];
+    if (first) laneOf(first).tabIndex = 0;
+  }
+
+  now() { return Date.now() + this.opened; }
+
+  // The next full five minutes: what begins earlier begins now.
+  soonest() { return Math.ceil(this.now() / FIVE) * FIVE; }
+
+  rows() {
+    return [...this.grid.querySelectorAll('.tl-row')].filter((row) => !row.hidden);
+  }
+
+  percent(time) { return ((time - this.from) / this.span) * 100; }
+
+  timeAt(lane, x, snap) {
+    const box = lane.getBoundingClientRect();
+    const share = Math.min(1, Math.max(0, (x - box.left) / box.width));
+    return Math.floor((this.from + share * this.span) / snap) * snap;
+  }
+
+  // Bars over a row, those that begin in a row above and reach down included.
+  barsOver(row) {
+    const box = laneOf(row).getBoundingClientRect();
+    const inside = (bar) => {
+      const r = bar.getBoundingClientRect();
+      return r.height && r.top < box.bottom - 3 && r.bottom > box.top + 3;
+    };
+    return [...this.grid.querySelectorAll('.bar:not(.draft)')].filter(inside).map((bar) => {
+      const r = bar.getBoundingClientRect();
+      const at = (x) => this.from + ((x - box.left) / box.width) * this.span;
+      return { bar, from: at(r.left - 1), to: at(r.right + 1) };
+    });
+  }
+}
+
+const laneOf = (row) => row.querySelector('.lane');
+const rowOf = (element) => element.closest('.tl-row');
+const isBookable = (row) => ['gpu', 'slot', 'node'].some((kind) => row.classList.contains(kind));
+
+// --- focus ---------------------------------------------------------------------------------------
+
+const focus = { key: null, time: null, onHeader: false };
+
+function focusCell(row, time) {
+  const last = view.from + view.span - view.step;
+  focus.time = Math.min(last, Math.max(view.from, time));
+  focus.key = laneOf(row).dataset.key;
+  focus.onHeader = false;
+  rove(laneOf(row));
+  showCursor(row);
+  laneOf(row).setAttribute('aria-label', describe(view, row, focus.time));
+}
+
+function focusHeader(row) {
+  focus.key = laneOf(row).dataset.key;
+  focus.onHeader = true;
+  view.grid.querySelector('.cursor')?.remove();
+  const head = row.querySelector('.tl-lab');
+  head.tabIndex = -1;
+  head.focus();
+  head.scrollIntoView({ block: 'nearest' });
+}
+
+function rove(lane) {
+  for (const other of view.grid.querySelectorAll('.lane[tabindex="0"]')) other.tabIndex = -1;
+  lane.tabIndex = 0;
+  lane.focus({ preventScroll: true });
+}
+
+function showCursor(row) {
+  view.grid.querySelector('.cursor')?.remove();
+  const cursor = document.createElement('div');
+  cursor.className = 'cursor';
+  cursor.style.left = `${view.percent(focus.time)}%`;
+  cursor.style.width = `${(view.step / view.span) * 100}%`;
+  laneOf(row).append(cursor);
+  cursor.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+}
+
+const parentOf = (row) => {
+  const level = Number(row.getAttribute('aria-level'));
+  let at = row.previousElementSibling;
+  while (at && Number(at.getAttribute('aria-level')) >= level) at = at.previousElementSibling;
+  return at?.classList.contains('tl-row') ? at : null;
+};
+
+const keys = {
+  ArrowUp: (row) => stepRow(row, -1),
+  ArrowDown: (row) => stepRow(row, 1),
+  ArrowLeft: (row) => {
+    if (focus.onHeader) {
+      if (row.getAttribute('aria-expanded') === 'true') toggle(row, false);
+      else if (parentOf(row)) focusHeader(parentOf(row));
+    } else if (focus.time <= view.from) focusHeader(row);
+    else focusCell(row, focus.time - view.step);
+  },
+  ArrowRight: (row) => {
+    if (!focus.onHeader) focusCell(row, focus.time + view.step);
+    else if (row.getAttribute('aria-expanded') === 'false') toggle(row, true);
+    else focusCell(row, view.from);
+  },
+  Home: (row) => focusCell(row, view.from),
+  End: (row) => focusCell(row, view.from + view.span),
+  Enter: (row) => {
+    if (focus.onHeader) { toggle(row, row.getAttribute('aria-expanded') === 'false'); return; }
+    const hit = view.barsOver(row).find((each) => each.from <= focus.time && focus.time < each.to);
+    if (hit?.bar.href) location.assign(hit.bar.href);
+    else if (!hit) startDraft(row);
+  },
+  b: (row) => startDraft(row),
+};
+
+function stepRow(row, by) {
+  const rows = view.rows();
+  const next = rows[rows.indexOf(row) + by];
+  if (!next) return;
+  if (focus.onHeader) focusHeader(next);
+  else focusCell(next, focus.time);
+}
+
+function onKey(event) {
+  const row = event.target.closest?.('.tl-row');
+  if (!row || !view?.grid.contains(row) || event.metaKey || event.altKey) return;
+  if (event.target.closest('.bar') && event.key === 'Enter') return;
+  focus.time ??= Math.floor(Math.max(view.now(), view.from) / view.step) * view.step;
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (event.shiftKey && key.startsWith('Arrow')) {
+    if (!draft.isOn) startDraft(row);
+    else extendDraft(key);
+  } else if (key === 'Escape' && draft.isOn) cancelDraft();
+  else if (event.ctrlKey && (key === 'Home' || key === 'End')) {
+    const rows = view.rows();
+    focusCell(key === 'Home' ? rows[0] : rows.at(-1), focus.time);
+  } else if (keys[key] && !event.ctrlKey) keys[key](row);
+  else return;
+  event.preventDefault();
+}
+
+// --- opening and closing -------------------------------------------------------------------------
+
+function toggle(row, open) {
+  row.setAttribute('aria-expanded', String(open));
+  const level = Number(row.getAttribute('aria-level'));
+  let child = row.nextElementSibling;
+  while (child && Number(child.getAttribute('aria-level')) > level) {
+    const parent = parentOf(child);
+    child.hidden = !open || parent.hidden || parent.getAttribute('aria-expanded') === 'false';
+    child = child.nextElementSibling;
+  }
+  if (row.classList.contains('node')) rememberOpen();
+  draft.draw(view);
+}
+
+function rememberOpen() {
+  const nodes = [...view.grid.querySelectorAll('.tl-row.node[aria-expanded="true"]')];
+  const open = [...new Set(nodes.map((row) => row.dataset.node))].sort().join(',') || '-';
+  const page = new URL(location.href);
+  page.searchParams.set('open', open);
+  history.replaceState(null, '', page);
+  const part = view.grid.closest('[data-live]');
+  const url = new URL(part.dataset.liveUrl, location.href);
+  url.searchParams.set('open', open);
+  part.dataset.liveUrl = url.pathname + url.search;
+}
+
+// --- drawing -------------------------------------------------------------------------------------
+
+const draft = new Draft();
+let telling = 0;
+
+function startDraft(row) {
+  if (!isBookable(row)) return;
+  const length = Math.max(HOUR, view.step);
+  const from = Math.max(focus.time, view.soonest());
+  draft.set(view, placeOf(view, row, row, from, from + length), from, from + length);
+  tell();
+}
+
+function extendDraft(key) {
+  const by = { ArrowRight: QUARTER, ArrowLeft: -QUARTER }[key];
+  if (by) {
+    const to = Math.max(draft.from + QUARTER, draft.to + by * Math.max(1, view.step / HOUR));
+    draft.set(view, draft.place, draft.from, to);
+  } else {
+    draft.set(view, draft.place.grown(view, key === 'ArrowDown' ? 1 : -1), draft.from, draft.to);
+  }
+  tell();
+}
+
+function cancelDraft() {
+  draft.clear();
+  say('Draft removed');
+}
+
+// The panel hears of a draft when it rests, not at each step of it.
+function tell() {
+  clearTimeout(telling);
+  telling = setTimeout(() => {
+    if (!draft.isOn) return;
+    say(draft.words(view));
+    document.dispatchEvent(new CustomEvent('ask:text', { detail: draft.text(view) }));
+  }, 250);
+}
+
+function say(words) {
+  document.querySelector('[data-say]').textContent = words;
+}
+
+let drag = null;
+
+function onDown(event) {
+  const lane = event.target.closest?.('.lane');
+  if (!lane || !view?.grid.contains(lane) || event.button !== 0) return;
+  if (event.target.closest('.bar') || !isBookable(rowOf(lane)) || event.pointerType === 'touch') return;
+  event.preventDefault();
+  const snap = event.altKey ? FIVE : QUARTER;
+  const at = view.timeAt(lane, event.clientX, snap);
+  drag = { row: rowOf(lane), at, x: event.clientX, moved: false };
+  view.grid.closest('[data-live]').dataset.liveBusy = '';
+  focusCell(drag.row, Math.floor(at / view.step) * view.step);
+}
+
+function onMove(event) {
+  if (!drag) return;
+  const snap = event.altKey ? FIVE : QUARTER;
+  drag.moved ||= Math.abs(event.clientX - drag.x) > 4;
+  if (!drag.moved) return;
+  const time = view.timeAt(laneOf(drag.row), event.clientX, snap);
+  const from = Math.max(view.soonest(), Math.min(drag.at, time));
+  const to = Math.max(from + snap, drag.at + snap, time + snap > drag.at ? time + snap : 0);
+  const over = document.elementFromPoint(event.clientX, event.clientY)?.closest?.('.tl-row');
+  const last = over && over.dataset.node === drag.row.dataset.node ? over : drag.row;
+  draft.set(view, placeOf(view, drag.row, last, from, to), from, to);
+}
+
+function onUp(event) {
+  if (!drag) return;
+  const { row, at, moved } = drag;
+  drag = null;
+  delete view.grid.closest('[data-live]').dataset.liveBusy;
+  if (event.type === 'pointercancel') return;
+  if (!moved) clicked(row, at);
+  tell();
+}
+
+// One click begins an hour, a second one later in the same row says where it ends.
+function clicked(row, at) {
+  const same = draft.isOn && draft.place.first === laneOf(row).dataset.key;
+  if (same && at >= draft.to) draft.set(view, draft.place, draft.from, at + QUARTER);
+  else { focus.time = at; startDraft(row); }
+}
+
+function onClick(event) {
+  const tog = event.target.closest?.('[data-toggle]');
+  if (tog && view?.grid.contains(tog)) {
+    event.preventDefault();
+    const row = rowOf(tog);
+    toggle(row, row.getAttribute('aria-expanded') === 'false');
+    return;
+  }
+  // Touch has no drag here: it scrolls. A tap is the click of the mouse.
+  const lane = event.target.closest?.('.lane');
+  if (event.pointerType === 'touch' && lane && !event.target.closest('.bar') && isBookable(rowOf(lane))) {
+    clicked(rowOf(lane), view.timeAt(lane, event.clientX, QUARTER));
+    tell();
+  }
+}
+
+function start() {
+  const grid = document.querySelector('[data-treegrid]');
+  view = grid ? new View(grid) : null;
+  if (!view) return;
+  draft.draw(view);
+  const row = focus.key && [...view.rows()].find((each) => laneOf(each).dataset.key === focus.key);
+  if (row && row.contains(document.activeElement)) focusCell(row, focus.time ?? view.from);
+}
+
+document.addEventListener('keydown', onKey);
+document.addEventListener('pointerdown', onDown);
+document.addEventListener('pointermove', onMove);
+document.addEventListener('pointerup', onUp);
+document.addEventListener('pointercancel', onUp);
+document.addEventListener('click', onClick);
+document.addEventListener('focusin', (event) => {
+  const lane = event.target.closest?.('.lane');
+  if (!lane || event.target !== lane || !view?.grid.contains(lane) || focus.key === lane.dataset.key) return;
+  focusCell(rowOf(lane), focus.time ?? Math.floor(Math.max(view.now(), view.from) / view.step) * view.step);
+});
+document.addEventListener('live:replaced', start);
+document.addEventListener('booking:made', () => draft.clear());
+start();

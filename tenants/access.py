@@ -1,0 +1,125 @@
+"""Who is asking, and the doors to what they may touch. Foreign ids answer like missing ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import connection
+
+from tenants.errors import denied, missing
+from tenants.models import Project, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """A person inside one tenant. `roles` maps project id to role there."""
+
+    user_id: int
+    name: str
+    tenant_id: UUID
+    tenant_slug: str
+    is_tenant_admin: bool
+    roles: Mapping[UUID, str]
+    time_zone: str = "UTC"
+
+    def role_in(self, project_id: UUID) -> str | None:
+        """The role that counts in the project, or None for no access at all."""
+        return Role.TENANT_ADMIN if self.is_tenant_admin else self.roles.get(project_id)
+
+    def may_book(self, project_id: UUID) -> bool:
+        """True for researchers, leads and tenant admins."""
+        return self.role_in(project_id) not in (None, Role.VIEWER)
+
+    def may_lead(self, project_id: UUID) -> bool:
+        """True for leads and tenant admins."""
+        return self.role_in(project_id) in (Role.LEAD, Role.TENANT_ADMIN)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantChoice:
+    """A tenant that a person belongs to."""
+
+    tenant_id: UUID
+    slug: str
+    name: str
+
+
+def tenants_of(user_id: int) -> list[TenantChoice]:
+    """The person's tenants, before any tenant is known. Uses a pinned SECURITY DEFINER function."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT DISTINCT tenant_id, tenant_slug, tenant_name FROM portal_memberships(%s)"
+            " ORDER BY tenant_slug",
+            [user_id],
+        )
+        return [TenantChoice(*row) for row in cursor.fetchall()]
+
+
+def actor_in(user_id: int, tenant_slug: str) -> Actor:
+    """The person as a member of the tenant.
+
+    Raises:
+        Refused: `not_found`, when there is no such open tenant or no membership in it.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tenant_id, project_id, role, person, time_zone"
+            " FROM portal_memberships(%s) WHERE tenant_slug = %s",
+            [user_id, tenant_slug],
+        )
+        rows = cursor.fetchall()
+    if not rows:
+        raise missing("tenant")
+    return Actor(
+        user_id=user_id,
+        name=rows[0][3],
+        tenant_id=rows[0][0],
+        tenant_slug=tenant_slug,
+        is_tenant_admin=any(role == Role.TENANT_ADMIN for _, _, role, _, _ in rows),
+        roles={project: role for _, project, role, _, _ in rows if project is not None},
+        time_zone=rows[0][4],
+    )
+
+
+def access_project(actor: Actor, slug: str, param: str | None = None) -> Project:
+    """A project the actor may at least see.
+
+    Raises:
+        Refused: `not_found`, equally for foreign, hidden and missing projects.
+    """
+    project = Project.objects.filter(tenant_id=actor.tenant_id, slug=slug).first()
+    if project is None or actor.role_in(project.id) is None:
+        raise missing("project", param)
+    return project
+
+
+def access_project_to_book(actor: Actor, slug: str, param: str | None = None) -> Project:
+    """A project the actor may book in.
+
+    Raises:
+        Refused: `not_found`, `not_allowed` (viewers) or `project_closed`.
+    """
+    project = access_project(actor, slug, param)
+    if not actor.may_book(project.id):
+        raise denied("You can see this project, but only its researchers and leads book in it.")
+    if not project.is_open:
+        raise denied(f"{project.name} is closed. Its tenant admin can open it again.")
+    return project
+
+
+def access_project_to_lead(actor: Actor, slug: str, param: str | None = None) -> Project:
+    """A project whose people, quota split and budget the actor may change or inspect as lead.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    project = access_project(actor, slug, param)
+    if not actor.may_lead(project.id):
+        raise denied("Only the project's leads and the tenant's admins may do this.")
+    return project
+
+
+def require_tenant_admin(actor: Actor) -> None:
+    """Raises Refused `not_allowed` unless the actor administers the tenant."""
+    if not actor.is_tenant_admin:
+        raise denied("Only the tenant's admins may do this.")

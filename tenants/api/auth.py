@@ -1,0 +1,87 @@
+"""Who calls: a bearer token, looked up in the database on every request."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.utils import timezone
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from tenants.access import Actor, actor_in
+from tenants.errors import Refused
+from tenants.models import Tenant, User
+from tenants.services import TokenHolder, token_verify
+from tenants.wall import operator_tx
+
+SENTENCE = "Send a valid token, as in `Authorization: Bearer gpup_pat_…`."
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The person behind a token, inside the token's tenant."""
+
+    actor: Actor
+    token_id: UUID
+    is_operator: bool
+
+
+class TokenAuthentication(BaseAuthentication):
+    """Takes `Authorization: Bearer …` and nothing else; cookies never count."""
+
+    def authenticate(self, request: Request) -> tuple[User, Caller] | None:
+        """The user and the caller, or None without a token.
+
+        Raises:
+            AuthenticationFailed: equally for every token that does not work.
+        """
+        header = get_authorization_header(request).split()
+        if not header:
+            return None
+        if len(header) != 2 or header[0].lower() != b"bearer":
+            raise AuthenticationFailed(SENTENCE, code="bad_token")
+        holder = token_verify(header[1].decode("latin-1"), now=timezone.now())
+        user = User.objects.filter(id=holder.user_id, is_active=True).first() if holder else None
+        if holder is None or user is None:
+            raise AuthenticationFailed(SENTENCE, code="bad_token")
+        return user, Caller(_actor(holder, user), holder.token_id, user.is_staff)
+
+    def authenticate_header(self, request: Request) -> str:
+        """Makes refusals 401 instead of 403."""
+        return 'Bearer realm="portal"'
+
+
+def _actor(holder: TokenHolder, user: User) -> Actor:
+    try:
+        return actor_in(holder.user_id, holder.tenant_slug)
+    except Refused:
+        if not user.is_staff:
+            raise AuthenticationFailed(SENTENCE, code="bad_token") from None
+        return _operator_outside(holder, user)
+
+
+def _operator_outside(holder: TokenHolder, user: User) -> Actor:
+    """An operator who is no member of the token's tenant: without any role there."""
+    with operator_tx():
+        tenant = Tenant.objects.get(slug=holder.tenant_slug)
+    return Actor(
+        user_id=user.id,
+        name=user.get_full_name() or user.username,
+        tenant_id=tenant.id,
+        tenant_slug=tenant.slug,
+        is_tenant_admin=False,
+        roles={},
+        time_zone=user.time_zone,
+    )
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call] # registers itself
+    """How the OpenAPI document names it."""
+
+    target_class = TokenAuthentication
+    name = "token"
+
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
+        """An HTTP bearer token."""
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "gpup_pat_…"}

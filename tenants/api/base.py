@@ -1,0 +1,164 @@
+"""The frame of every REST view: who calls, strict parameters, one clock, one answer per key."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import BasePermission, IsAuthenticated
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from tenants.access import Actor
+from tenants.api.auth import Caller, TokenAuthentication
+from tenants.api.body import Body, body_of
+from tenants.api.fields import Strict, checked, one_each
+from tenants.api.idempotency import (
+    NOT_KEPT,
+    Asked,
+    Claim,
+    Replay,
+    asked_of,
+    claim,
+    free,
+    improve,
+    keep,
+    working,
+)
+from tenants.errors import Refused, denied
+from tenants.wall import tenant_tx
+
+
+class ApiView(APIView):
+    """A view whose caller has a token. `queries` are the parameters that its methods take; a
+    parameter that is not there is refused.
+
+    Transactions are the handlers' own (`self.tx`): none spans a whole request.
+    """
+
+    authentication_classes: Sequence[type[BaseAuthentication]] = (TokenAuthentication,)
+    permission_classes: Sequence[type[BasePermission]] = (IsAuthenticated,)
+    renderer_classes = (JSONRenderer,)
+    http_method_names = ["get", "head", "post", "put", "delete"]
+    queries: ClassVar[Mapping[str, type[Strict]]] = {}
+
+    now: datetime
+    asked: dict[str, Any]
+
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        """Authenticates, reads the clock once, checks the parameters."""
+        super().initial(request, *args, **kwargs)
+        self.now = timezone.now().replace(microsecond=0)
+        form = self.queries.get(request.method or "", Strict)
+        self.asked = checked(form, one_each(request.query_params))
+
+    def finalize_response(
+        self, request: Request, response: Response, *args: object, **kwargs: object
+    ) -> Response:
+        """Answers belong to one caller: nobody in between may keep them."""
+        response["Cache-Control"] = "no-store"
+        return super().finalize_response(request, response, *args, **kwargs)
+
+    @property
+    def caller(self) -> Caller:
+        """Who calls."""
+        return cast(Caller, self.request.auth)
+
+    @property
+    def actor(self) -> Actor:
+        """The caller as a member of the token's tenant."""
+        return self.caller.actor
+
+    @cached_property
+    def body(self) -> Body:
+        """The JSON object sent. Raises Refused."""
+        return body_of(self.request)
+
+    @cached_property
+    def idempotency(self) -> Asked | None:
+        """The request's idempotency key, if it has one. Raises Refused."""
+        return asked_of(self.request, self.body.raw)
+
+    def sent(self, form: type[Strict]) -> Any:  # noqa: ANN401 (a form's values have many shapes)
+        """The body's values, checked. Raises Refused."""
+        return checked(form, self.body.data)
+
+    def tx(self) -> AbstractContextManager[None]:
+        """A short transaction in the caller's tenant."""
+        return tenant_tx(self.actor.tenant_id)
+
+    def require_operator(self) -> None:
+        """Raises Refused `not_allowed` unless the caller runs the platform."""
+        if not self.caller.is_operator:
+            raise denied("Only the platform's operators may do this.")
+
+    def once(
+        self,
+        work: Callable[[], Response],
+        *,
+        then: Callable[[Response], Response] | None = None,
+        secret: Iterable[str] = (),
+    ) -> HttpResponseBase:
+        """Does `work` in one transaction, at most once per idempotency key.
+
+        `then` runs after the commit and may give a better answer. Fields named in `secret` are
+        answered once and not stored: a replay has null there.
+        """
+        asked = self.idempotency
+        if asked is None:
+            with self.tx():
+                response = work()
+            return then(response) if then else response
+        mine = claim(actor=self.actor, asked=asked, now=self.now)
+        if isinstance(mine, Replay):
+            return mine.response()
+        try:
+            with working(self.actor, mine):
+                response = work()
+                keep(mine, _without(response, secret), is_final=then is None)
+        except Refused as refusal:
+            return self._refused(mine, refusal)
+        except BaseException:
+            free(self.actor, mine)
+            raise
+        return self._concluded(mine, response, then) if then else response
+
+    def _refused(self, mine: Claim, refusal: Refused) -> Response:
+        response = self.handle_exception(refusal)
+        if response.status_code in NOT_KEPT:
+            free(self.actor, mine)
+        else:
+            with self.tx():
+                keep(mine, response)
+        return response
+
+    def _concluded(
+        self, mine: Claim, response: Response, then: Callable[[Response], Response]
+    ) -> Response:
+        try:
+            response = then(response)
+        except Refused as refusal:
+            response = self.handle_exception(refusal)
+        with self.tx():
+            improve(mine, response)
+        return response
+
+
+def listed(items: Iterable[Any], following: str | None = None) -> Response:
+    """A page of a list: `items`, and the cursor of the `next` page."""
+    return Response({"items": list(items), "next": following})
+
+
+def _without(response: Response, secret: Iterable[str]) -> Response:
+    hidden = dict.fromkeys(secret)
+    if not hidden:
+        return response
+    return Response(
+        {**response.data, **hidden}, status=response.status_code, headers=dict(response.items())
+    )

@@ -1,0 +1,158 @@
+"""The caller: who they are here, and their tokens."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from tenants.api.base import ApiView, listed
+from tenants.api.fields import Strict, Text, Whole
+from tenants.api.pages import PageQuery, page_of
+from tenants.api.schema import described, page
+from tenants.models import ApiToken, Project, Tenant, User
+from tenants.services import token_create, token_revoke, user_zone_set
+
+
+class RoleOut(serializers.Serializer[Any]):
+    """A role in a project."""
+
+    project = serializers.CharField()
+    role = serializers.CharField()
+
+
+class TenantOut(serializers.Serializer[Any]):
+    """The tenant that the token is for."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+
+
+class MeOut(serializers.Serializer[Any]):
+    """The person behind the token, inside the token's tenant."""
+
+    username = serializers.CharField()
+    name = serializers.CharField()
+    time_zone = serializers.CharField()
+    tenant = TenantOut()
+    is_tenant_admin = serializers.BooleanField()
+    is_operator = serializers.BooleanField()
+    roles = RoleOut(many=True)
+    token_id = serializers.UUIDField()
+
+
+class MeChange(Strict):
+    """What a person sets for themselves."""
+
+    time_zone = Text(max_length=64)
+
+
+class Me(ApiView):
+    """The caller."""
+
+    @described("get_me", "Who calls, and with which roles", answer=MeOut)
+    def get(self, request: Request) -> Response:
+        """The caller in the token's tenant."""
+        return Response(self._shown())
+
+    @described("set_me", "Set the caller's time zone", answer=MeOut, request=MeChange)
+    def put(self, request: Request) -> Response:
+        """The caller after the change."""
+        sent = self.sent(MeChange)
+        with self.tx():
+            user_zone_set(actor=self.actor, zone=sent["time_zone"], now=self.now)
+        return Response(self._shown())
+
+    def _shown(self) -> dict[str, Any]:
+        actor = self.actor
+        with self.tx():
+            tenant = Tenant.objects.get(id=actor.tenant_id)
+            user = User.objects.get(id=actor.user_id)
+            slugs = dict(Project.objects.values_list("id", "slug"))
+        roles = {slugs[project]: role for project, role in actor.roles.items() if project in slugs}
+        shown = MeOut(
+            {
+                "username": user.username,
+                "name": actor.name,
+                "time_zone": user.time_zone,
+                "tenant": tenant,
+                "is_tenant_admin": actor.is_tenant_admin,
+                "is_operator": self.caller.is_operator,
+                "roles": [{"project": slug, "role": roles[slug]} for slug in sorted(roles)],
+                "token_id": self.caller.token_id,
+            }
+        )
+        return dict(shown.data)
+
+
+class TokenOut(serializers.Serializer[Any]):
+    """A token without its secret."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    prefix = serializers.CharField()
+    created = serializers.DateTimeField()
+    expires = serializers.DateTimeField()
+    last_used = serializers.DateTimeField(allow_null=True)
+    revoked = serializers.DateTimeField(allow_null=True)
+
+
+class TokenMade(TokenOut):
+    """A new token: the only answer that holds its secret."""
+
+    token = serializers.CharField(
+        allow_null=True, help_text="Shown once; null when an Idempotency-Key is replayed."
+    )
+
+
+class TokenNew(Strict):
+    """A token to make."""
+
+    name = Text(max_length=80)
+    days = Whole(required=False, default=90, min_value=1, max_value=365)
+
+
+class Tokens(ApiView):
+    """The caller's own tokens in this tenant."""
+
+    queries = {"GET": PageQuery}
+
+    @described("list_tokens", "Your tokens", answer=page(TokenOut), query=PageQuery)
+    def get(self, request: Request) -> Response:
+        """A page, the latest first."""
+        with self.tx():
+            tokens, following = page_of(
+                ApiToken.objects.filter(tenant_id=self.actor.tenant_id, user_id=self.actor.user_id),
+                keys=("-created", "-id"),
+                asked=self.asked,
+                scope=f"tokens:{self.actor.tenant_id}:{self.actor.user_id}",
+            )
+            return listed(TokenOut(tokens, many=True).data, following)
+
+    @described(
+        "create_token", "Make a token of your own", answer=TokenMade, status=201, request=TokenNew
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """The token with its secret, which is shown this once."""
+        sent = self.sent(TokenNew)
+
+        def work() -> Response:
+            token, clear = token_create(
+                actor=self.actor, name=sent["name"], days=sent["days"], now=self.now
+            )
+            return Response({**TokenOut(token).data, "token": clear}, status=201)
+
+        return self.once(work, secret=("token",))
+
+
+class TokenOne(ApiView):
+    """One token."""
+
+    @described("revoke_token", "Revoke a token", answer=TokenOut)
+    def delete(self, request: Request, token_id: UUID) -> Response:
+        """The token, revoked; twice is once."""
+        with self.tx():
+            token = token_revoke(actor=self.actor, token_id=token_id, now=self.now)
+            return Response(TokenOut(token).data)

@@ -1,0 +1,190 @@
+"""Projects and the people in them."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from tenants.access import Actor, access_project
+from tenants.api.base import ApiView, listed
+from tenants.api.fields import Flag, Strict, Text
+from tenants.api.pages import PageQuery, page_of
+from tenants.api.schema import described, page
+from tenants.models import Membership, Project
+from tenants.services import (
+    membership_remove,
+    membership_set,
+    project_create,
+    project_open_set,
+)
+
+
+class ProjectOut(serializers.Serializer[Any]):
+    """A team of the tenant, and the caller's role in it."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    is_open = serializers.BooleanField()
+    role = serializers.CharField()
+
+
+class ProjectNew(Strict):
+    """A project to make."""
+
+    slug = Text(max_length=40)
+    name = Text(max_length=120)
+
+
+class ProjectChange(Strict):
+    """Open or closed for new bookings."""
+
+    is_open = Flag()
+
+
+class MemberOut(serializers.Serializer[Any]):
+    """A person's role in a project."""
+
+    id = serializers.UUIDField()
+    username = serializers.CharField(source="user.username")
+    name = serializers.CharField(source="user.get_full_name")
+    role = serializers.CharField()
+
+
+class MemberNew(Strict):
+    """A role for a person. `tenant_admin` holds in the whole tenant, so it takes no project."""
+
+    username = Text(max_length=150)
+    role = Text(max_length=16)
+    project = Text(required=False, max_length=40)
+
+
+class Projects(ApiView):
+    """The projects the caller may see."""
+
+    queries = {"GET": PageQuery}
+
+    @described("list_projects", "Projects you may see", answer=page(ProjectOut), query=PageQuery)
+    def get(self, request: Request) -> Response:
+        """A page by slug."""
+        with self.tx():
+            rows = Project.objects.filter(tenant_id=self.actor.tenant_id)
+            if not self.actor.is_tenant_admin:
+                rows = rows.filter(id__in=self.actor.roles)
+            projects, following = page_of(
+                rows, keys=("slug",), asked=self.asked, scope=f"projects:{self.actor.tenant_id}"
+            )
+            return listed((_shown(self.actor, project) for project in projects), following)
+
+    @described(
+        "create_project",
+        "Make a project (tenant admins)",
+        answer=ProjectOut,
+        status=201,
+        request=ProjectNew,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """The new project."""
+        sent = self.sent(ProjectNew)
+
+        def work() -> Response:
+            project = project_create(actor=self.actor, **sent, now=self.now)
+            return Response(_shown(self.actor, project), status=201)
+
+        return self.once(work)
+
+
+class ProjectOne(ApiView):
+    """One project."""
+
+    @described("get_project", "One project", answer=ProjectOut)
+    def get(self, request: Request, slug: str) -> Response:
+        """The project."""
+        with self.tx():
+            return Response(_shown(self.actor, access_project(self.actor, slug)))
+
+    @described(
+        "set_project",
+        "Open or close a project (tenant admins)",
+        answer=ProjectOut,
+        request=ProjectChange,
+    )
+    def put(self, request: Request, slug: str) -> Response:
+        """The project after the change."""
+        sent = self.sent(ProjectChange)
+        with self.tx():
+            access_project(self.actor, slug)
+            project = project_open_set(
+                actor=self.actor, slug=slug, is_open=sent["is_open"], now=self.now
+            )
+            return Response(_shown(self.actor, project))
+
+
+class ProjectMembers(ApiView):
+    """Who is in a project."""
+
+    queries = {"GET": PageQuery}
+
+    @described("list_members", "People of a project", answer=page(MemberOut), query=PageQuery)
+    def get(self, request: Request, slug: str) -> Response:
+        """A page of roles."""
+        with self.tx():
+            project = access_project(self.actor, slug)
+            members, following = page_of(
+                Membership.objects.filter(
+                    tenant_id=self.actor.tenant_id, project=project
+                ).select_related("user"),
+                keys=("id",),
+                asked=self.asked,
+                scope=f"members:{project.id}",
+            )
+            return listed(MemberOut(members, many=True).data, following)
+
+
+class Members(ApiView):
+    """Giving roles."""
+
+    @described(
+        "create_member",
+        "Give a person a role (leads and tenant admins)",
+        answer=MemberOut,
+        status=201,
+        request=MemberNew,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """The role; a person's earlier one in the project is replaced."""
+        sent = self.sent(MemberNew)
+
+        def work() -> Response:
+            membership = membership_set(
+                actor=self.actor,
+                username=sent["username"],
+                role=sent["role"],
+                project=sent.get("project"),
+                now=self.now,
+            )
+            return Response(MemberOut(membership).data, status=201)
+
+        return self.once(work)
+
+
+class MemberOne(ApiView):
+    """One role of one person."""
+
+    @described("remove_member", "End a person's role", answer=None, status=204)
+    def delete(self, request: Request, member_id: UUID) -> Response:
+        """Nothing, when it is done."""
+        with self.tx():
+            membership_remove(actor=self.actor, membership_id=member_id, now=self.now)
+        return Response(status=204)
+
+
+def _shown(actor: Actor, project: Project) -> dict[str, Any]:
+    return {
+        "slug": project.slug,
+        "name": project.name,
+        "is_open": project.is_open,
+        "role": actor.role_in(project.id),
+    }

@@ -1,0 +1,88 @@
+"""How operations stand in the OpenAPI document."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import (
+    OpenApiParameter,
+    OpenApiResponse,
+    extend_schema,
+    inline_serializer,
+)
+from rest_framework import serializers
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+class Problem(serializers.Serializer[Any]):
+    """A refusal or a fault, as RFC 9457 describes them."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField(help_text="One sentence for people.")
+    code = serializers.CharField(help_text="Stable, for programs.")
+    param = serializers.CharField(allow_null=True, help_text="The field at fault, as a path.")
+    rule = serializers.CharField(allow_null=True, help_text="The rule of the catalogue.")
+    owner = serializers.CharField(allow_null=True, help_text="Whose rule it is.")
+    numbers = serializers.DictField()
+    frees_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the rule stops being in the way."
+    )
+    alternatives = serializers.ListField(
+        child=serializers.DictField(), help_text="Asks that would have worked."
+    )
+    decision_id = serializers.IntegerField(allow_null=True)
+    docs = serializers.CharField()
+
+
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="1 to 255 printable ASCII characters. The same request with the same key works "
+    "once; later ones get the stored answer with `Idempotency-Replayed: true`, for 7 days.",
+)
+PROBLEM = OpenApiResponse(Problem, description="Refused: see `code`.")
+
+
+def described(  # noqa: PLR0913 (named parts of one description)
+    operation: str,
+    summary: str,
+    *,
+    answer: Any = None,  # noqa: ANN401 (whatever the schema library accepts)
+    status: int = 200,
+    request: Any = None,  # noqa: ANN401 (whatever the schema library accepts)
+    query: type[serializers.Serializer[Any]] | None = None,
+    headers: tuple[OpenApiParameter, ...] = (),
+    public: bool = False,
+) -> Callable[[Handler], Handler]:
+    """Describes a handler; every operation may also answer with a problem.
+
+    `create_…` and `act_…` operations take an idempotency key.
+    """
+    parameters: list[Any] = [*([query] if query else []), *headers]
+    if operation.startswith(("create", "act")) and not public:
+        parameters.append(IDEMPOTENCY_KEY)
+    return extend_schema(
+        operation_id=operation.removeprefix("act_"),
+        summary=summary,
+        request=request,
+        parameters=parameters,
+        responses={status: answer, ("4XX", "application/problem+json"): PROBLEM},
+        auth=[] if public else None,
+    )
+
+
+def page(item: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
+    """A page of items with the next page's cursor."""
+    return inline_serializer(
+        f"{item.__name__}Page",
+        {
+            "items": item(many=True),
+            "next": serializers.CharField(
+                allow_null=True, help_text="`cursor` of the next page; null on the last."
+            ),
+        },
+    )

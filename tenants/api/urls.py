@@ -1,0 +1,21 @@
+"""Addresses of people and rules under /api/v1."""
+
+from django.urls import path
+
+from tenants.api.me import Me, TokenOne, Tokens
+from tenants.api.projects import MemberOne, Members, ProjectMembers, ProjectOne, Projects
+from tenants.api.rules import Quotas, TierOne, Tiers
+
+urlpatterns = [
+    path("me", Me.as_view(), name="api-me"),
+    path("tokens", Tokens.as_view(), name="api-tokens"),
+    path("tokens/<uuid:token_id>", TokenOne.as_view(), name="api-token"),
+    path("projects", Projects.as_view(), name="api-projects"),
+    path("projects/<slug:slug>", ProjectOne.as_view(), name="api-project"),
+    path("projects/<slug:slug>/members", ProjectMembers.as_view(), name="api-project-members"),
+    path("members", Members.as_view(), name="api-members"),
+    path("members/<uuid:member_id>", MemberOne.as_view(), name="api-member"),
+    path("tiers", Tiers.as_view(), name="api-tiers"),
+    path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
+    path("quotas", Quotas.as_view(), name="api-quotas"),
+]

@@ -1,0 +1,217 @@
+"""Who exists, what they may ask for, and what was said. No hardware, no money."""
+
+import uuid
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.db.models import F, Q
+
+
+class User(AbstractUser):
+    """A person who signs in. Platform operators are `is_staff`; all else is membership."""
+
+    time_zone = models.CharField(max_length=64, default="Europe/Berlin")
+
+
+class Tenant(models.Model):
+    """The organisation that owns data and pays. The root of every wall."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    slug = models.SlugField(max_length=40, unique=True)
+    name = models.CharField(max_length=120)
+    is_open = models.BooleanField(default=True)
+    bookings_counted = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Project(models.Model):
+    """A team of a tenant: it books, and its budget pays."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    slug = models.SlugField(max_length=40)
+    name = models.CharField(max_length=120)
+    is_open = models.BooleanField(default=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "slug"], name="project_slug_in_tenant"),
+            models.UniqueConstraint(fields=["tenant", "id"], name="project_id_in_tenant"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Role(models.TextChoices):
+    """What a membership lets a person do. Only a tenant admin's has no project."""
+
+    VIEWER = "viewer", "Viewer"
+    RESEARCHER = "researcher", "Researcher"
+    LEAD = "lead", "Project lead"
+    TENANT_ADMIN = "tenant_admin", "Tenant admin"
+
+
+class Membership(models.Model):
+    """One person's role, in one project or (tenant admin) in the whole tenant."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
+    )
+    user = models.ForeignKey(User, on_delete=models.PROTECT)
+    role = models.CharField(max_length=16, choices=Role.choices)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "project", "user"],
+                name="membership_once",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=Q(role="tenant_admin", project=None)
+                | (Q(role__in=["viewer", "researcher", "lead"]) & Q(project__isnull=False)),
+                name="membership_role_fits",
+            ),
+        ]
+
+
+class GpuClass(models.Model):
+    """The name under which GPUs are asked for, priced and put under quota."""
+
+    slug = models.SlugField(primary_key=True, max_length=40)
+    label = models.CharField(max_length=80)
+    order = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        ordering = ["order", "slug"]
+
+    def __str__(self) -> str:
+        return self.label
+
+
+class Tier(models.Model):
+    """A service class: who goes first, who may be paused, and how long one may book."""
+
+    slug = models.SlugField(primary_key=True, max_length=40)
+    name = models.CharField(max_length=80)
+    priority = models.IntegerField(help_text="Higher goes first.")
+    pausable = models.BooleanField(default=False)
+    grace_seconds = models.PositiveIntegerField(default=600)
+    protected_seconds = models.PositiveIntegerField(default=0)
+    max_duration_seconds = models.PositiveIntegerField(default=7 * 86_400)
+    advance_seconds = models.PositiveIntegerField(default=28 * 86_400)
+    description = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        ordering = ["-priority", "slug"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(max_duration_seconds__gte=60, max_duration_seconds__lte=90 * 86_400),
+                name="tier_duration_sane",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Quota(models.Model):
+    """Units of a class that a tenant (no project) or a project may use at any instant.
+
+    `limit_units` null means the parent's limit alone holds.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
+    )
+    gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
+    guaranteed_units = models.BigIntegerField(default=0)
+    limit_units = models.BigIntegerField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "project", "gpu_class"], name="quota_once", nulls_distinct=False
+            ),
+            models.CheckConstraint(
+                condition=Q(guaranteed_units__gte=0)
+                & (Q(limit_units=None) | Q(limit_units__gte=F("guaranteed_units"))),
+                name="quota_limit_covers_guarantee",
+            ),
+        ]
+
+
+class ApiToken(models.Model):
+    """A key for programs. Only its SHA-256 is stored; the clear text is shown once."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    user = models.ForeignKey(User, on_delete=models.PROTECT)
+    name = models.CharField(max_length=80)
+    digest = models.BinaryField(max_length=32, unique=True)
+    prefix = models.CharField(max_length=16)
+    created = models.DateTimeField()
+    expires = models.DateTimeField()
+    last_used = models.DateTimeField(null=True, blank=True)
+    revoked = models.DateTimeField(null=True, blank=True)
+
+
+class IdempotencyKey(models.Model):
+    """The claim of a key by one principal, and the answer that its work gave."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    user = models.ForeignKey(User, on_delete=models.PROTECT)
+    key = models.CharField(max_length=255)
+    method = models.CharField(max_length=8)
+    path = models.CharField(max_length=400)
+    body_sha256 = models.BinaryField(max_length=32)
+    locked_until = models.DateTimeField(null=True)
+    status = models.PositiveSmallIntegerField(null=True)
+    answer = models.JSONField(null=True)
+    created = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "user", "key"], name="idempotency_once"),
+            models.CheckConstraint(condition=~Q(key=""), name="idempotency_key_not_empty"),
+        ]
+
+
+class AuditEntry(models.Model):
+    """Who did what to what. Written with the work, never changed; no personal data but ids."""
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    at = models.DateTimeField()
+    actor = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True)
+    action = models.CharField(max_length=60)
+    object_kind = models.CharField(max_length=40)
+    object_id = models.CharField(max_length=64)
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant", "-at"], name="audit_latest")]
+
+
+class OutboxMessage(models.Model):
+    """Something to tell people or other systems, committed with the work that caused it."""
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    kind = models.CharField(max_length=60)
+    payload = models.JSONField()
+    created = models.DateTimeField()
+    sent = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["id"], name="outbox_waiting", condition=Q(sent=None)),
+        ]

@@ -1,0 +1,52 @@
+"""What is to be told to people and other systems: a row in the caller's transaction, sent later.
+
+After the commit a nudge asks a worker to look; the row is the truth, the nudge only a hint, and
+beat looks anyway.
+"""
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from celery import current_app
+from django.core.cache import cache
+from django.db import transaction
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from tenants.models import OutboxMessage
+
+logger = logging.getLogger(__name__)
+
+
+def outbox_add(*, tenant_id: UUID, kind: str, payload: Mapping[str, Any], now: datetime) -> None:
+    """Adds one message, e.g. kind `booking.changed`, and asks for it to be sent after the commit."""
+    OutboxMessage.objects.create(tenant_id=tenant_id, kind=kind, payload=dict(payload), created=now)
+    nudge("outbox.relay")
+
+
+def nudge(task: str) -> None:
+    """After the commit, asks a worker to run `task` soon; many asks while one waits are one.
+
+    The mark is removed by the task itself, before it reads (`nudge_taken`). A broker that is down
+    is logged and forgotten: beat runs the task anyway.
+    """
+    transaction.on_commit(lambda: _send(task))
+
+
+def nudge_taken(task: str) -> None:
+    """Says that `task` is about to read: later changes need a nudge of their own."""
+    try:
+        cache.delete(f"nudge:{task}")
+    except RedisError:
+        logger.warning("The cache did not answer; %s runs without coalescing.", task)
+
+
+def _send(task: str) -> None:
+    try:
+        if cache.add(f"nudge:{task}", 1, timeout=5):
+            current_app.send_task(task, retry=False, ignore_result=True)
+    except (RedisError, OperationalError):
+        logger.warning("The broker did not answer; %s waits for beat.", task)

@@ -1,0 +1,128 @@
+"""What pages and the REST API read about people, shares, tiers and tokens."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from tenants.models import ApiToken, GpuClass, Membership, Project, Quota, Role, Tenant, Tier
+
+
+@dataclass(slots=True)
+class ProjectPeople:
+    """A project and who is in it, leads first."""
+
+    project: Project
+    members: list[Membership] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRow:
+    """Units that `owner` (a project or a tenant) has of a class; zero and None without a row."""
+
+    owner: Project | Tenant
+    guaranteed_units: int
+    limit_units: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassShares:
+    """How a GPU class is shared: by the tenant among projects, or by the platform among tenants.
+
+    `split_units` is the sum of all guarantees, also of owners that `rows` leaves out.
+    """
+
+    gpu_class: GpuClass
+    total: ShareRow | None
+    rows: tuple[ShareRow, ...]
+    split_units: int
+
+
+RANK = {Role.LEAD: 0, Role.RESEARCHER: 1, Role.VIEWER: 2}
+
+
+def people_of(projects: Iterable[Project]) -> list[ProjectPeople]:
+    """The members of each project, in the projects' order."""
+    found = {project.id: ProjectPeople(project) for project in projects}
+    members = Membership.objects.filter(project__in=found).select_related("user")
+    for member in sorted(members, key=_member_order):
+        if member.project_id is not None:
+            found[member.project_id].members.append(member)
+    return list(found.values())
+
+
+def admins_of(tenant_id: UUID) -> list[Membership]:
+    """The tenant's admins by name."""
+    admins = Membership.objects.filter(tenant_id=tenant_id, role=Role.TENANT_ADMIN)
+    return list(admins.select_related("user").order_by("user__username"))
+
+
+def project_shares(tenant: Tenant, shown: Iterable[Project]) -> list[ClassShares]:
+    """Each class's split among the tenant's projects; rows only for `shown`."""
+    quotas = list(Quota.objects.filter(tenant_id=tenant.id))
+    by_owner = {(quota.project_id, quota.gpu_class_id): quota for quota in quotas}
+    owners = tuple(shown)
+    return [
+        ClassShares(
+            gpu_class=gpu_class,
+            total=_share(tenant, by_owner.get((None, gpu_class.slug))),
+            rows=tuple(
+                _share(project, by_owner.get((project.id, gpu_class.slug))) for project in owners
+            ),
+            split_units=sum(
+                quota.guaranteed_units
+                for quota in quotas
+                if quota.project_id is not None and quota.gpu_class_id == gpu_class.slug
+            ),
+        )
+        for gpu_class in GpuClass.objects.all()
+    ]
+
+
+def tenant_shares() -> list[ClassShares]:
+    """Each class's split among all tenants, for operators."""
+    quotas = list(Quota.objects.filter(project=None))
+    by_owner = {(quota.tenant_id, quota.gpu_class_id): quota for quota in quotas}
+    tenants = tenants_all()
+    return [
+        ClassShares(
+            gpu_class=gpu_class,
+            total=None,
+            rows=tuple(
+                _share(tenant, by_owner.get((tenant.id, gpu_class.slug))) for tenant in tenants
+            ),
+            split_units=sum(
+                quota.guaranteed_units for quota in quotas if quota.gpu_class_id == gpu_class.slug
+            ),
+        )
+        for gpu_class in GpuClass.objects.all()
+    ]
+
+
+def tenants_all() -> list[Tenant]:
+    """All tenants by name, for operators."""
+    return list(Tenant.objects.order_by("name", "id"))
+
+
+def tiers_all() -> QuerySet[Tier]:
+    """All tiers, who goes first comes first."""
+    return Tier.objects.all()
+
+
+def tokens_of(tenant_id: UUID, user_id: int | None) -> list[ApiToken]:
+    """Tokens of the tenant, newest first; only of one person unless `user_id` is None."""
+    tokens = ApiToken.objects.filter(tenant_id=tenant_id).select_related("user")
+    if user_id is not None:
+        tokens = tokens.filter(user_id=user_id)
+    return list(tokens.order_by("-created", "id"))
+
+
+def _member_order(member: Membership) -> tuple[int, str]:
+    return RANK.get(Role(member.role), 9), member.user.username
+
+
+def _share(owner: Project | Tenant, quota: Quota | None) -> ShareRow:
+    if quota is None:
+        return ShareRow(owner, 0, None)
+    return ShareRow(owner, quota.guaranteed_units, quota.limit_units)

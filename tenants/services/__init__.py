@@ -1,0 +1,54 @@
+"""The only writers of people, projects, shares, tiers and tokens. Each is audited."""
+
+from tenants.services.people import (
+    membership_remove,
+    membership_set,
+    person_read,
+    project_create,
+    project_open_set,
+    user_zone_set,
+)
+from tenants.services.platform import (
+    TierTerms,
+    account_create,
+    admin_appoint,
+    tenant_create,
+    tenant_open_set,
+    tier_set,
+)
+from tenants.services.quotas import Share, quota_set, tenant_quota_set
+from tenants.services.tokens import TokenHolder, token_create, token_revoke, token_verify
+from tenants.services.words import (
+    gpus_text,
+    seconds_read,
+    seconds_text,
+    units_read,
+    whole_read,
+)
+
+__all__ = [
+    "Share",
+    "TierTerms",
+    "TokenHolder",
+    "account_create",
+    "admin_appoint",
+    "gpus_text",
+    "membership_remove",
+    "membership_set",
+    "person_read",
+    "project_create",
+    "project_open_set",
+    "quota_set",
+    "seconds_read",
+    "seconds_text",
+    "tenant_create",
+    "tenant_open_set",
+    "tenant_quota_set",
+    "tier_set",
+    "token_create",
+    "token_revoke",
+    "token_verify",
+    "units_read",
+    "user_zone_set",
+    "whole_read",
+]

@@ -1,0 +1,196 @@
+"""Projects, the people in them, and what a person sets for themselves."""
+
+import zoneinfo
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from tenants.access import Actor, access_project, require_tenant_admin
+from tenants.audit import audit_record
+from tenants.errors import Refused, denied, invalid, missing
+from tenants.models import Membership, Project, Role, User
+from tenants.services.words import name_read, slug_read
+
+PROJECT_ROLES = (Role.VIEWER, Role.RESEARCHER, Role.LEAD)
+
+
+def project_create(*, actor: Actor, slug: str, name: str, now: datetime) -> Project:
+    """A new, open project.
+
+    Raises:
+        Refused: `not_allowed`, `bad_slug`, `bad_name`, `slug_taken` (for closed ones too).
+    """
+    require_tenant_admin(actor)
+    project, is_new = Project.objects.get_or_create(
+        tenant_id=actor.tenant_id,
+        slug=slug_read(slug),
+        defaults={"name": name_read(name, longest=120)},
+    )
+    if not is_new:
+        raise invalid("slug_taken", "Another project has this short name.", "slug")
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="project.created",
+        target=("project", project.id),
+        now=now,
+        detail={"slug": project.slug},
+    )
+    return project
+
+
+def project_open_set(*, actor: Actor, slug: str, is_open: bool, now: datetime) -> Project:
+    """Opens or closes a project for new bookings; what is booked stays booked.
+
+    Raises:
+        Refused: `not_allowed` or `not_found`.
+    """
+    require_tenant_admin(actor)
+    project = access_project(actor, slug)
+    changed = Project.objects.filter(id=project.id).exclude(is_open=is_open).update(is_open=is_open)
+    if changed:
+        audit_record(
+            tenant_id=actor.tenant_id,
+            actor_id=actor.user_id,
+            action="project.opened" if is_open else "project.closed",
+            target=("project", project.id),
+            now=now,
+        )
+    project.is_open = is_open
+    return project
+
+
+@transaction.atomic
+def membership_set(
+    *, actor: Actor, username: str, role: str, project: str | None, now: datetime
+) -> Membership:
+    """Gives a person the role in the project (its slug), or in the tenant for `tenant_admin`.
+
+    A person has one role in a project: a new one takes the place of the old.
+
+    Raises:
+        Refused: `not_found` (project), `not_allowed`, `bad_role`, `no_such_person`.
+    """
+    place = _place(actor, role, project)
+    user = person_read(username)
+    membership, is_new = Membership.objects.select_for_update().get_or_create(
+        tenant_id=actor.tenant_id, project=place, user=user, defaults={"role": role}
+    )
+    before = None if is_new else membership.role
+    if before == role:
+        return membership
+    membership.role = role
+    membership.save(update_fields=["role"])
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="membership.set",
+        target=("membership", membership.id),
+        now=now,
+        detail={
+            "user": user.id,
+            "project": str(place.id) if place else None,
+            "before": before,
+            "role": role,
+        },
+    )
+    return membership
+
+
+@transaction.atomic
+def membership_remove(*, actor: Actor, membership_id: UUID, now: datetime) -> None:
+    """Ends a membership; its rights are gone with the next request.
+
+    Raises:
+        Refused: `not_found`, `not_allowed` or `last_admin`.
+    """
+    membership = Membership.objects.filter(tenant_id=actor.tenant_id, id=membership_id).first()
+    if membership is None or not _sees(actor, membership):
+        raise missing("membership")
+    if not _may_change(actor, membership.project_id):
+        raise denied("Only the project's leads and the tenant's admins may do this.")
+    if membership.role == Role.TENANT_ADMIN:
+        _another_admin_or_refuse(membership)
+    membership.delete()
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="membership.removed",
+        target=("membership", membership_id),
+        now=now,
+        detail={"user": membership.user_id, "role": membership.role},
+    )
+
+
+def user_zone_set(*, actor: Actor, zone: str, now: datetime) -> None:
+    """The zone in which the actor reads and enters times. Raises Refused `bad_zone`."""
+    if zone not in zoneinfo.available_timezones():
+        raise invalid("bad_zone", "Choose a zone from the list, like Europe/Berlin.", "zone")
+    User.objects.filter(id=actor.user_id).update(time_zone=zone)
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="user.zone_set",
+        target=("user", actor.user_id),
+        now=now,
+        detail={"zone": zone},
+    )
+
+
+def person_read(username: str) -> User:
+    """The active person who signs in under exactly this name. Raises Refused `no_such_person`."""
+    wanted = username.strip()
+    user = None
+    # PostgreSQL can't even be asked about a NUL.
+    if wanted and "\x00" not in wanted and len(wanted) <= 150:
+        user = User.objects.filter(username=wanted, is_active=True).first()
+    if user is None:
+        raise invalid(
+            "no_such_person",
+            "Nobody signs in under this name. The platform's operator makes accounts.",
+            "username",
+        )
+    return user
+
+
+def _place(actor: Actor, role: str, project: str | None) -> Project | None:
+    """The project the role is for, None for the tenant; only if the actor may give it."""
+    if role == Role.TENANT_ADMIN:
+        require_tenant_admin(actor)
+        if project:
+            raise invalid("bad_role", "A tenant admin's role holds in all projects.", "role")
+        return None
+    if role not in PROJECT_ROLES:
+        raise invalid("bad_role", "Choose viewer, researcher, lead or tenant admin.", "role")
+    found = access_project(actor, project or "", "project")
+    if not actor.may_lead(found.id):
+        raise denied("Only the project's leads and the tenant's admins may do this.")
+    return found
+
+
+def _sees(actor: Actor, membership: Membership) -> bool:
+    if membership.project_id is None:
+        return actor.is_tenant_admin
+    return actor.role_in(membership.project_id) is not None
+
+
+def _may_change(actor: Actor, project_id: UUID | None) -> bool:
+    return actor.is_tenant_admin if project_id is None else actor.may_lead(project_id)
+
+
+def _another_admin_or_refuse(leaving: Membership) -> None:
+    # All admins' rows are locked, in one order: of two that remove each other, one must wait and
+    # then finds itself the last.
+    admins = list(
+        Membership.objects.select_for_update(of=("self",))
+        .filter(tenant_id=leaving.tenant_id, role=Role.TENANT_ADMIN)
+        .select_related("user")
+        .order_by("id")
+    )
+    if not any(each.user.is_active for each in admins if each.id != leaving.id):
+        raise Refused(
+            "last_admin",
+            "This is the tenant's last admin. Make somebody else an admin first.",
+            owner="the platform",
+        )

@@ -1,0 +1,157 @@
+"""What only the platform's operators change: tiers, tenants, accounts. Always in `operator_tx`."""
+
+import re
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+
+from tenants.audit import audit_record
+from tenants.errors import invalid
+from tenants.models import Membership, Role, Tenant, Tier, User
+from tenants.services.people import person_read
+from tenants.services.words import name_read, slug_read
+
+HOUR = 3600
+DAY = 24 * HOUR
+_USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{1,149}")
+
+
+@dataclass(frozen=True, slots=True)
+class TierTerms:
+    """All that a tier says; times in whole seconds."""
+
+    name: str
+    priority: int
+    pausable: bool
+    grace_seconds: int
+    protected_seconds: int
+    max_duration_seconds: int
+    advance_seconds: int
+    description: str = ""
+
+
+LIMITS = {
+    "priority": (-1000, 1000, "A priority is a whole number from -1000 to 1000."),
+    "grace_seconds": (0, DAY, "The grace before a pause is at most 24 hours."),
+    "protected_seconds": (0, 90 * DAY, "The time safe from pauses is at most 90 days."),
+    "max_duration_seconds": (60, 90 * DAY, "A booking may last from a minute to 90 days."),
+    "advance_seconds": (HOUR, 365 * DAY, "Booking ahead is possible for 1 hour to 365 days."),
+}
+
+
+@transaction.atomic
+def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> Tier:
+    """Makes the tier or changes it; running bookings keep their place. Every tenant's log says so.
+
+    Raises:
+        Refused: `bad_slug`, `bad_name` or `bad_tier`, with the field.
+    """
+    slug_read(slug)
+    values = {
+        **asdict(terms),
+        "name": name_read(terms.name),
+        "description": name_read(terms.description, param="description", longest=200)
+        if terms.description.strip()
+        else "",
+    }
+    for field, (low, high, sentence) in LIMITS.items():
+        if not low <= values[field] <= high:
+            raise invalid("bad_tier", sentence, field)
+    tier = Tier.objects.select_for_update().filter(slug=slug).first()
+    before = {field: getattr(tier, field) for field in values} if tier else None
+    tier, _ = Tier.objects.update_or_create(slug=slug, defaults=values)
+    if before != values:
+        for tenant_id in Tenant.objects.order_by("id").values_list("id", flat=True):
+            audit_record(
+                tenant_id=tenant_id,
+                actor_id=operator.id,
+                action="tier.set",
+                target=("tier", slug),
+                now=now,
+                detail={"before": before, "after": values},
+            )
+    return tier
+
+
+@transaction.atomic
+def tenant_create(*, operator: User, slug: str, name: str, admin: str, now: datetime) -> Tenant:
+    """A tenant with its first admin, who signs in under the name `admin`.
+
+    Raises:
+        Refused: `bad_slug`, `slug_taken`, `bad_name`, `no_such_person`.
+    """
+    user = person_read(admin)
+    tenant, is_new = Tenant.objects.get_or_create(
+        slug=slug_read(slug), defaults={"name": name_read(name, longest=120)}
+    )
+    if not is_new:
+        raise invalid("slug_taken", "Another tenant has this short name.", "slug")
+    _note(operator, tenant, "tenant.created", now)
+    admin_appoint(operator=operator, tenant=tenant, username=user.username, now=now)
+    return tenant
+
+
+def tenant_open_set(*, operator: User, tenant: Tenant, is_open: bool, now: datetime) -> None:
+    """Opens or closes a tenant: nobody gets into a closed one, its data stays."""
+    if Tenant.objects.filter(id=tenant.id).exclude(is_open=is_open).update(is_open=is_open):
+        _note(operator, tenant, "tenant.opened" if is_open else "tenant.closed", now)
+
+
+@transaction.atomic
+def admin_appoint(*, operator: User, tenant: Tenant, username: str, now: datetime) -> Membership:
+    """Makes a person an admin of the tenant. Raises Refused `no_such_person`."""
+    user = person_read(username)
+    membership, is_new = Membership.objects.get_or_create(
+        tenant=tenant, project=None, user=user, defaults={"role": Role.TENANT_ADMIN}
+    )
+    if is_new:
+        audit_record(
+            tenant_id=tenant.id,
+            actor_id=operator.id,
+            action="membership.set",
+            target=("membership", membership.id),
+            now=now,
+            detail={"user": user.id, "project": None, "role": Role.TENANT_ADMIN},
+        )
+    return membership
+
+
+def account_create(*, username: str, name: str, email: str, password: str) -> User:
+    """An account that belongs nowhere yet. It has no tenant, so no log of one can hold it.
+
+    Raises:
+        Refused: `bad_username`, `username_taken`, `bad_name`, `bad_email`, `bad_password`.
+    """
+    if not _USERNAME.fullmatch(username):
+        raise invalid(
+            "bad_username", "A sign-in name has letters, digits and . _ @ + - only.", "username"
+        )
+    if User.objects.filter(username__iexact=username).exists():
+        raise invalid("username_taken", "Somebody signs in under this name already.", "username")
+    user = User(username=username, first_name=name_read(name, longest=150), email=email.strip())
+    try:
+        if user.email:
+            validate_email(user.email)
+    except ValidationError as error:
+        raise invalid("bad_email", "This is no e-mail address.", "email") from error
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        raise invalid("bad_password", " ".join(error.messages), "password") from error
+    user.set_password(password)
+    user.save()
+    return user
+
+
+def _note(operator: User, tenant: Tenant, action: str, now: datetime) -> None:
+    audit_record(
+        tenant_id=tenant.id,
+        actor_id=operator.id,
+        action=action,
+        target=("tenant", tenant.id),
+        now=now,
+    )

@@ -1,0 +1,153 @@
+"""Keys for programs: made, taken back, and read from a request."""
+
+import hashlib
+import secrets
+import string
+import zlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Q
+
+from tenants.access import Actor
+from tenants.audit import audit_record
+from tenants.errors import Refused, invalid, missing
+from tenants.models import ApiToken
+from tenants.services.words import name_read
+from tenants.wall import tenant_tx
+
+BRAND = "gpup_pat_"
+ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
+RANDOM_LENGTH = 32
+CHECK_LENGTH = 6
+SHOWN = len(BRAND) + 4
+LONGEST_DAYS = 365
+MOST_TOKENS = 50
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenHolder:
+    """Whose valid token it was. Whether that person still belongs there, `actor_in` says."""
+
+    user_id: int
+    tenant_slug: str
+    token_id: UUID
+
+
+def token_create(*, actor: Actor, name: str, days: int, now: datetime) -> tuple[ApiToken, str]:
+    """A token of the actor in this tenant, and its clear text, which is kept nowhere.
+
+    Raises:
+        Refused: `bad_name`, `bad_days` or `too_many_tokens`.
+    """
+    name = name_read(name)
+    if not 1 <= days <= LONGEST_DAYS:
+        raise invalid("bad_days", f"A token lives 1 to {LONGEST_DAYS} days.", "days")
+    live = ApiToken.objects.filter(
+        tenant_id=actor.tenant_id, user_id=actor.user_id, revoked=None, expires__gt=now
+    )
+    if live.count() >= MOST_TOKENS:
+        raise Refused(
+            "too_many_tokens", f"You have {MOST_TOKENS} live tokens. Revoke one that is not used."
+        )
+    clear = _clear_text()
+    token = ApiToken.objects.create(
+        tenant_id=actor.tenant_id,
+        user_id=actor.user_id,
+        name=name,
+        digest=_digest(clear),
+        prefix=clear[:SHOWN],
+        created=now,
+        expires=now + timedelta(days=days),
+    )
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="token.created",
+        target=("token", token.id),
+        now=now,
+        detail={"days": days},
+    )
+    return token, clear
+
+
+def token_revoke(*, actor: Actor, token_id: UUID, now: datetime) -> ApiToken:
+    """Ends a token of the actor's own, or of anybody in a tenant that they administer.
+
+    Revoking twice changes nothing.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    tokens = ApiToken.objects.filter(tenant_id=actor.tenant_id, id=token_id)
+    if not actor.is_tenant_admin:
+        tokens = tokens.filter(user_id=actor.user_id)
+    if tokens.filter(revoked=None).update(revoked=now):
+        audit_record(
+            tenant_id=actor.tenant_id,
+            actor_id=actor.user_id,
+            action="token.revoked",
+            target=("token", token_id),
+            now=now,
+        )
+    token = tokens.first()
+    if token is None:
+        raise missing("token")
+    return token
+
+
+def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
+    """Who holds the token, or None when it is mistyped, unknown, expired or revoked.
+
+    Works before any tenant is known. Notes its use at most once a minute.
+    """
+    if not _looks_right(clear):
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT token_id, user_id, tenant_id, tenant_slug, expires, revoked"
+            " FROM portal_token(%s)",
+            [_digest(clear)],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    token_id, user_id, tenant_id, tenant_slug, expires, revoked = row
+    if revoked is not None or expires <= now:
+        return None
+    with tenant_tx(tenant_id):
+        ApiToken.objects.filter(
+            Q(last_used=None) | Q(last_used__lte=now - USE_NOTED_EVERY), id=token_id
+        ).update(last_used=now)
+    return TokenHolder(user_id, tenant_slug, token_id)
+
+
+def _clear_text() -> str:
+    random = "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_LENGTH))
+    return BRAND + random + _check(random)
+
+
+def _check(random: str) -> str:
+    """CRC32 in base 62: scanners tell a leaked token from noise, and typos cost no query."""
+    rest = zlib.crc32(random.encode())
+    digits = []
+    for _ in range(CHECK_LENGTH):
+        rest, digit = divmod(rest, len(ALPHABET))
+        digits.append(ALPHABET[digit])
+    return "".join(reversed(digits))
+
+
+def _looks_right(clear: str) -> bool:
+    body = clear.removeprefix(BRAND)
+    if body == clear or len(body) != RANDOM_LENGTH + CHECK_LENGTH:
+        return False
+    random = body[:RANDOM_LENGTH]
+    return set(body) <= set(ALPHABET) and body[RANDOM_LENGTH:] == _check(random)
+
+
+def _digest(clear: str) -> bytes:
+    # A plain hash is enough: 190 random bits can't be guessed, however fast the guessing is.
+    return hashlib.sha256(clear.encode()).digest()

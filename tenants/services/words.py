@@ -1,0 +1,98 @@
+"""What people type, made fit to keep: names without tricks, GPU numbers as exact units."""
+
+import re
+import unicodedata
+from decimal import Decimal
+
+from tenants.errors import invalid
+
+UNITS_PER_GPU = 56_000
+MOST_GPUS = 100_000
+
+_GPUS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
+_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+# Control, direction-changing and invisible characters, and halves of a pair: a name that holds
+# one can look like another name.
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def name_read(text: str, *, param: str = "name", longest: int = 80) -> str:
+    """The name in normal form, inner space single.
+
+    Raises:
+        Refused: `bad_name`, when nothing is left, it is too long or holds unseen characters.
+    """
+    name = " ".join(unicodedata.normalize("NFC", text).split(" ")).strip()
+    name = re.sub(" +", " ", name)
+    if any(unicodedata.category(character) in _UNSEEN for character in name):
+        raise invalid("bad_name", "A name has no control or invisible characters.", param)
+    if not 1 <= len(name) <= longest:
+        raise invalid("bad_name", f"A name has 1 to {longest} characters.", param)
+    return name
+
+
+def slug_read(text: str, *, param: str = "slug") -> str:
+    """A short name for addresses. Raises Refused `bad_slug`."""
+    if not _SLUG.fullmatch(text) or len(text) > 40:
+        raise invalid(
+            "bad_slug",
+            "A short name has up to 40 small letters, digits and single hyphens between them.",
+            param,
+        )
+    return text
+
+
+def units_read(text: str, *, param: str) -> int:
+    """Units of a number of GPUs such as "2" or "2.5".
+
+    Raises:
+        Refused: `bad_number`, also for what is no whole number of units.
+    """
+    text = text.strip()
+    if not _GPUS.fullmatch(text):
+        raise invalid("bad_number", "Enter GPUs as a plain number, like 2 or 2.5.", param)
+    units = Decimal(text) * UNITS_PER_GPU
+    if units != int(units):
+        raise invalid("bad_number", "A GPU has 56,000 units: at most 1/56,000 steps.", param)
+    if units > MOST_GPUS * UNITS_PER_GPU:
+        raise invalid("bad_number", f"At most {MOST_GPUS:,} GPUs.", param)
+    return int(units)
+
+
+def gpus_text(units: int) -> str:
+    """A number of GPUs for people, up to three places: 140,000 units are "2.5"."""
+    text = f"{Decimal(units) / UNITS_PER_GPU:.3f}"
+    return text.rstrip("0").rstrip(".")
+
+
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_DURATION = re.compile(r"(?:[0-9]{1,8}[dhms])+")
+
+
+def seconds_read(text: str, *, param: str) -> int:
+    """Seconds of a duration such as "30m", "7d" or "1h 30m". Raises Refused `bad_duration`."""
+    joined = "".join(text.split())
+    if joined == "0":
+        return 0
+    if not _DURATION.fullmatch(joined):
+        raise invalid(
+            "bad_duration", "Enter a duration like 30m, 6h, 7d or 1h 30m (s, m, h, d).", param
+        )
+    return sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"[0-9]+[dhms]", joined))
+
+
+def seconds_text(seconds: int) -> str:
+    """A duration that `seconds_read` reads back: 5,400 is "1h 30m"."""
+    parts = []
+    for unit, size in _SECONDS.items():
+        many, seconds = divmod(seconds, size)
+        if many:
+            parts.append(f"{many}{unit}")
+    return " ".join(parts) or "0"
+
+
+def whole_read(text: str, *, param: str) -> int:
+    """A whole number in plain digits. Raises Refused `bad_number`."""
+    if not re.fullmatch(r"-?[0-9]{1,9}", text.strip()):
+        raise invalid("bad_number", "Enter a whole number.", param)
+    return int(text.strip())

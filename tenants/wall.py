@@ -1,0 +1,102 @@
+"""The tenant wall: the only ways into tenant data, and the SQL that makes PostgreSQL enforce it.
+
+Every table with a `tenant_id` has row-level security forced. The policy calls `portal_tenant()`,
+which raises when no tenant was said, so a forgotten context is an error and never an empty page.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from django.db import connection, transaction
+
+
+@contextmanager
+def tenant_tx(tenant_id: UUID) -> Iterator[None]:
+    """A transaction that sees and writes one tenant's rows.
+
+    The tenant is said as the first statement and dies with the transaction; inside an outer
+    transaction it is set back, so that two tenants can't be mixed by nesting.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('portal.tenant', true)")
+        before = cursor.fetchone()[0] or ""
+        cursor.execute("SELECT set_config('portal.tenant', %s, true)", [str(tenant_id)])
+        yield
+        cursor.execute("SELECT set_config('portal.tenant', %s, true)", [before])
+
+
+@contextmanager
+def operator_tx() -> Iterator[None]:
+    """A transaction of the platform's operator: sees every tenant. The caller writes the audit."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT current_user")
+        before = cursor.fetchone()[0]
+        cursor.execute("SET LOCAL ROLE portal_ops")
+        yield
+        cursor.execute(f'SET LOCAL ROLE "{before}"')
+
+
+TENANT_FUNCTION = """
+CREATE FUNCTION portal_tenant() RETURNS uuid STABLE LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+DECLARE said text := current_setting('portal.tenant', true);
+BEGIN
+  IF coalesce(said, '') = '' THEN
+    RAISE EXCEPTION 'tenant context missing' USING ERRCODE = '42501';
+  END IF;
+  RETURN said::uuid;
+END $$;
+"""
+
+
+def protect(
+    table: str, column: str = "tenant_id", grants: str = "SELECT, INSERT, UPDATE, DELETE"
+) -> str:
+    """SQL that puts `table` behind the wall and says what the web may do with its own rows."""
+    return f"""
+ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
+CREATE POLICY wall ON {table}
+  USING ({column} = (SELECT portal_tenant())) WITH CHECK ({column} = (SELECT portal_tenant()));
+GRANT {grants} ON {table} TO portal_web;
+GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO portal_system, portal_ops;
+"""
+
+
+def open_table(table: str, web: str = "SELECT") -> str:
+    """SQL for a table without tenant data: what the web may do with it."""
+    return f"""
+GRANT {web} ON {table} TO portal_web;
+GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO portal_system, portal_ops;
+"""
+
+
+def system_table(table: str) -> str:
+    """SQL for a table that no web request may read: decisions, occupancy, solver state."""
+    return f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO portal_system, portal_ops;\n"
+
+
+def tenant_key(table: str, column: str, target: str) -> str:
+    """SQL for a foreign key that can't leave the tenant: row security does not cover plain ones."""
+    return f"""
+ALTER TABLE {table} ADD CONSTRAINT {table}_{column}_in_tenant
+  FOREIGN KEY (tenant_id, {column}) REFERENCES {target} (tenant_id, id);
+"""
+
+
+def append_only(table: str) -> str:
+    """SQL that refuses to change or remove rows of `table`, whoever asks."""
+    return f"""
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON {table}
+  FOR EACH ROW EXECUTE FUNCTION portal_append_only();
+CREATE TRIGGER never_truncated BEFORE TRUNCATE ON {table}
+  FOR EACH STATEMENT EXECUTE FUNCTION portal_append_only();
+"""
+
+
+APPEND_ONLY_FUNCTION = """
+CREATE FUNCTION portal_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+BEGIN
+  RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = '42501';
+END $$;
+"""

@@ -1,0 +1,281 @@
+"""The frame of every page: who is asking, behind which wall, and what the shell shows around it."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import wraps
+from http import HTTPStatus
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from django.contrib.auth.views import redirect_to_login
+from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template import loader
+from django.template.response import SimpleTemplateResponse
+from django.utils import timezone
+
+from tenants.access import Actor, actor_in
+from tenants.errors import Refused, missing
+from tenants.models import Project, Tenant, User
+from tenants.wall import operator_tx, tenant_tx
+
+View = Callable[..., HttpResponse]
+
+STATUS = {
+    "missing": HTTPStatus.NOT_FOUND,
+    "denied": HTTPStatus.FORBIDDEN,
+    "invalid": HTTPStatus.UNPROCESSABLE_ENTITY,
+}
+
+FRAME = "portal.frame"
+"""Where a request keeps its Frame, so that a refusal's page has the same shell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the shell knows about a request: on an operator's pages only the person's zone."""
+
+    actor: Actor | None
+    tenant: Tenant | None
+    projects: tuple[Project, ...]
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """The reader's time zone as the shell names it: "Europe/Berlin", "Berlin", "UTC+1"."""
+
+    name: str
+    place: str
+    offset: str
+
+
+@dataclass(frozen=True, slots=True)
+class NavItem:
+    """A link of the shell; `icon` is the name in the sprite without its `i-`."""
+
+    label: str
+    url: str
+    icon: str
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NavGroup:
+    """Links under one heading; the first group has none."""
+
+    label: str
+    items: tuple[NavItem, ...]
+
+
+def tenant_page(view: View) -> View:
+    """Makes `view(request, actor, **url_kwargs)` a page behind the wall of `<slug:tenant>`.
+
+    Signed-out readers are sent to sign in. The view and its rendering run in one `tenant_tx`, in
+    the reader's time zone; a `Refused` undoes it and becomes a page of its own.
+    """
+
+    @wraps(view)
+    def page(request: HttpRequest, tenant: str, **url_kwargs: object) -> HttpResponse:
+        user = request.user
+        if not user.is_authenticated:
+            return redirect_to_login(_back(request))
+        try:
+            actor = actor_in(user.pk, tenant)
+        except Refused as refusal:
+            return refused_page(request, refusal)
+
+        def answer() -> HttpResponse:
+            request.META[FRAME] = _tenant_frame(actor)
+            return view(request, actor, **url_kwargs)
+
+        return _guarded(request, answer, tenant_tx(actor.tenant_id), actor.time_zone)
+
+    return page
+
+
+def operator_page(view: View) -> View:
+    """Makes `view(request, operator, **url_kwargs)` a page for the platform's operators.
+
+    Everybody else gets the answer of a missing page. Runs in one `operator_tx`.
+    """
+
+    @wraps(view)
+    def page(request: HttpRequest, **url_kwargs: object) -> HttpResponse:
+        user = request.user
+        if not isinstance(user, User):
+            return redirect_to_login(_back(request))
+        if not user.is_staff:
+            return refused_page(request, missing("page"))
+
+        def answer() -> HttpResponse:
+            request.META[FRAME] = Frame(None, None, (), user.time_zone)
+            return view(request, user, **url_kwargs)
+
+        return _guarded(request, answer, operator_tx(), user.time_zone)
+
+    return page
+
+
+def refused_page(request: HttpRequest, refusal: Refused) -> HttpResponse:
+    """The page that says why not: 404 missing, 403 denied, 422 invalid, else 409."""
+    status = STATUS.get(refusal.kind, HTTPStatus.CONFLICT)
+    response = render(request, "errors/refused.html", {"refusal": refusal}, status=status)
+    return _private(response)
+
+
+def busy_page() -> HttpResponse:
+    """503: the database can't answer now. Asks nothing of it, not even who is reading."""
+    response = HttpResponse(
+        loader.render_to_string("errors/busy.html"), status=HTTPStatus.SERVICE_UNAVAILABLE
+    )
+    response["Retry-After"] = "5"
+    return _private(response)
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: `actor`, `tenant`, `projects`, `zone`, `nav`, `is_operator`."""
+    frame = request.META.get(FRAME)
+    user = getattr(request, "user", None)
+    is_operator = isinstance(user, User) and user.is_staff
+    if frame is None:
+        zone = user.time_zone if isinstance(user, User) else "UTC"
+        frame = Frame(None, None, (), zone)
+    return {
+        "actor": frame.actor,
+        "tenant": frame.tenant,
+        "projects": frame.projects,
+        "zone": _zone(frame.zone, timezone.now()),
+        "nav": _nav(request.path, frame, is_operator=is_operator),
+        "is_operator": is_operator,
+    }
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """The zone, or UTC where this machine's table does not know the name any more."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        return ZoneInfo("UTC")
+
+
+def _guarded(
+    request: HttpRequest,
+    answer: Callable[[], HttpResponse],
+    wall: AbstractContextManager[None],
+    zone: str,
+) -> HttpResponse:
+    with timezone.override(zone_of(zone)):
+        try:
+            with wall:
+                response = answer()
+                # Templates ask the database too, so they must finish before the wall closes.
+                if isinstance(response, SimpleTemplateResponse):
+                    response.render()
+        except Refused as refusal:
+            return refused_page(request, refusal)
+        except OperationalError:
+            return busy_page()
+    return _private(response)
+
+
+def _private(response: HttpResponse) -> HttpResponse:
+    response.setdefault("Cache-Control", "no-store, private")
+    return response
+
+
+def _back(request: HttpRequest) -> str:
+    """Where to go after signing in: a lost POST can't be repeated, its page's address may not
+    even answer to GET."""
+    return request.get_full_path() if request.method in ("GET", "HEAD") else "/"
+
+
+def _tenant_frame(actor: Actor) -> Frame:
+    projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name", "id")
+    if not actor.is_tenant_admin:
+        projects = projects.filter(id__in=actor.roles)
+    return Frame(
+        actor=actor,
+        tenant=Tenant.objects.get(id=actor.tenant_id),
+        projects=tuple(projects),
+        zone=actor.time_zone,
+    )
+
+
+def _zone(name: str, now: datetime) -> Zone:
+    known = zone_of(name)
+    offset = now.astimezone(known).utcoffset()
+    minutes = round(offset.total_seconds() / 60) if offset is not None else 0
+    hours, rest = divmod(abs(minutes), 60)
+    sign = "-" if minutes < 0 else "+"
+    text = f"UTC{sign}{hours}" + (f":{rest:02}" if rest else "")
+    place = known.key.rpartition("/")[2].replace("_", " ")
+    return Zone(known.key, place, "" if known.key == "UTC" else text)
+
+
+# Addresses are the product's contract; a reverse() here would need every app's views to draw one.
+TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
+    (
+        "",
+        (
+            ("Home", "", "home"),
+            ("Timeline", "timeline", "cal"),
+            ("Bookings", "bookings", "list"),
+        ),
+    ),
+    (
+        "Tenant",
+        (
+            ("Budgets", "budgets", "coin"),
+            ("Quotas", "quotas", "gauge"),
+            ("People", "people", "people"),
+        ),
+    ),
+    (
+        "Platform",
+        (
+            ("Fleet", "fleet", "chip"),
+            ("Tiers", "tiers", "tiers"),
+            ("Prices", "prices", "tag"),
+        ),
+    ),
+)
+OPERATOR_NAV = (
+    ("Fleet", "fleet", "chip"),
+    ("Tiers", "tiers", "tiers"),
+    ("Prices", "prices", "tag"),
+    ("Quotas", "quotas", "gauge"),
+    ("Tenants", "tenants", "people"),
+)
+
+
+def _nav(path: str, frame: Frame, *, is_operator: bool) -> tuple[NavGroup, ...]:
+    groups: list[NavGroup] = []
+    if frame.actor is not None:
+        base = f"/t/{frame.actor.tenant_slug}/"
+        groups = [
+            NavGroup(label, tuple(_item(path, base, *link) for link in links))
+            for label, links in TENANT_NAV
+        ]
+        groups[1:1] = _projects_nav(path, base, frame.projects)
+    if is_operator:
+        links = tuple(_item(path, "/ops/", *link) for link in OPERATOR_NAV)
+        groups.append(NavGroup("Operator", links))
+    return tuple(groups)
+
+
+def _projects_nav(path: str, base: str, projects: tuple[Project, ...]) -> list[NavGroup]:
+    shown = [project for project in projects if project.is_open]
+    if not shown:
+        return []
+    links = tuple(_item(path, base, each.name, f"p/{each.slug}", "gauge") for each in shown)
+    return [NavGroup("Projects", links)]
+
+
+def _item(path: str, base: str, label: str, suffix: str, icon: str) -> NavItem:
+    url = base + suffix
+    is_current = path == url or (bool(suffix) and path.startswith(url + "/"))
+    return NavItem(label, url, icon, is_current)

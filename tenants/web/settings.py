@@ -1,0 +1,84 @@
+"""What a person sets for themselves: the time zone, and tokens for programs."""
+
+import zoneinfo
+from datetime import datetime
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from tenants.access import Actor
+from tenants.errors import Refused
+from tenants.models import ApiToken
+from tenants.queries import tokens_of
+from tenants.services import token_create, token_revoke, user_zone_set, whole_read
+from tenants.web.acts import act_run, id_read
+from tenants.web.frame import tenant_page
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Zone, theme and tokens. A new token's clear text is on the answer to its POST only."""
+    refusal = None
+    made: list[str] = []
+    if request.method == "POST":
+        refusal = act_run(
+            request,
+            {
+                "zone": lambda form: _zone(actor, form),
+                "token": lambda form: _token(actor, form, made),
+                "revoke": lambda form: _revoke(actor, form),
+            },
+        )
+        # No redirect with a new token: it would have to wait in the session, in clear, in a table.
+        if refusal is None and not made:
+            return redirect("settings", tenant=actor.tenant_slug)
+    return _page(request, actor, refusal, made[0] if made else "")
+
+
+def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: str) -> HttpResponse:
+    now = timezone.now()
+    tokens = tokens_of(actor.tenant_id, None if actor.is_tenant_admin else actor.user_id)
+    context = {
+        "zones": sorted(name for name in zoneinfo.available_timezones() if _is_place(name)),
+        "my_zone": actor.time_zone,
+        "mine": [(t, _state(t, now)) for t in tokens if t.user_id == actor.user_id],
+        "others": [(t, _state(t, now)) for t in tokens if t.user_id != actor.user_id],
+        "clear": clear,
+        "refusal": refusal,
+        "typed": request.POST if refusal else QueryDict(),
+    }
+    return render(request, "tenants/settings.html", context, status=422 if refusal else 200)
+
+
+def _zone(actor: Actor, form: QueryDict) -> str:
+    zone = form.get("zone", "")
+    user_zone_set(actor=actor, zone=zone, now=timezone.now())
+    return f"Times are now shown and read in {zone}."
+
+
+def _token(actor: Actor, form: QueryDict, made: list[str]) -> str:
+    days = whole_read(form.get("days", ""), param="days")
+    token, clear = token_create(
+        actor=actor, name=form.get("name", ""), days=days, now=timezone.now()
+    )
+    made.append(clear)
+    return f"The token {token.name} is ready. Copy it now: it is shown only here, only once."
+
+
+def _revoke(actor: Actor, form: QueryDict) -> str:
+    token = token_revoke(actor=actor, token_id=id_read(form, "token", "token"), now=timezone.now())
+    return f"{token.name} is revoked. Programs that use it are refused from now on."
+
+
+def _state(token: ApiToken, now: datetime) -> str:
+    if token.revoked is not None:
+        return "revoked"
+    return "expired" if token.expires <= now else "live"
+
+
+def _is_place(name: str) -> bool:
+    area, _, place = name.partition("/")
+    return name == "UTC" or (bool(place) and area not in ("Etc", "SystemV", "US", "posix", "right"))

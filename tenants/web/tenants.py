@@ -1,0 +1,84 @@
+"""The operators' page of tenants and accounts."""
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from tenants.errors import missing
+from tenants.models import Membership, Role, Tenant, User
+from tenants.queries import tenants_all
+from tenants.services import account_create, admin_appoint, tenant_create, tenant_open_set
+from tenants.web.acts import act_run, id_read
+from tenants.web.frame import operator_page
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
+    """All tenants with their admins; opens, closes and makes them, and accounts."""
+    refusal = None
+    if request.method == "POST":
+        refusal = act_run(
+            request,
+            {
+                "create": lambda form: _create(operator, form),
+                "open": lambda form: _open(operator, form, is_open=True),
+                "close": lambda form: _open(operator, form, is_open=False),
+                "admin": lambda form: _admin(operator, form),
+                "account": _account,
+            },
+        )
+        if refusal is None:
+            return redirect("ops-tenants")
+    admins: dict[object, list[Membership]] = {}
+    for each in Membership.objects.filter(role=Role.TENANT_ADMIN).select_related("user"):
+        admins.setdefault(each.tenant_id, []).append(each)
+    context = {
+        "rows": [(tenant, admins.get(tenant.id, [])) for tenant in tenants_all()],
+        "refusal": refusal,
+        "typed": request.POST,
+    }
+    return render(request, "tenants/ops_tenants.html", context, status=422 if refusal else 200)
+
+
+def _create(operator: User, form: QueryDict) -> str:
+    tenant = tenant_create(
+        operator=operator,
+        slug=form.get("slug", ""),
+        name=form.get("name", ""),
+        admin=form.get("username", ""),
+        now=timezone.now(),
+    )
+    return f"{tenant.name} is open. Its admin sets up projects; you set its quota."
+
+
+def _open(operator: User, form: QueryDict, *, is_open: bool) -> str:
+    tenant = _tenant(form)
+    tenant_open_set(operator=operator, tenant=tenant, is_open=is_open, now=timezone.now())
+    return f"{tenant.name} is {'open again' if is_open else 'closed: nobody gets in any more'}."
+
+
+def _admin(operator: User, form: QueryDict) -> str:
+    tenant = _tenant(form)
+    member = admin_appoint(
+        operator=operator, tenant=tenant, username=form.get("username", ""), now=timezone.now()
+    )
+    return f"{member.user.username} is now an admin of {tenant.name}."
+
+
+def _account(form: QueryDict) -> str:
+    user = account_create(
+        username=form.get("username", ""),
+        name=form.get("name", ""),
+        email=form.get("email", ""),
+        password=form.get("password", ""),
+    )
+    return f"{user.username} can sign in. A tenant's admin gives them a role."
+
+
+def _tenant(form: QueryDict) -> Tenant:
+    tenant = Tenant.objects.filter(id=id_read(form, "tenant", "tenant")).first()
+    if tenant is None:
+        raise missing("tenant", "tenant")
+    return tenant

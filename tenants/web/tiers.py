@@ -1,0 +1,155 @@
+"""Service classes: read by everybody, changed by operators."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from tenants.access import Actor
+from tenants.errors import Refused, invalid
+from tenants.models import Tier, User
+from tenants.queries import tiers_all
+from tenants.services import TierTerms, seconds_read, seconds_text, tier_set, whole_read
+from tenants.web.acts import act_run
+from tenants.web.frame import operator_page, tenant_page
+
+TIMES = ("grace", "protected", "max_duration", "advance")
+LABELS = {
+    "slug": "Short name, it stays",
+    "name": "Name",
+    "priority": "Priority, higher goes first",
+    "grace": "Warned before a pause",
+    "protected": "Safe from pauses at first",
+    "max_duration": "Longest booking",
+    "advance": "Bookable ahead",
+    "description": "What people read about it",
+}
+EMPTY: dict[str, str] = {
+    "priority": "50",
+    "grace": "10m",
+    "protected": "0",
+    "max_duration": "7d",
+    "advance": "28d",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldShown:
+    """A text field with what is in it and what is wrong with that."""
+
+    name: str
+    label: str
+    value: str
+    error: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TierForm:
+    """The form of one tier, or of a new one; `failed` when it was sent and refused."""
+
+    slug: str
+    title: str
+    pausable: bool
+    fields: tuple[FieldShown, ...]
+    is_new: bool
+    failed: bool
+
+    @property
+    def has_field_error(self) -> bool:
+        """Whether a field shows what was refused."""
+        return any(field.error for field in self.fields)
+
+
+@require_safe
+@tenant_page
+def tiers(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """What each tier promises, who goes first comes first."""
+    context = {"tiers": [_shown(tier) for tier in tiers_all()]}
+    return render(request, "tenants/tiers.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_tiers(request: HttpRequest, operator: User) -> HttpResponse:
+    """The same with a form for each tier and for a new one."""
+    refusal = None
+    if request.method == "POST":
+        refusal = act_run(request, {"set": lambda form: _set(operator, form)})
+        if refusal is None:
+            return redirect("ops-tiers")
+    shown = [_shown(tier) for tier in tiers_all()]
+    is_new = "is_new" in request.POST
+    sent = request.POST.get("slug") if refusal and not is_new else None
+    forms = [
+        (
+            tier,
+            _form_sent(request.POST, refusal, tier)
+            if refusal and tier["slug"] == sent
+            else _form(tier, pausable=bool(tier["pausable"])),
+        )
+        for tier in shown
+    ]
+    new = (
+        _form_sent(request.POST, refusal, None)
+        if refusal and is_new
+        else _form(EMPTY, pausable=True, is_new=True)
+    )
+    context = {"tiers": forms, "new": new, "refusal": refusal}
+    return render(request, "tenants/ops_tiers.html", context, status=422 if refusal else 200)
+
+
+def _set(operator: User, form: QueryDict) -> str:
+    slug = form.get("slug", "")
+    if "is_new" in form and Tier.objects.filter(slug=slug).exists():
+        raise invalid("slug_taken", "Another tier has this short name.", "slug")
+    times = {f"{name}_seconds": seconds_read(form.get(name, ""), param=name) for name in TIMES}
+    terms = TierTerms(
+        name=form.get("name", ""),
+        priority=whole_read(form.get("priority", ""), param="priority"),
+        pausable="pausable" in form,
+        description=form.get("description", ""),
+        **times,
+    )
+    tier = tier_set(operator=operator, slug=slug, terms=terms, now=timezone.now())
+    return f"{tier.name} is saved. Decisions from now on follow it."
+
+
+def _form_sent(sent: QueryDict, refusal: Refused, tier: Mapping[str, object] | None) -> TierForm:
+    param = (refusal.param or "").removesuffix("_seconds")
+    form = _form(sent.dict(), pausable="pausable" in sent, is_new=tier is None)
+    fields = tuple(
+        replace(field, error=refusal.sentence) if field.name == param else field
+        for field in form.fields
+    )
+    title = form.title if tier is None else str(tier["name"])
+    return replace(form, title=title, fields=fields, failed=True)
+
+
+def _form(values: Mapping[str, object], *, pausable: bool, is_new: bool = False) -> TierForm:
+    return TierForm(
+        slug=str(values.get("slug", "")),
+        title=str(values.get("name", "")),
+        pausable=pausable,
+        fields=tuple(
+            FieldShown(name, label, str(values.get(name, "")), "", name != "description")
+            for name, label in LABELS.items()
+            if is_new or name != "slug"
+        ),
+        is_new=is_new,
+        failed=False,
+    )
+
+
+def _shown(tier: Tier) -> dict[str, object]:
+    return {
+        "slug": tier.slug,
+        "name": tier.name,
+        "priority": str(tier.priority),
+        "pausable": tier.pausable,
+        "description": tier.description,
+        **{name: seconds_text(getattr(tier, f"{name}_seconds")) for name in TIMES},
+    }

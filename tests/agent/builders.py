@@ -1,0 +1,197 @@
+"""Plain builders for the agent's tests."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from _pytest.mark.structures import ParameterSet
+
+from allocation import wire
+from allocation.agent.enrol import Identity
+from allocation.agent.handover import Handover, Owner
+from allocation.agent.host import host_simulated, inventory_take
+from allocation.agent.link import Delivered, Document, Outgoing
+from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.process import Agent, Clock, Node
+from allocation.agent.simulated_hardware import Hardware, fleet_parse
+from allocation.agent.simulated_nvml import SimulatedNvml, installed
+from allocation.agent.store import Store
+
+NODE = "node-1"
+KEY = b"k" * 32
+KEYS = {1: KEY}
+NOW = 1_800_000_000
+HOUR = 3600
+
+
+def cases(table: Mapping[str, tuple[object, ...]]) -> list[ParameterSet]:
+    """A table of cases by an English name, for pytest's parametrize."""
+    return [pytest.param(*values, id=name) for name, values in table.items()]
+
+
+@dataclasses.dataclass
+class FakeTime:
+    """A clock that tests move by hand."""
+
+    now: float = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def a_slice(
+    name: str = "a1",
+    *,
+    profile: str = "2g.20gb",
+    profile_id: int = 14,
+    slot: int = 0,
+    size: int = 2,
+    booking: str = "BK-2041",
+    starts: int = NOW,
+    ends: int = NOW + HOUR,
+    state: str = "run",
+) -> wire.DesiredAllocation:
+    return wire.DesiredAllocation(
+        id=name,
+        booking=booking,
+        tenant="biology",
+        owner="ada",
+        profile=profile,
+        profile_id=profile_id,
+        slot=slot,
+        size=size,
+        starts=starts,
+        ends=ends,
+        state="release" if state == "release" else "run",
+    )
+
+
+def a_whole(
+    name: str = "w1",
+    *,
+    booking: str = "BK-7",
+    starts: int = NOW,
+    ends: int = NOW + HOUR,
+    state: str = "run",
+) -> wire.DesiredAllocation:
+    sliced = a_slice(name, booking=booking, starts=starts, ends=ends, state=state)
+    return dataclasses.replace(sliced, profile=None, profile_id=None, slot=0, size=8)
+
+
+def a_document(
+    gpus: dict[str, list[wire.DesiredAllocation]],
+    *,
+    generation: int = 1,
+    epoch: int = 1,
+    node: str = NODE,
+    mode: wire.Mode | None = None,
+) -> wire.Desired:
+    """GPUs by UUID; the mode follows from what shall be there, if it is not given."""
+    return wire.Desired(
+        node=node,
+        epoch=epoch,
+        generation=generation,
+        gpus=tuple(
+            wire.DesiredGpu(
+                uuid=uuid,
+                mode=mode
+                or ("sliced" if any(a.profile_id is not None for a in wanted) else "whole"),
+                allocations=tuple(wanted),
+            )
+            for uuid, wanted in gpus.items()
+        ),
+    )
+
+
+def signed(desired: wire.Desired, key: bytes = KEY) -> wire.Envelope:
+    return wire.seal(desired, key=key, key_version=1)
+
+
+class Sent:
+    """Stands where the link would be and keeps what the agent says."""
+
+    def __init__(self) -> None:
+        self.outgoing: list[Outgoing] = []
+
+    def send(self, outgoing: Outgoing) -> None:
+        self.outgoing.append(outgoing)
+
+    def messages(self, kind: str) -> list[wire.FromAgent]:
+        return [wire.open_report(o.envelope, KEYS) for o in self.outgoing if o.kind == kind]
+
+    def report(self) -> wire.Report:
+        """The last one."""
+        last = self.messages("report")[-1]
+        assert isinstance(last, wire.Report)
+        return last
+
+    def states(self) -> dict[str, str]:
+        return {a.id: a.state for a in self.report().allocations}
+
+
+@dataclasses.dataclass
+class Rig:
+    """A simulated node with its agent, on clocks that tests move."""
+
+    hardware: Hardware
+    driver: SimulatedNvml
+    agent: Agent
+    node: Node
+    wall: FakeTime
+    steady: FakeTime
+    sent: Sent
+
+    @property
+    def gpu(self) -> str:
+        """The UUID of the first GPU."""
+        return self.hardware.gpus[0].uuid
+
+    def desire(self, desired: wire.Desired) -> None:
+        """A document arrives and is acted on."""
+        self.agent.arrived(Document(signed(desired).to_json()), self.sent)
+        self.agent.turn(self.sent)
+
+    def later(self, seconds: float) -> None:
+        """Time passes, and the agent does what is due then."""
+        self.agent.pause()
+        self.wall.now += seconds
+        self.steady.now += seconds
+        self.agent.turn(self.sent)
+
+    def delivered(self) -> None:
+        """The last report reaches the stream."""
+        self.agent.arrived(Delivered(self.sent.report().seq), self.sent)
+
+    def instances(self) -> list[tuple[str, int]]:
+        """What really is on the first GPU: profile and start slot."""
+        there = self.hardware.gpus[0].instances.values()
+        return sorted((i.profile.name, i.start) for i in there)
+
+
+@contextmanager
+def a_rig(
+    state: Path,
+    *,
+    simulate: str = "h100:2",
+    at: float = NOW,
+    owners: Callable[[Hardware], tuple[Owner, ...]] = lambda _: (),
+) -> Iterator[Rig]:
+    """Two rigs over the same `state` one after the other are an agent that was restarted."""
+    wall, steady, sent = FakeTime(at), FakeTime(1000.0), Sent()
+    hardware = Hardware(NODE, fleet_parse(simulate), state=state / "simulated.json", clock=wall)
+    with ExitStack() as stack:
+        driver = stack.enter_context(installed(hardware))
+        port = NvmlGpu(hardware.process_signal)
+        stack.callback(port.close)
+        host = host_simulated(NODE, len(hardware.gpus))
+        node = Node(
+            identity=Identity(NODE, KEYS, 1, "redis://127.0.0.1:1/0"),
+            port=port,
+            store=Store(state / "state.json", keys=KEYS, epoch=1, now=at),
+            handover=Handover(state / "bookings", owners(hardware)),
+            inventory=lambda: inventory_take(host, port),
+        )
+        agent = Agent(node, Clock(wall=wall, steady=steady))
+        yield Rig(hardware, driver, agent, node, wall, steady, sent)

@@ -1,0 +1,288 @@
+"""The agent as a process of its own, on a real Valkey and against a portal's enrolment."""
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from allocation import wire
+from tests.agent.builders import HOUR, KEY, KEYS, NODE, a_document, a_slice, a_whole
+from tests.servers.servers import Servers
+from tests.servers.waiting import wait_until
+
+
+class Portal:
+    """The portal's side: answers enrolments, writes documents, reads reports."""
+
+    def __init__(self, client: "redis.Redis", agents_url: str) -> None:
+        self.client = client
+        self.enrolments: list[dict[str, Any]] = []
+        self.answers: list[tuple[int, dict[str, Any]]] = []
+        self.identity = {
+            "node": NODE,
+            "key": KEY.hex(),
+            "key_version": 1,
+            "epoch": 1,
+            "redis_url": agents_url,
+        }
+        portal = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                portal.enrolments.append({"path": self.path, **json.loads(body)})
+                status, answer = portal.answers.pop(0) if portal.answers else (201, portal.identity)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(answer).encode())
+
+            def log_message(self, *args: object) -> None:
+                """Quiet."""
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,))
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def publish(self, desired: wire.Desired) -> None:
+        raw = wire.seal(desired, key=KEY, key_version=1).to_json()
+        self.client.set(wire.desired_key(NODE), raw)
+        self.client.publish(wire.wake_channel(NODE), b"")
+
+    def messages(self) -> list[wire.FromAgent]:
+        entries: Any = self.client.xrange(wire.report_stream(NODE))
+        return [wire.open_report(wire.Envelope.from_fields(f), KEYS) for _, f in entries]
+
+    def reports(self) -> list[wire.Report]:
+        return [m for m in self.messages() if isinstance(m, wire.Report)]
+
+    def states(self) -> dict[str, str]:
+        reports = self.reports()
+        return {a.id: a.state for a in reports[-1].allocations} if reports else {}
+
+    def all_ready(self, wanted: set[str]) -> bool:
+        return {name for name, state in self.states().items() if state == "ready"} == wanted
+
+    def gpu(self) -> str:
+        return str(self.enrolments[0]["inventory"]["gpus"][0]["uuid"])
+
+
+class Process:
+    """`python -m allocation.agent`, restartable."""
+
+    def __init__(self, portal: Portal, state: Path) -> None:
+        self.portal = portal
+        self.state = state
+        self.running: subprocess.Popen[bytes] | None = None
+
+    def start(self, **environment: str) -> "subprocess.Popen[bytes]":
+        options = {
+            "PATH": os.environ["PATH"],
+            "GPU_AGENT_PORTAL": self.portal.url,
+            "GPU_AGENT_TOKEN": "one-time",
+            "GPU_AGENT_STATE": str(self.state),
+            "GPU_AGENT_NAME": "gpu-a",
+            **environment,
+        }
+        with (self.state.parent / "agent.log").open("ab") as log:
+            self.running = subprocess.Popen(
+                [sys.executable, "-m", "allocation.agent", "--simulate", "h100:2"],
+                env=options,
+                stderr=log,
+            )
+        return self.running
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        assert self.running is not None
+        self.running.send_signal(number)
+        code = self.running.wait(10)
+        self.running = None
+        return code
+
+    def log(self) -> str:
+        return (self.state.parent / "agent.log").read_text()
+
+    def close(self) -> None:
+        if self.running is not None:
+            self.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def portal(redis_client: "redis.Redis", servers: Servers) -> Iterator[Portal]:
+    found = Portal(redis_client, f"{servers.access.url('agents')}/3")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def agent(portal: Portal, tmp_path: Path) -> Iterator[Process]:
+    found = Process(portal, tmp_path / "state")
+    yield found
+    found.close()
+
+
+def seen(check: Callable[[], bool], seconds: float = 10) -> None:
+    wait_until(check, seconds=seconds)
+
+
+def now() -> int:
+    return int(time.time())
+
+
+def test_a_node_enrols_serves_a_booking_and_stops_cleanly(portal: Portal, agent: Process) -> None:
+    agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    (enrolment,) = portal.enrolments
+    assert (enrolment["path"], enrolment["token"]) == ("/api/v1/agents/enrol", "one-time")
+    inventory = wire.inventory_from_plain(enrolment["inventory"])
+    assert (inventory.hostname, len(inventory.gpus)) == ("gpu-a", 2)
+    assert (agent.state / "identity.json").stat().st_mode & 0o777 == 0o600
+
+    booked = a_slice(starts=now(), ends=now() + HOUR)
+    portal.publish(a_document({portal.gpu(): [booked]}))
+    seen(lambda: portal.states() == {"a1": "ready"})
+    environment = agent.state / "bookings" / "BK-2041" / "a1" / "env"
+    (device,) = portal.reports()[-1].allocations[0].devices
+    assert f"export CUDA_VISIBLE_DEVICES={device}\n" in environment.read_text()
+
+    assert agent.stop() == 0
+    assert environment.exists()
+    assert {type(m) for m in portal.messages()} == {
+        wire.Inventory,
+        wire.Report,
+        wire.Heartbeat,
+        wire.Telemetry,
+    }
+
+
+@pytest.mark.faults
+def test_after_kill_nine_the_agent_finds_its_slices_and_needs_no_second_token(
+    portal: Portal, agent: Process
+) -> None:
+    agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    booked = a_slice(starts=now(), ends=now() + HOUR)
+    portal.publish(a_document({portal.gpu(): [booked]}))
+    seen(lambda: portal.states() == {"a1": "ready"})
+    before = portal.reports()[-1]
+    agent.stop(signal.SIGKILL)
+    portal.client.delete(wire.report_stream(NODE))
+
+    agent.start(GPU_AGENT_TOKEN="")
+    seen(lambda: portal.states() == {"a1": "ready"})
+    after = portal.reports()[0]
+    assert after.allocations == before.allocations
+    assert after.gpus == before.gpus
+    assert after.seq > before.seq
+    assert len(portal.enrolments) == 1
+
+
+def test_bookings_end_on_time_while_redis_is_away_and_that_is_told_afterwards(
+    portal: Portal, agent: Process, servers: Servers
+) -> None:
+    agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    booked = a_whole(starts=now(), ends=now() + 3)
+    portal.publish(a_document({portal.gpu(): [booked]}))
+    seen(lambda: portal.states() == {"w1": "ready"})
+    folder = agent.state / "bookings" / "BK-7"
+
+    admin = portal.client
+    with ExitStack() as stack:
+        stack.callback(admin.acl_setuser, "agents", enabled=True, nopass=False)
+        admin.acl_setuser("agents", enabled=False)
+        for client in admin.client_list():
+            if client["user"] == "agents":
+                admin.client_kill_filter(_id=client["id"])
+        seen(lambda: not folder.exists())
+        assert booked.ends <= time.time() < booked.ends + 2
+        assert portal.states() == {"w1": "ready"}
+    seen(lambda: portal.states() == {"w1": "empty"})
+    since = portal.reports()[-1].allocations[0].since
+    assert since - booked.ends <= 1
+
+
+@pytest.mark.bench
+def test_a_change_is_applied_and_reported_in_half_a_second(portal: Portal, agent: Process) -> None:
+    agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    taken: list[float] = []
+    for generation in range(1, 21):
+        slices = [
+            a_slice(f"g{generation}-{slot}", slot=slot, starts=now(), ends=now() + HOUR)
+            for slot in (0, 2, 4)
+        ]
+        begin = time.monotonic()
+        portal.publish(a_document({portal.gpu(): slices}, generation=generation))
+        wanted = {allocation.id for allocation in slices}
+        wait_until(functools.partial(portal.all_ready, wanted), seconds=5)
+        taken.append(time.monotonic() - begin)
+
+    assert max(taken) < 0.5
+
+
+def test_the_agent_waits_for_a_portal_that_is_not_up_yet(portal: Portal, agent: Process) -> None:
+    portal.answers.append((503, {}))
+    agent.start()
+
+    seen(lambda: len(portal.reports()) > 0)
+    assert len(portal.enrolments) == 2
+
+
+def test_a_token_that_was_used_up_ends_the_agent_with_the_portals_words(
+    portal: Portal, agent: Process
+) -> None:
+    portal.answers.append((403, {"detail": "This token was used at 12:00."}))
+
+    assert agent.start().wait(10) == 1
+    agent.running = None
+    assert "This token was used at 12:00." in agent.log()
+    assert not (agent.state / "identity.json").exists()
+
+
+def test_without_a_token_a_new_node_says_what_to_do(portal: Portal, agent: Process) -> None:
+    assert agent.start(GPU_AGENT_TOKEN="").wait(10) == 1
+    agent.running = None
+    assert "give --portal and --token once" in agent.log()
+
+
+def test_an_agent_that_can_not_read_its_state_begins_nothing(
+    portal: Portal, agent: Process
+) -> None:
+    agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    agent.stop()
+    (agent.state / "state.json").write_text("{")
+
+    assert agent.start().wait(10) == 1
+    agent.running = None
+    assert "state.json can't be used" in agent.log()
+
+
+def test_the_agent_is_small(portal: Portal, agent: Process) -> None:
+    process = agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
+
+    assert int(line.split()[1]) <= 60 * 1024

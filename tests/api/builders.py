@@ -1,0 +1,231 @@
+"""A small site to call the API on: two tenants, every role, prices, money, and eight GPUs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, cast
+
+from django.db import connection
+from django.http import HttpResponse
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import Gpu, GpuModel, MigPlacement, Node, PolicyVersion, Rack, SolverState
+from billing.models import Budget
+from billing.rules import Period, month_after, month_of
+from billing.services import budget_set, price_book_publish
+from tenants.access import Actor, actor_in
+from tenants.models import Project, Role, Tenant, User
+from tenants.services import token_create
+from tenants.wall import tenant_tx
+from tests.builders import (
+    a_gpu_class,
+    a_member,
+    a_project,
+    a_quota,
+    a_tenant,
+    a_tenant_admin,
+    a_tier,
+    a_user,
+)
+from tests.roles import as_system
+
+# profile, id, size, compute, limit, starts: as NVML lists them for an H100 80 GB.
+H100_PLACEMENTS = (
+    ("1g.10gb", 19, 1, 1, 7, range(7)),
+    ("2g.20gb", 14, 2, 2, 3, (0, 2, 4)),
+    ("3g.40gb", 9, 4, 3, 2, (0, 4)),
+    ("7g.80gb", 0, 8, 7, 1, (0,)),
+)
+
+
+@dataclass(frozen=True)
+class Api:
+    """A client with a token; `post` and friends take and give JSON."""
+
+    token: str | None
+    client: Client = field(default_factory=Client)
+
+    def get(self, path: str, **query: str) -> HttpResponse:
+        """GET /api/v1/<path>."""
+        return self.send("GET", path, query=query)
+
+    def post(self, path: str, body: object = None, **headers: str) -> HttpResponse:
+        """POST /api/v1/<path>; `idempotency_key="…"` is the header Idempotency-Key."""
+        return self.send("POST", path, body, headers=headers)
+
+    def put(self, path: str, body: object = None, **headers: str) -> HttpResponse:
+        """PUT /api/v1/<path>."""
+        return self.send("PUT", path, body, headers=headers)
+
+    def delete(self, path: str) -> HttpResponse:
+        """DELETE /api/v1/<path>."""
+        return self.send("DELETE", path)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> HttpResponse:
+        """Any request; `bytes` are sent as they are."""
+        sent = dict(headers or {})
+        if self.token is not None:
+            sent.setdefault("authorization", f"Bearer {self.token}")
+        content_type = sent.pop("content_type", "application/json")
+        raw = body if isinstance(body, bytes) else b"" if body is None else _json(body)
+        response = self.client.generic(
+            method,
+            f"/api/v1/{path}",
+            raw,
+            content_type=content_type,
+            headers={name.replace("_", "-"): value for name, value in sent.items()},
+            query_params=dict(query or {}),
+        )
+        return cast(HttpResponse, response)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What tests start from."""
+
+    tenant: Tenant
+    project: Project
+    hidden: Project
+    other_project: Project
+    budget: Budget
+    researcher: Api
+    lead: Api
+    viewer: Api
+    admin: Api
+    operator: Api
+    stranger: Api
+    people: Mapping[str, User]
+
+    def actor(self, who: str = "researcher") -> Actor:
+        """That person in their tenant, as services see them."""
+        tenant = self.other_project.tenant if who == "stranger" else self.tenant
+        return actor_in(self.people[who].id, tenant.slug)
+
+
+def a_site(*, budget: str = "1000") -> Site:
+    """Helix with a project of each role, North Lab with a stranger, one node of eight H100."""
+    tenant, north = a_tenant("helix", name="Helix"), a_tenant("northlab", name="North Lab")
+    project, hidden = a_project(tenant, "folding"), a_project(tenant, "hidden")
+    other = a_project(north, "climate")
+    people = {
+        "researcher": a_user("mara"),
+        "lead": a_user("jonas"),
+        "viewer": a_user("vera"),
+        "admin": a_user("ada"),
+        "operator": a_user("otto", is_staff=True),
+        "stranger": a_user("stefan"),
+    }
+    a_member(project, Role.RESEARCHER, user=people["researcher"])
+    a_member(project, Role.LEAD, user=people["lead"])
+    a_member(project, Role.VIEWER, user=people["viewer"])
+    a_tenant_admin(tenant, user=people["admin"])
+    a_tenant_admin(tenant, user=people["operator"])
+    a_member(other, Role.LEAD, user=people["stranger"])
+    some_hardware()
+    a_tier("standard")
+    a_tier("spot", priority=10, pausable=True)
+    for owner in (tenant, north):
+        a_quota(owner, guaranteed=4, limit=8)
+    a_quota(tenant, project=project, guaranteed=2, limit=4)
+    tokens = {
+        who: a_token(actor_in(user.id, north.slug if who == "stranger" else tenant.slug))
+        for who, user in people.items()
+    }
+    return Site(
+        tenant=tenant,
+        project=project,
+        hidden=hidden,
+        other_project=other,
+        budget=some_money(project, budget),
+        people=people,
+        **{who: Api(token) for who, token in tokens.items()},
+    )
+
+
+def a_token(actor: Actor) -> str:
+    """A token's clear text."""
+    with tenant_tx(actor.tenant_id):
+        return token_create(actor=actor, name="test", days=1, now=timezone.now())[1]
+
+
+def some_hardware(gpus: int = 8) -> None:
+    """One ready node of H100 with MIG, and the rows every cycle needs."""
+    h100 = a_gpu_class("h100", label="H100 80 GB")
+    with as_system():
+        model = GpuModel.objects.create(
+            slug="h100-80gb", product_name="NVIDIA H100 80GB HBM3", gpu_class=h100,
+            memory_mb=81_559,
+        )  # fmt: skip
+        MigPlacement.objects.bulk_create(
+            MigPlacement(
+                model=model, profile=profile, profile_id=number, start=start, size=size,
+                compute=compute, limit=limit,
+            )
+            for profile, number, size, compute, limit, starts in H100_PLACEMENTS
+            for start in starts
+        )  # fmt: skip
+        rack = Rack.objects.create(name="a1")
+        node = Node.objects.create(name="gpu-a1-01", rack=rack, state=Node.State.READY)
+        Gpu.objects.bulk_create(
+            Gpu(
+                number=index, node=node, index=index, uuid=f"GPU-{index}", model=model,
+                gpu_class=h100, domain=index // 4,
+            )
+            for index in range(gpus)
+        )  # fmt: skip
+        SolverState.objects.get_or_create(id=1)
+        PolicyVersion.objects.get_or_create(
+            number=1, defaults={"document": {}, "state": "live", "created": timezone.now()}
+        )
+
+
+def some_money(project: Project, amount: str) -> Budget:
+    """Prices for h100 in both tiers, and a budget for this month and the next two."""
+    now = timezone.now() - timedelta(minutes=1)
+    month = month_of(now.date())
+    until = month_after(month_after(month.ends))
+    with as_system():
+        price_book_publish(
+            actor_id=None,
+            valid_from=now,
+            prices={("h100", "standard"): Decimal("4.80"), ("h100", "spot"): Decimal("1.68")},
+            now=now,
+        )
+        return budget_set(
+            actor_id=None,
+            project=project,
+            period=Period(month.starts, until),
+            amount=Decimal(amount),
+            now=now,
+        )
+
+
+def row_counts() -> dict[str, int]:
+    """How many rows every table has."""
+    with as_system(), connection.cursor() as cursor:
+        tables = connection.introspection.table_names(cursor)
+        counts = {}
+        for table in tables:
+            cursor.execute(f"SELECT count(*) FROM {connection.ops.quote_name(table)}")  # noqa: S608 (names come from the catalogue)
+            counts[table] = cursor.fetchone()[0]
+    return counts
+
+
+def said(response: HttpResponse) -> Any:  # noqa: ANN401 (whatever the JSON is)
+    """The answer's JSON."""
+    return json.loads(response.content)
+
+
+def _json(body: object) -> bytes:
+    return json.dumps(body).encode()

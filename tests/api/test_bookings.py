@@ -1,0 +1,257 @@
+"""Booking over the API: asking, waiting for the decision, and every act."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from psycopg.types.range import TimestamptzRange
+
+from allocation.api import decisions
+from allocation.models import Allocation, Booking, Gpu
+from tests.api.builders import Site, row_counts, said
+from tests.roles import as_system
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+LINE = {"project": "folding", "tier": "standard", "request": "1 h100 for 10m"}
+REASON = {
+    "rule": "R18", "code": "window_busy", "check": "together",
+    "sentence": "All H100 are taken from 10:00 to 12:00.",
+    "numbers": {"asked": 1, "free": 0}, "frees_at": "2026-12-01T12:00:00Z",
+}  # fmt: skip
+
+
+def decided(**values: object) -> Callable[[float], None]:
+    """In place of the pause between two looks: the cycle decides."""
+
+    def decide(_: float) -> None:
+        with as_system():
+            Booking.objects.filter(state="requested").update(**values)
+
+    return decide
+
+
+def running(reference: str) -> None:
+    """Puts the booking on the first GPU, where it has been for five minutes."""
+    starts, ends = NOW - timedelta(minutes=5), NOW + timedelta(hours=1)
+    with as_system():
+        row = Booking.objects.get(id=UUID(reference.removeprefix("bk_")))
+        Booking.objects.filter(id=row.id).update(
+            state="scheduled", planned_starts=starts, planned_ends=ends, planned_class="h100"
+        )
+        Booking.objects.filter(id=row.id).update(state="starting")
+        Booking.objects.filter(id=row.id).update(state="active", ready_at=starts)
+        gpu = Gpu.objects.get(number=0)
+        Allocation.objects.create(
+            tenant_id=row.tenant_id, project_id=row.project_id, booking=row, gpu=gpu,
+            gpu_number=gpu.number, model_id=gpu.model_id, mode="whole", start=0, size=8,
+            units=56_000, period=TimestamptzRange(starts, ends), state="active",
+            devices=[gpu.uuid],
+        )  # fmt: skip
+
+
+def test_one_line_books_and_comes_back_structured(site: Site) -> None:
+    response = site.researcher.post("bookings", LINE)
+    booking = said(response)
+    assert response.status_code == 201
+    assert response["Location"] == f"/api/v1/bookings/{booking['id']}"
+    assert booking["id"].startswith("bk_")
+    assert booking["number"] == "BK-1"
+    assert booking["state"] == "requested"
+    assert (booking["ask"]["count"], booking["ask"]["classes"]) == (1, ["h100"])
+    assert booking["window"]["duration"] == "PT10M"
+    assert booking["price"]["currency"] == "EUR"
+    assert booking["price"]["held"] == "0.800000"
+    assert booking["allocations"] == []
+    assert booking["waiting"]["expected_start"] is None
+
+
+def test_the_structured_ask_that_came_back_books_the_same(site: Site) -> None:
+    first = said(site.researcher.post("bookings", LINE))
+    again = site.researcher.post("bookings", {"project": "folding", "ask": first["ask"]})
+    assert again.status_code == 201, again.content
+    assert said(again)["ask"] == first["ask"]
+
+
+def test_a_booking_is_found_by_id_and_by_number(site: Site) -> None:
+    made = said(site.researcher.post("bookings", LINE))
+    for reference in (made["id"], "BK-1", "bk-1"):
+        assert said(site.lead.get(f"bookings/{reference}")) == made
+
+
+def test_dry_run_says_what_would_happen_and_writes_nothing(site: Site) -> None:
+    before = row_counts()
+    response = site.researcher.post("bookings", LINE, prefer="dry-run")
+    assert response.status_code == 200, response.content
+    assert response["Preference-Applied"] == "dry-run"
+    quote = said(response)
+    assert quote["ask"]["classes"] == ["h100"]
+    assert Decimal(quote["budget"]["left"]) == Decimal(1000)
+    assert row_counts() == before
+
+
+def test_a_quote_writes_nothing(site: Site) -> None:
+    before = row_counts()
+    response = site.researcher.post("quotes", LINE)
+    assert response.status_code == 200, response.content
+    assert row_counts() == before
+
+
+def test_waiting_answers_with_the_decision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = decided(state="queued", planned_starts=NOW + timedelta(hours=2), reasons=[REASON])
+    monkeypatch.setattr(decisions.time, "sleep", decide)
+    response = site.researcher.post("bookings", LINE, prefer="wait=5")
+    booking = said(response)
+    assert (response.status_code, booking["state"]) == (201, "queued")
+    assert response["Preference-Applied"] == "wait=5"
+    assert booking["waiting"]["reasons"][0]["rule"] == "R18"
+    assert booking["waiting"]["expected_start"] is not None
+
+
+def test_a_refusal_while_waiting_is_a_problem_with_alternatives(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = {"gpu_class": "h100", "count": 1, "starts": "2026-12-01T12:00:00Z"}
+    decide = decided(state="refused", reasons=[REASON], alternatives=[other])
+    monkeypatch.setattr(decisions.time, "sleep", decide)
+    for _ in range(2):
+        response = site.researcher.post("bookings", LINE, prefer="wait=5", idempotency_key="k")
+        problem = said(response)
+        assert (response.status_code, problem["code"]) == (409, "window_busy")
+        assert problem["rule"] == "R18"
+        assert problem["alternatives"] == [other]
+        assert problem["numbers"]["booking"] == "BK-1"
+        assert problem["frees_at"] == "2026-12-01T12:00:00Z"
+    assert response["Idempotency-Replayed"] == "true"
+
+
+def test_waiting_ends_without_a_decision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr(decisions.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(decisions.time, "sleep", lambda _: None)
+    response = site.researcher.post("bookings", LINE, prefer="wait=9999")
+    assert (response.status_code, said(response)["state"]) == (201, "requested")
+    assert response["Preference-Applied"] == "wait=10"
+
+
+def test_cancelling_frees_the_money_and_twice_is_once(site: Site) -> None:
+    site.researcher.post("bookings", LINE)
+    first = site.researcher.post("bookings/BK-1/cancel")
+    assert (first.status_code, said(first)["state"]) == (200, "cancelled")
+    assert site.researcher.post("bookings/BK-1/cancel").content == first.content
+    assert said(site.lead.get(f"budgets/{site.budget.id}"))["held"] == "0.000000"
+
+
+def test_only_the_owner_and_leads_change_a_booking(site: Site) -> None:
+    site.lead.post("bookings", LINE)
+    before = row_counts()
+    for act in ("cancel", "release", "check-in"):
+        response = site.researcher.post(f"bookings/BK-1/{act}")
+        assert (response.status_code, said(response)["code"]) == (403, "not_allowed")
+    assert row_counts() == before
+
+
+def test_releasing_before_the_start_is_refused_and_says_what_works(site: Site) -> None:
+    site.researcher.post("bookings", LINE)
+    response = site.researcher.post("bookings/BK-1/release")
+    assert (response.status_code, said(response)["code"]) == (409, "not_started")
+    assert "Cancel" in said(response)["detail"]
+
+
+def test_a_running_booking_tells_its_devices_and_takes_every_act(site: Site) -> None:
+    made = said(site.researcher.post("bookings", {**LINE, "request": "1 h100 1h"}))
+    running(made["id"])
+    booking = said(site.researcher.get("bookings/BK-1"))
+    assert booking["waiting"] is None
+    (allocation,) = booking["allocations"]
+    assert (allocation["node"], allocation["gpu_index"], allocation["profile"]) == (
+        "gpu-a1-01", 0, None,
+    )  # fmt: skip
+    assert allocation["devices"] == ["GPU-0"]
+
+    here = site.researcher.post("bookings/BK-1/check-in")
+    assert said(here)["checked_in_at"] is not None
+    longer = site.researcher.post("bookings/BK-1/extend", {"by": "PT2H"})
+    assert longer.status_code == 200, longer.content
+    until = datetime.fromisoformat(said(longer)["extension_until"])
+    assert until == datetime.fromisoformat(booking["window"]["planned_ends"]) + timedelta(hours=2)
+    released = site.researcher.post("bookings/BK-1/release")
+    assert (released.status_code, said(released)["state"]) == (200, "ending")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({}, 400, "missing_field"),
+        ({"by": "PT1H", "until": "2026-12-01T10:00:00Z"}, 400, "missing_field"),
+        ({"by": "1h"}, 400, "bad_duration"),
+        ({"by": "PT0S"}, 422, "out_of_range"),
+        ({"by": 3600}, 400, "bad_duration"),
+        ({"by": "P9999D"}, 422, "too_long"),
+        ({"until": "2026-12-01T10:00:00"}, 400, "naive_time"),
+        ({"until": "2001-12-01T10:00:00Z"}, 422, "end_not_later"),
+        ({"until": "2099-12-01T10:00:00Z"}, 422, "too_long"),
+        ({"until": "2099-13-01T10:00:00Z"}, 400, "bad_time"),
+    ],
+)
+def test_an_extension_is_refused_clearly(
+    site: Site, body: dict[str, object], status: int, code: str
+) -> None:
+    running(said(site.researcher.post("bookings", LINE))["id"])
+    before = row_counts()
+    response = site.researcher.post("bookings/BK-1/extend", body)
+    assert (response.status_code, said(response)["code"]) == (status, code)
+    assert row_counts() == before
+
+
+def test_history_tells_what_happened_in_order(site: Site) -> None:
+    site.researcher.post("bookings", LINE)
+    site.researcher.post("bookings/BK-1/cancel")
+    events = said(site.viewer.get("bookings/BK-1/events"))["items"]
+    assert [event["kind"] for event in events] == ["requested", "cancelled"]
+    assert events[0]["actor"] == "mara"
+    first = said(site.viewer.get("bookings/BK-1/events", limit="1"))
+    rest = said(site.viewer.get("bookings/BK-1/events", cursor=first["next"]))
+    assert first["items"] + rest["items"] == events
+
+
+def test_why_has_six_checks_with_the_decisions_evidence(site: Site) -> None:
+    site.researcher.post("bookings", LINE)
+    decided(state="queued", reasons=[REASON])(0)
+    why = said(site.viewer.get("bookings/BK-1/why"))
+    assert [check["check"] for check in why["checks"]] == [
+        "together", "line", "quota", "budget", "policy", "hardware",
+    ]  # fmt: skip
+    assert [check["passed"] for check in why["checks"]] == [False, True, True, True, True, True]
+    assert why["checks"][0]["reasons"] == [REASON]
+
+
+def test_lists_filter_by_state_project_and_owner_and_page_without_gaps(site: Site) -> None:
+    for api in (site.researcher, site.lead, site.researcher):
+        api.post("bookings", LINE)
+    site.researcher.post("bookings/BK-3/cancel")
+
+    def numbers(**query: str) -> list[str]:
+        return sorted(row["number"] for row in said(site.viewer.get("bookings", **query))["items"])
+
+    assert numbers() == ["BK-1", "BK-2", "BK-3"]
+    assert numbers(state="cancelled") == ["BK-3"]
+    assert numbers(project="folding", state="requested") == ["BK-1", "BK-2"]
+    mine = said(site.lead.get("bookings", owner="me"))["items"]
+    assert [row["number"] for row in mine] == ["BK-2"]
+    first = said(site.viewer.get("bookings", limit="2"))
+    second = said(site.viewer.get("bookings", limit="2", cursor=first["next"]))
+    seen = [row["number"] for row in first["items"] + second["items"]]
+    assert sorted(seen) == ["BK-1", "BK-2", "BK-3"]
+    assert second["next"] is None
+
+
+def test_own_time_is_marked_and_others_time_is_only_busy(site: Site) -> None:
+    running(said(site.researcher.post("bookings", LINE))["id"])
+    mine = said(site.viewer.get("availability", gpu_class="h100"))
+    theirs = said(site.stranger.get("availability", gpu_class="h100"))
+    assert mine["gpus"][0]["busy"][0]["mine"] is True
+    assert theirs["gpus"][0]["busy"][0]["mine"] is False
+    assert [step["whole_gpus"] for step in theirs["free"]] == [7, 8]
+    assert b"BK-" not in site.stranger.get("availability", gpu_class="h100").content

@@ -1,0 +1,161 @@
+"""Every route that names something, with somebody else's names: as if it were not there."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.urls import URLPattern, URLResolver
+from django.utils import timezone
+
+from portal.api.root import urlpatterns
+from tenants.access import actor_in
+from tenants.models import Membership
+from tenants.services import membership_set
+from tenants.wall import tenant_tx
+from tests.api.builders import Api, Site, a_token, row_counts, said
+from tests.roles import as_system
+
+GOOD = {"project": "folding", "request": "1 h100 for 10m"}
+UNGUARDED = {"schema/", "docs/", "docs/start.js", "^.*$", "agents/enrol"}
+# Names that belong to no tenant: everybody may read them.
+OPEN = {
+    "tiers/<slug:slug>",
+    "price-books/<int:version>",
+    "fleet/nodes/<slug:name>/drain",
+    "fleet/nodes/<slug:name>/ready",
+}
+BODIES: dict[str, Any] = {
+    "extend": {"by": "PT1H"},
+    "budgets": {"amount": "5"},
+    "projects": {"is_open": False},
+}
+
+
+def routes() -> list[str]:
+    """Every address of the API, as it is declared."""
+    found: list[URLPattern | URLResolver] = list(urlpatterns)
+    return [str(route.pattern) for route in found]
+
+
+NAMED = [route for route in routes() if "<" in route and route not in OPEN]
+
+
+def theirs(site: Site) -> dict[str, Callable[[], str]]:
+    """Real names of things in Helix, by the parameter that takes them."""
+    booking = said(site.researcher.post("bookings", GOOD))
+    with as_system():
+        member = Membership.objects.get(user=site.people["viewer"])
+    return {
+        "reference": lambda: booking["number"],
+        "slug": lambda: "folding",
+        "budget_id": lambda: str(site.budget.id),
+        "token_id": lambda: said(site.researcher.get("me"))["token_id"],
+        "member_id": lambda: str(member.id),
+    }
+
+
+NOBODYS = {
+    "reference": "BK-999999",
+    "slug": "nothing",
+    "budget_id": str(uuid4()),
+    "token_id": str(uuid4()),
+    "member_id": str(uuid4()),
+}
+
+
+def filled(route: str, names: dict[str, str]) -> str:
+    """The route with its parameters replaced."""
+    return re.sub(r"<\w+:(\w+)>", lambda found: names[found[1]], route)
+
+
+def calls(route: str) -> Iterator[tuple[str, Any]]:
+    """Each method that the route takes, with a body that is fine in itself."""
+    view: Any = next(r for r in urlpatterns if str(r.pattern) == route).callback
+    body: Any = next((body for word, body in BODIES.items() if word in route), {})
+    for method in ("get", "post", "put", "delete"):
+        if hasattr(view.view_class, method):
+            yield method.upper(), body if method in ("post", "put") else None
+
+
+def test_every_route_is_guarded_by_a_token_or_listed_as_open(site: Site) -> None:
+    for route in routes():
+        if route in UNGUARDED:
+            continue
+        for method, body in calls(route):
+            path = filled(route.replace("<int:version>", "1").replace(":name>", ":slug>"), NOBODYS)
+            assert Api(None).send(method, path, body).status_code == 401, (method, route)
+
+
+@pytest.mark.parametrize("route", NAMED)
+def test_a_stranger_finds_nothing_and_changes_nothing(site: Site, route: str) -> None:
+    names = {name: find() for name, find in theirs(site).items()}
+    before = row_counts()
+    for method, body in calls(route):
+        foreign = site.stranger.send(method, filled(route, names), body)
+        missing = site.stranger.send(method, filled(route, NOBODYS), body)
+        assert foreign.status_code == 404, (method, route, foreign.content)
+        assert foreign.content == missing.content
+        assert row_counts() == before
+
+
+@pytest.mark.parametrize("route", [route for route in NAMED if "token" not in route])
+def test_a_member_of_another_project_finds_nothing_either(site: Site, route: str) -> None:
+    names = {name: find() for name, find in theirs(site).items()}
+    with tenant_tx(site.tenant.id):
+        membership_set(
+            actor=site.actor("admin"),
+            username="stefan",
+            role="lead",
+            project="hidden",
+            now=timezone.now() - timedelta(seconds=1),
+        )
+    neighbour = Api(a_token(actor_in(site.people["stranger"].id, "helix")))
+    for method, body in calls(route):
+        assert neighbour.send(method, filled(route, names), body).status_code == 404, route
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "bookings", GOOD),
+        ("POST", "quotes", GOOD),
+        ("POST", "budgets",
+         {"project": "folding", "amount": "5", "starts": "2030-01-01", "ends": "2030-02-01"}),
+        ("PUT", "quotas", {"project": "folding", "gpu_class": "h100", "guaranteed_units": 0}),
+        ("POST", "members", {"username": "stefan", "role": "lead", "project": "folding"}),
+    ],
+)  # fmt: skip
+def test_a_foreign_name_in_a_body_is_like_one_that_is_not_there(
+    site: Site, method: str, path: str, body: dict[str, object]
+) -> None:
+    before = row_counts()
+    foreign = site.stranger.send(method, path, body)
+    missing = site.stranger.send(method, path, {**body, "project": "nothing"})
+    assert (foreign.status_code, said(foreign)["code"]) == (422, "not_found")
+    assert foreign.content == missing.content
+    assert row_counts() == before
+
+
+@pytest.mark.parametrize("path", ["bookings", "budgets"])
+def test_a_foreign_name_in_a_filter_tells_nothing(site: Site, path: str) -> None:
+    foreign = site.stranger.get(path, project="folding")
+    assert foreign.content == site.stranger.get(path, project="nothing").content
+    assert foreign.status_code == 422
+
+
+def test_lists_of_a_stranger_hold_nothing_of_helix(site: Site) -> None:
+    site.researcher.post("bookings", GOOD)
+    for path in ("projects", "bookings", "budgets", "quotas", "tokens"):
+        text = site.stranger.get(path).content
+        assert b"folding" not in text
+        assert b"mara" not in text
+
+
+def test_a_header_does_not_change_the_tenant(site: Site) -> None:
+    response = site.stranger.send(
+        "GET", "projects", headers={"X-Tenant": "helix", "X-HTTP-Method-Override": "POST"}
+    )
+    assert [row["slug"] for row in said(response)["items"]] == ["climate"]

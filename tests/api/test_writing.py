@@ -1,0 +1,143 @@
+"""What admins, leads and operators set over the API."""
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from tests.api.builders import Api, Site, said
+
+TERMS = {
+    "name": "Gold", "priority": 300, "pausable": False, "grace_seconds": 60,
+    "protected_seconds": 0, "max_duration_seconds": 86_400, "advance_seconds": 86_400,
+}  # fmt: skip
+
+
+def test_a_tenant_admin_makes_and_closes_projects(site: Site) -> None:
+    made = site.admin.post("projects", {"slug": "cryo-em", "name": "Cryo EM"})
+    assert (made.status_code, said(made)["is_open"]) == (201, True)
+    again = site.admin.post("projects", {"slug": "cryo-em", "name": "Cryo EM"})
+    assert (again.status_code, said(again)["code"]) == (422, "slug_taken")
+    closed = site.admin.put("projects/cryo-em", {"is_open": False})
+    assert said(closed)["is_open"] is False
+
+
+def test_a_lead_gives_and_ends_roles_in_the_own_project(site: Site) -> None:
+    made = site.lead.post("members", {"username": "stefan", "role": "viewer", "project": "folding"})
+    assert (made.status_code, said(made)["role"]) == (201, "viewer")
+    people = said(site.viewer.get("projects/folding/members"))["items"]
+    assert "stefan" in {person["username"] for person in people}
+    gone = site.lead.delete(f"members/{said(made)['id']}")
+    assert (gone.status_code, gone.content) == (204, b"")
+
+
+def test_the_last_admin_stays(site: Site) -> None:
+    admins = [
+        said(site.admin.post("members", {"username": name, "role": "tenant_admin"}))["id"]
+        for name in ("otto", "ada")
+    ]
+    assert site.admin.delete(f"members/{admins[0]}").status_code == 204
+    refused = site.admin.delete(f"members/{admins[1]}")
+    assert (refused.status_code, said(refused)["code"]) == (409, "last_admin")
+
+
+def test_a_lead_makes_no_tenant_admins_and_gives_no_roles_elsewhere(site: Site) -> None:
+    up = site.lead.post("members", {"username": "jonas", "role": "tenant_admin"})
+    assert (up.status_code, said(up)["code"]) == (403, "not_allowed")
+    for project in ("hidden", "climate"):
+        away = site.lead.post("members", {"username": "jonas", "role": "lead", "project": project})
+        assert (away.status_code, said(away)["code"]) == (422, "not_found")
+
+
+def test_a_tenant_admin_splits_the_quota_and_not_more_than_there_is(site: Site) -> None:
+    share = {"project": "hidden", "gpu_class": "h100", "guaranteed_units": 112_000}
+    assert said(site.admin.put("quotas", share))["guaranteed_units"] == 112_000
+    over = site.admin.put("quotas", {**share, "guaranteed_units": 112_001})
+    assert (over.status_code, said(over)["code"]) == (409, "guarantees_exceeded")
+    assert said(over)["numbers"]["over"] == 1
+
+
+def test_an_operator_sets_a_tenants_share(site: Site) -> None:
+    share = {"tenant": "northlab", "gpu_class": "h100", "guaranteed_units": 56_000}
+    assert said(site.operator.put("quotas", share))["guaranteed_units"] == 56_000
+    mine = said(site.stranger.get("quotas"))["items"]
+    assert [row["guaranteed_units"] for row in mine if row["project"] is None] == [56_000]
+
+
+def test_an_operator_makes_a_tier_and_publishes_prices_for_it(site: Site) -> None:
+    made = site.operator.put("tiers/gold", TERMS)
+    assert (made.status_code, said(made)["priority"]) == (200, 300)
+    assert said(site.viewer.get("tiers/gold")) == said(made)
+    prices = [
+        {"gpu_class": "h100", "tier": tier, "per_gpu_hour": price}
+        for tier, price in (("gold", "9.6"), ("standard", "5"), ("spot", "1.5"))
+    ]
+    ahead = (timezone.now() + timedelta(days=9)).isoformat()
+    book = {"valid_from": ahead, "prices": prices}
+    published = site.operator.post("price-books", book, idempotency_key="p1")
+    assert published.status_code == 201, published.content
+    assert site.operator.post("price-books", book, idempotency_key="p1").content == (
+        published.content
+    )
+    version = said(published)["version"]
+    assert said(site.viewer.get(f"price-books/{version}"))["prices"][0]["per_gpu_hour"] == "9.6000"
+    assert len(said(site.viewer.get("price-books"))["items"]) == 2
+    later = (timezone.now() + timedelta(days=10)).isoformat()
+    partial = site.operator.post("price-books", {"valid_from": later, "prices": prices[:1]})
+    assert (partial.status_code, said(partial)["code"]) == (422, "price_missing")
+    twice = site.operator.post("price-books", {"prices": [*prices, prices[0]]})
+    assert said(twice)["code"] == "price_repeated"
+
+
+def test_a_tenant_admin_sets_a_new_budget_and_changes_it(site: Site) -> None:
+    period = {"starts": "2040-01-01", "ends": "2040-02-01"}
+    made = site.admin.post("budgets", {"project": "hidden", "amount": "250.50", **period})
+    assert (made.status_code, said(made)["left"]) == (201, "250.500000")
+    changed = site.admin.put(f"budgets/{said(made)['id']}", {"amount": "300", "warn_percent": 50})
+    assert (said(changed)["amount"], said(changed)["warn_percent"]) == ("300.000000", 50)
+    overlapping = site.admin.post(
+        "budgets", {"project": "hidden", "amount": "1", **period, "ends": "2040-03-01"}
+    )
+    assert said(overlapping)["code"] == "budget_overlaps"
+
+
+def test_an_operator_drains_a_node_and_puts_it_back(site: Site) -> None:
+    drained = site.operator.post("fleet/nodes/gpu-a1-01/drain", {"reason": "new fans"})
+    assert (drained.status_code, said(drained)["state"]) == (200, "draining")
+    assert "new fans" in said(drained)["state_reason"]
+    assert said(site.viewer.get("availability", gpu_class="h100"))["free"][0]["whole_gpus"] == 0
+    ready = site.operator.post("fleet/nodes/gpu-a1-01/ready")
+    assert said(ready)["state"] == "ready"
+    assert site.operator.post("fleet/nodes/nothing/ready").status_code == 404
+
+
+def test_an_operator_gets_a_one_time_token_for_an_agent(site: Site) -> None:
+    made = site.operator.post("fleet/enrolments", {"node": "gpu-z9-01", "rack": "z9"})
+    assert made.status_code == 201, made.content
+    assert said(made)["token"].startswith("gpup_enrol_")
+
+
+def test_a_token_works_and_a_revoked_one_does_not(site: Site) -> None:
+    made = said(site.researcher.post("tokens", {"name": "ci", "days": 7}))
+    fresh = Api(made["token"])
+    assert said(fresh.get("me"))["token_id"] == made["id"]
+    assert made["id"] in {row["id"] for row in said(fresh.get("tokens"))["items"]}
+    assert said(site.researcher.delete(f"tokens/{made['id']}"))["revoked"] is not None
+    assert fresh.get("me").status_code == 401
+
+
+def test_the_own_time_zone_is_set(site: Site) -> None:
+    assert said(site.researcher.put("me", {"time_zone": "Asia/Kathmandu"}))["time_zone"] == (
+        "Asia/Kathmandu"
+    )
+    wrong = site.researcher.put("me", {"time_zone": "Mars"})
+    assert (wrong.status_code, said(wrong)["code"]) == (422, "bad_zone")
+
+
+def test_an_operator_without_a_membership_runs_the_platform_and_sees_no_project(
+    site: Site,
+) -> None:
+    membership = said(site.operator.post("members", {"username": "otto", "role": "tenant_admin"}))
+    assert site.admin.delete(f"members/{membership['id']}").status_code == 204
+    assert site.operator.put("tiers/gold", TERMS).status_code == 200
+    assert said(site.operator.get("projects"))["items"] == []
+    assert site.operator.get("projects/folding").status_code == 404

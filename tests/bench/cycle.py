@@ -1,0 +1,195 @@
+"""How long a cycle takes: `python -m tests.bench.cycle --gpus 256 --bookings 1000 --days 28`.
+
+A third of the GPUs can be cut into slices, a fifth of the time is taken already, a tenth of the
+bookings are fixed windows; the first cycle plans everybody, the second keeps all the promises.
+JSON on stdout, times in milliseconds.
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from allocation.solver import (
+    Ask,
+    Assign,
+    Gpu,
+    Held,
+    Limit,
+    Place,
+    Plan,
+    Policy,
+    Promise,
+    Question,
+    Request,
+    Snapshot,
+    decode,
+    digest,
+    encode,
+    solve,
+)
+from allocation.solver.quote import Availability
+from allocation.solver.types import Mode, Together
+from tests.solver.builders import DAY, H100, HOUR, L40S, MODELS, NOON, a_held, gpus
+
+CLASSES = (("h100", "h100-80gb"), ("h200", "h200-141gb"), ("a100", "a100-40gb"), ("l40s", "l40s"))
+PROFILES = {
+    "h100": ("1g.10gb", "2g.20gb", "3g.40gb"),
+    "h200": ("1g.18gb", "2g.35gb", "3g.71gb"),
+    "a100": ("1g.5gb", "2g.10gb", "3g.20gb"),
+}
+MODES: tuple[Mode | None, ...] = (None, "whole", "sliced")
+NEAR: tuple[Together, ...] = ("any", "node", "domain")
+T = TypeVar("T")
+
+
+def a_fleet(count: int) -> tuple[Gpu, ...]:
+    """Nodes of eight, classes in turn, four nodes to a rack."""
+    nodes = []
+    for number in range(count // 8):
+        gpu_class, model = CLASSES[number % len(CLASSES)]
+        domains = None if model == L40S.slug else 1
+        mode = MODES[number // 4 % 3] if gpu_class == "a100" else None
+        node = gpus(
+            8, gpu_class, model, node=f"n{number:04}", rack=f"r{number // 4:03}", domains=domains
+        )
+        nodes.append(tuple(replace(gpu, mode=mode) for gpu in node))
+    return tuple(gpu for node in nodes for gpu in node)
+
+
+def held_of(fleet: tuple[Gpu, ...], chance: random.Random) -> tuple[Held, ...]:
+    """A fifth of the GPUs run something for some hours."""
+    return tuple(
+        a_held(gpu.id, ends=HOUR * chance.randint(1, 24))
+        for gpu in fleet
+        if chance.random() < 0.2 and gpu.mode != "sliced"
+    )
+
+
+def a_wish(number: int, chance: random.Random) -> Request:
+    """One booking of the mix: half whole GPUs in gangs, half slices."""
+    gpu_class = chance.choice([name for name, _ in CLASSES])
+    sliced = gpu_class in PROFILES and chance.random() < 0.5
+    profile = chance.choice(PROFILES[gpu_class]) if sliced else None
+    count = chance.choice((1, 1, 1, 2, 2, 4, 8) if profile is None else (1, 1, 1, 2))
+    together = chance.choice(NEAR) if profile is None else "any"
+    required = count > 1 and gpu_class != "l40s" and chance.random() < 0.5
+    fixed = chance.random() < 0.1
+    return Request(
+        booking=f"b{number:06}",
+        tenant=f"t{number % 12}",
+        project=f"p{number % 40}",
+        tier="standard",
+        priority=chance.choice((10, 50, 90)),
+        submitted=NOON - chance.randint(0, DAY),
+        ask=Ask(count, (gpu_class,), profile, together, required),
+        duration=HOUR * chance.choice((1, 2, 4, 8, 24, 48)),
+        earliest=NOON + (HOUR * chance.randint(1, 14 * 24) if fixed else 0),
+        latest=None,
+        fixed=fixed,
+        promise=None,
+    )
+
+
+def a_site(gpu_count: int, bookings: int) -> Snapshot:
+    """The same site for the same numbers."""
+    chance = random.Random(7)  # noqa: S311  a made-up site, the same each time
+    fleet = a_fleet(gpu_count)
+    limits = tuple(
+        Limit(f"t{tenant}", name, 0, gpu_count * 56_000 // 12)
+        for tenant in range(12)
+        for name, _ in CLASSES
+    )
+    wishes = tuple(a_wish(number, chance) for number in range(bookings))
+    return Snapshot(NOON, MODELS, fleet, held_of(fleet, chance), wishes, (), limits)
+
+
+def a_row(name: str, wish: Request, place: Place, given: Assign) -> Held:
+    """A place that was given, as the next cycle finds it."""
+    people = (wish.booking, wish.tenant, wish.project)
+    return Held(name, *people, place, given.starts, given.ends, started=False)
+
+
+def the_next(site: Snapshot, plan: Plan) -> Snapshot:
+    """The site five seconds later: what was given is held, what waits has its promise."""
+    wishes = {request.booking: request for request in site.requests}
+    held = tuple(
+        a_row(f"{row.booking}/{place.gpu}/{place.start}", wishes[row.booking], place, row)
+        for row in plan.assigns
+        for place in row.places
+    )
+    promised = tuple(
+        replace(wishes[row.booking], promise=Promise(row.starts, row.ends, row.places))
+        for row in plan.waits
+    )
+    return replace(site, now=site.now + 5, held=site.held + held, requests=promised)
+
+
+def timed(call: Callable[[], T]) -> tuple[T, float]:
+    """The answer and the milliseconds that it took."""
+    begun = time.perf_counter()
+    answer = call()
+    return answer, round((time.perf_counter() - begun) * 1000, 1)
+
+
+def quotes(site: Snapshot, policy: Policy, count: int) -> list[float]:
+    """Milliseconds of each quote on the site, sorted."""
+    availability = Availability(site, policy)
+    chance = random.Random(11)  # noqa: S311  made-up questions
+    found = []
+    for number in range(count):
+        wish = a_wish(number, chance)
+        question = Question(
+            wish.ask, wish.duration, wish.earliest, None, wish.fixed, wish.tenant, wish.project
+        )
+        found.append(timed(lambda asked=question: availability.quote(asked))[1])  # type: ignore[misc]  # bound now
+    return sorted(found)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpus", type=int, default=256)
+    parser.add_argument("--bookings", type=int, default=1000)
+    parser.add_argument("--days", type=int, default=28)
+    parser.add_argument("--quotes", type=int, default=100)
+    asked = parser.parse_args()
+    policy = Policy(1, horizon=asked.days * DAY)
+    site = a_site(asked.gpus, asked.bookings)
+    solve(replace(site, requests=site.requests[:10]), policy)  # tables of the models
+    plan, first = timed(lambda: solve(site, policy))
+    later = the_next(site, plan)
+    again, second = timed(lambda: solve(later, policy))
+    data, encoding = timed(lambda: encode(later))
+    back, decoding = timed(lambda: decode(Snapshot, data))
+    asking = quotes(later, policy, asked.quotes)
+    result = {
+        "gpus": len(site.gpus),
+        "bookings": asked.bookings,
+        "solve_ms": first,
+        "solve_promises_ms": second,
+        "encode_ms": encoding,
+        "decode_ms": decoding,
+        "snapshot_bytes": len(data),
+        "round_trip": digest(back) == digest(later),
+        "assigned": len(plan.assigns),
+        "waiting": len(plan.waits),
+        "refused": len(plan.refusals),
+        "assigned_later": len(again.assigns),
+        "waiting_later": len(again.waits),
+        "refused_later": len(again.refusals),
+        "delayed_later": sum(wait.delayed_by is not None for wait in again.waits),
+        "quote_ms_p50": asking[len(asking) // 2],
+        "quote_ms_p99": asking[len(asking) * 99 // 100],
+        "numpy": sys.modules["numpy"].__version__,
+        "model": H100.slug,
+    }
+    sys.stdout.write(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""Holds, charges, budgets: what the ledger allows, and that it adds up."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from uuid import uuid4
+
+import pytest
+from django.db import DatabaseError, IntegrityError, connection, transaction
+
+from billing.models import Account, Budget, Transfer
+from billing.queries import BudgetEffect, budget_effect, ledger_check, reference_totals
+from billing.rules import Period
+from billing.services import hold_release, hold_settle
+from tenants.errors import Refused
+from tenants.models import AuditEntry, Project
+from tenants.wall import tenant_tx
+from tests.billing.builders import (
+    DECEMBER,
+    NOVEMBER,
+    NOW,
+    Hold,
+    a_budget,
+    a_hold,
+    a_project,
+)
+from tests.roles import as_system
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _system() -> Iterator[None]:
+    with as_system():
+        yield
+
+
+def figures(project: Project, at: datetime = NOW) -> BudgetEffect:
+    effect = budget_effect(project_id=project.id, at=at)
+    assert effect is not None
+    return effect
+
+
+def settle(hold: Hold, amount: str) -> Decimal:
+    return hold_settle(
+        tenant_id=hold.project.tenant_id, reference=hold.reference, amount=Decimal(amount), now=NOW
+    )
+
+
+def shown(effect: BudgetEffect) -> tuple[Decimal, Decimal, Decimal, Decimal]:
+    return effect.amount, effect.spent, effect.held, effect.left
+
+
+def test_a_hold_is_set_aside_and_not_spent() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    a_hold(project, "57.60")
+    assert shown(figures(project)) == (
+        Decimal(100), Decimal(0), Decimal("57.60"), Decimal("42.40"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("amount", "charged"),
+    [
+        pytest.param("57.60", "57.60", id="all of it"),
+        pytest.param("20.00", "20.00", id="a part; the rest is free again"),
+        pytest.param("0", "0", id="nothing"),
+        pytest.param("99", "57.60", id="never more than was held"),
+    ],
+)
+def test_settling_charges_what_was_used(amount: str, charged: str) -> None:
+    project = a_project()
+    a_budget(project, "100")
+    hold = a_hold(project, "57.60")
+    assert settle(hold, amount) == Decimal(charged)
+    assert shown(figures(project)) == (
+        Decimal(100), Decimal(charged), Decimal(0), 100 - Decimal(charged),
+    )  # fmt: skip
+    assert ledger_check() == []
+
+
+def test_settling_twice_charges_once() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    hold = a_hold(project, "50")
+    assert [settle(hold, "30"), settle(hold, "30")] == [Decimal(30), Decimal(0)]
+    assert figures(project).spent == Decimal(30)
+
+
+def test_releasing_gives_everything_back() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    hold = a_hold(project, "50")
+    hold_release(tenant_id=project.tenant_id, reference=hold.reference, now=NOW)
+    assert shown(figures(project)) == (Decimal(100), Decimal(0), Decimal(0), Decimal(100))
+    assert reference_totals(tenant_id=project.tenant_id, reference=hold.reference) == (
+        Decimal(0),
+        Decimal(0),
+    )
+
+
+def test_a_hold_over_the_turn_of_the_month_is_split_and_charged_oldest_first() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    a_budget(project, "100", DECEMBER)
+    hold = a_hold(
+        project,
+        "18",
+        starts=datetime(2026, 11, 30, 18, tzinfo=UTC),
+        ends=datetime(2026, 12, 1, 12, tzinfo=UTC),
+    )
+    december = datetime(2026, 12, 5, tzinfo=UTC)
+    assert (figures(project).held, figures(project, december).held) == (Decimal(6), Decimal(12))
+    settle(hold, "8")
+    assert (figures(project).spent, figures(project, december).spent) == (Decimal(6), Decimal(2))
+    assert ledger_check() == []
+
+
+def test_a_split_hold_that_fits_one_month_only_holds_nothing() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    a_budget(project, "11.99", DECEMBER)
+    with pytest.raises(Refused) as refusal:
+        a_hold(
+            project,
+            "18",
+            starts=datetime(2026, 11, 30, 18, tzinfo=UTC),
+            ends=datetime(2026, 12, 1, 12, tzinfo=UTC),
+        )
+    assert refusal.value.code == "budget_exceeded"
+    assert "December 2026" in refusal.value.sentence
+    assert figures(project).held == 0
+
+
+def test_a_hold_that_does_not_fit_says_what_is_left_and_what_it_needs() -> None:
+    project = a_project()
+    a_budget(project, "60")
+    a_hold(project, "48")
+    with pytest.raises(Refused) as refusal:
+        a_hold(project, "57.60")
+    no = refusal.value
+    assert (no.code, no.kind, no.param, no.owner) == (
+        "budget_exceeded", "budget", "request", "tenant_admin",
+    )  # fmt: skip
+    assert (no.numbers["left"], no.numbers["needs"], no.numbers["short"]) == (
+        "12.00", "57.60", "45.60",
+    )  # fmt: skip
+    assert "€12.00 left for November 2026; this needs €57.60" in no.sentence
+    assert no.frees_at == datetime(2026, 12, 1, tzinfo=UTC)
+    assert figures(project).held == Decimal(48)
+
+
+def test_a_window_beyond_all_budgets_is_refused_with_the_day() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    with pytest.raises(Refused) as refusal:
+        a_hold(project, "1", ends=datetime(2026, 12, 1, 1, tzinfo=UTC))
+    assert refusal.value.code == "no_budget"
+    assert "1 Dec 2026" in refusal.value.sentence
+
+
+def test_a_hold_of_nothing_writes_nothing() -> None:
+    project = a_project()
+    a_hold(project, "0")
+    assert not Transfer.objects.exists()
+
+
+def test_the_last_cent_can_be_held() -> None:
+    project = a_project()
+    a_budget(project, "0.01")
+    a_hold(project, "0.01")
+    assert figures(project).left == 0
+
+
+def test_a_budget_may_grow_and_shrink_down_to_what_is_used() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    settle(a_hold(project, "30"), "20")
+    a_hold(project, "15")
+    a_budget(project, "250.5")
+    assert shown(figures(project)) == (
+        Decimal("250.5"), Decimal(20), Decimal(15), Decimal("215.5"),
+    )  # fmt: skip
+    a_budget(project, "35")
+    assert shown(figures(project)) == (Decimal(35), Decimal(20), Decimal(15), Decimal(0))
+    with pytest.raises(Refused) as refusal:
+        a_budget(project, "34.99")
+    assert (refusal.value.code, refusal.value.param) == ("budget_below_use", "amount")
+    assert "€35.00" in refusal.value.sentence
+    assert ledger_check() == []
+
+
+def test_setting_the_same_amount_again_moves_no_money() -> None:
+    project = a_project()
+    first = a_budget(project, "100")
+    assert a_budget(project, "100").id == first.id
+    assert Transfer.objects.count() == 1
+
+
+def test_budgets_of_a_project_share_no_day() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    with pytest.raises(Refused) as refusal:
+        a_budget(project, "100", Period(date(2026, 11, 30), date(2026, 12, 31)))
+    assert refusal.value.code == "budget_overlaps"
+    assert "November 2026" in refusal.value.sentence
+
+
+def test_the_database_itself_keeps_periods_apart() -> None:
+    project = a_project()
+    first = a_budget(project, "100")
+    account = Account.objects.create(tenant=project.tenant, kind="budget", limited=True)
+    with pytest.raises(IntegrityError, match="budget_periods_apart"), transaction.atomic():
+        Budget.objects.create(
+            tenant=project.tenant,
+            project=project,
+            account=account,
+            starts=first.starts,
+            ends=first.ends,
+        )
+
+
+def test_setting_a_budget_leaves_a_record_with_both_amounts() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    a_budget(project, "80")
+    details = [entry.detail for entry in AuditEntry.objects.order_by("id")]
+    assert [(d["before"], d["amount"]) for d in details] == [
+        ("0", "100.000000"),
+        ("100.000000", "80.000000"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE billing_transfer SET amount = 1", "DELETE FROM billing_transfer"]
+)
+def test_a_transfer_never_changes(statement: str) -> None:
+    a_budget(a_project(), "100")
+    with (
+        pytest.raises(DatabaseError, match="append-only"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(statement)
+
+
+@pytest.mark.parametrize("amount", ["NaN", "Infinity", "-1", "0", "1e13"])
+def test_no_impossible_amount_enters_the_ledger(amount: str) -> None:
+    project = a_project()
+    budget = a_budget(project, "100")
+    funding = Transfer.objects.get()
+    with (
+        pytest.raises(DatabaseError),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(
+            "INSERT INTO billing_transfer"
+            " (id, tenant_id, kind, debit_id, credit_id, amount, at, note)"
+            " VALUES (%s, %s, 'fund', %s, %s, CAST(%s AS numeric), now(), '')",
+            [uuid4(), project.tenant_id, funding.debit_id, budget.account_id, amount],
+        )
+    assert figures(project).amount == 100
+
+
+def test_a_changed_balance_is_found_by_recomputing() -> None:
+    project = a_project()
+    budget = a_budget(project, "100")
+    a_hold(project, "10")
+    assert ledger_check() == []
+    Account.objects.filter(id=budget.account_id).update(pending=Decimal(3))
+    (drift,) = ledger_check()
+    assert (drift.account_id, drift.field, drift.stored, drift.recomputed) == (
+        budget.account_id, "pending", Decimal(3), Decimal(10),
+    )  # fmt: skip
+
+
+def test_a_web_request_can_hold_but_not_move_balances() -> None:
+    project = a_project()
+    budget = a_budget(project, "100")
+    with connection.cursor() as cursor:
+        cursor.execute("SET ROLE portal_web")
+    with tenant_tx(project.tenant_id):
+        hold = a_hold(project, "10")
+        assert settle(hold, "4") == 4
+        assert figures(project).spent == 4
+        with pytest.raises(DatabaseError, match="permission denied"), transaction.atomic():
+            Account.objects.filter(id=budget.account_id).update(credits=10**6)
+
+
+def test_a_budget_of_another_tenant_can_not_be_held_from() -> None:
+    mine, theirs = a_project(), a_project("climate")
+    a_budget(theirs, "100")
+    with connection.cursor() as cursor:
+        cursor.execute("SET ROLE portal_web")
+    with tenant_tx(mine.tenant_id), pytest.raises((Refused, Project.DoesNotExist)):
+        a_hold(theirs, "10")
+
+
+def test_november_is_over_at_midnight_utc() -> None:
+    project = a_project()
+    a_budget(project, "100", NOVEMBER)
+    assert budget_effect(project_id=project.id, at=datetime(2026, 11, 30, 23, 59, 59, tzinfo=UTC))
+    assert budget_effect(project_id=project.id, at=datetime(2026, 12, 1, tzinfo=UTC)) is None

@@ -1,0 +1,269 @@
+"""The pages about money, as each role sees and uses them."""
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from billing.models import Budget, PriceBook
+from billing.queries import budget_effect
+from billing.rules import Period, month_of
+from billing.services import budget_set, price_book_publish
+from tenants.models import Project, Role, Tenant
+from tests.billing.builders import PRICES, a_catalogue
+from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, an_operator
+from tests.roles import as_system
+
+pytestmark = pytest.mark.django_db
+
+MONTH = month_of(timezone.now().date())
+BAD_AMOUNTS = ["NaN", "Infinity", "-1", "1e30", "1,000.00", "", "1.005", "\u0661"]
+
+
+@pytest.fixture
+def helix() -> Tenant:
+    return a_tenant("helix", name="Helix Institute")
+
+
+@pytest.fixture
+def folding(helix: Tenant) -> Project:
+    return a_project(helix, "folding", name="Protein folding")
+
+
+def signed_in(project: Project, role: str) -> Client:
+    member = (
+        a_tenant_admin(project.tenant) if role == Role.TENANT_ADMIN else a_member(project, role)
+    )
+    client = Client()
+    client.force_login(member.user)
+    return client
+
+
+def a_budget(project: Project, amount: str = "1200") -> Budget:
+    with as_system():
+        return budget_set(
+            actor_id=None,
+            project=project,
+            period=MONTH,
+            amount=Decimal(amount),
+            now=timezone.now(),
+        )
+
+
+def a_form(project: Project, amount: str, warn_percent: str = "80") -> dict[str, str]:
+    return {
+        "month": f"{MONTH.starts:%Y-%m}",
+        "project": project.slug,
+        "starts": MONTH.starts.isoformat(),
+        "ends": MONTH.ends.isoformat(),
+        "amount": amount,
+        "warn_percent": warn_percent,
+    }
+
+
+def amount_of(project: Project) -> Decimal | None:
+    with as_system():
+        effect = budget_effect(project_id=project.id, at=timezone.now())
+    return effect.amount if effect else None
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.RESEARCHER, Role.LEAD])
+def test_members_read_their_projects_budgets_and_find_nothing_to_change(
+    folding: Project, role: str
+) -> None:
+    hidden = a_project(folding.tenant, "hidden", name="Hidden project")
+    a_budget(folding)
+    a_budget(hidden)
+    page = signed_in(folding, role).get("/t/helix/budgets").content.decode()
+    assert "€1,200.00" in page
+    assert "Hidden project" not in page
+    assert 'name="amount"' not in page
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.RESEARCHER, Role.LEAD])
+def test_only_admins_set_budgets(folding: Project, role: str) -> None:
+    answer = signed_in(folding, role).post("/t/helix/budgets", a_form(folding, "1"))
+    assert answer.status_code == 403
+    assert amount_of(folding) is None
+
+
+def test_an_admin_sees_every_project_and_sets_a_budget_in_its_row(folding: Project) -> None:
+    client = signed_in(folding, Role.TENANT_ADMIN)
+    a_project(folding.tenant, "cryo", name="Cryo-EM")
+    page = client.get("/t/helix/budgets").content.decode()
+    assert page.count('name="amount"') == 2
+    answer = client.post("/t/helix/budgets", a_form(folding, "2500.50", "75"), follow=True)
+    assert answer.redirect_chain[-1][0] == f"/t/helix/budgets?month={MONTH.starts:%Y-%m}"
+    assert "€2,500.50" in answer.content.decode()
+    assert amount_of(folding) == Decimal("2500.50")
+
+
+@pytest.mark.parametrize("amount", BAD_AMOUNTS)
+def test_a_bad_amount_is_refused_beside_its_field_and_stays_typed(
+    folding: Project, amount: str
+) -> None:
+    a_budget(folding)
+    answer = signed_in(folding, Role.TENANT_ADMIN).post("/t/helix/budgets", a_form(folding, amount))
+    page = answer.content.decode()
+    key = f"folding-{MONTH.starts.isoformat()}"
+    field = re.search(rf'<input[^>]*id="amount-{key}"[^>]*>', page)
+    assert answer.status_code == 422
+    assert field is not None
+    assert f'value="{amount}"' in field[0]
+    assert f'aria-describedby="error-{key}"' in field[0]
+    assert f'id="error-{key}"' in page
+    assert amount_of(folding) == Decimal(1200)
+
+
+@pytest.mark.parametrize("percent", ["0", "101", "x", "", "-5", "1e1"])
+def test_a_bad_warning_is_refused(folding: Project, percent: str) -> None:
+    answer = signed_in(folding, Role.TENANT_ADMIN).post(
+        "/t/helix/budgets", a_form(folding, "5", percent)
+    )
+    assert answer.status_code == 422
+    assert amount_of(folding) is None
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends"),
+    [("", ""), ("yesterday", ""), ("2026-13-01", ""), ("2026-11-01", "2026-11-01")],
+)
+def test_a_bad_period_is_refused(folding: Project, starts: str, ends: str) -> None:
+    form = {**a_form(folding, "5"), "starts": starts, "ends": ends}
+    answer = signed_in(folding, Role.TENANT_ADMIN).post("/t/helix/budgets", form)
+    assert answer.status_code == 422
+    assert 'role="alert"' in answer.content.decode()
+
+
+@pytest.mark.parametrize("month", ["2026-02", "nonsense", "9999-12", "0001-01", "", "2026-13"])
+def test_any_month_in_the_address_shows_a_page(folding: Project, month: str) -> None:
+    client = signed_in(folding, Role.TENANT_ADMIN)
+    assert client.get("/t/helix/budgets", {"month": month}).status_code == 200
+
+
+def test_other_tenants_get_the_answer_of_a_missing_page(folding: Project) -> None:
+    stranger = signed_in(a_project(), Role.TENANT_ADMIN)
+    for path in ("/t/helix/budgets", "/t/helix/prices", "/t/nowhere/budgets"):
+        assert stranger.get(path).status_code == 404
+    assert stranger.post("/t/helix/budgets", a_form(folding, "1")).status_code == 404
+
+
+def test_an_admin_can_not_set_a_foreign_project(folding: Project) -> None:
+    other = a_project(a_tenant("northlab"), "climate")
+    answer = signed_in(folding, Role.TENANT_ADMIN).post("/t/helix/budgets", a_form(other, "5"))
+    assert answer.status_code == 404
+    assert amount_of(other) is None
+
+
+@pytest.mark.parametrize("path", ["/t/helix/budgets", "/t/helix/prices", "/ops/prices"])
+def test_signed_out_readers_are_sent_to_sign_in(folding: Project, path: str) -> None:
+    answer = Client().get(path)
+    assert (answer.status_code, answer["Location"]) == (302, f"/sign-in?next={path}")
+
+
+def publish(days: int = 0, factor: int = 1) -> None:
+    with as_system():
+        price_book_publish(
+            actor_id=None,
+            valid_from=timezone.now() + timedelta(days=days),
+            prices={key: price * factor for key, price in PRICES.items()},
+            now=timezone.now() - timedelta(minutes=1),
+        )
+
+
+@pytest.fixture
+def _catalogue() -> None:
+    with as_system():
+        a_catalogue()
+
+
+@pytest.mark.usefixtures("_catalogue")
+def test_everybody_reads_the_prices_and_those_to_come(folding: Project) -> None:
+    publish()
+    publish(days=3, factor=2)
+    page = signed_in(folding, Role.VIEWER).get("/t/helix/prices").content.decode()
+    assert "€4.80" in page
+    assert "then €9.60" in page
+    assert "Version 2 is valid from" in page
+
+
+def test_without_prices_the_page_says_that_nothing_can_be_booked(folding: Project) -> None:
+    page = signed_in(folding, Role.VIEWER).get("/t/helix/prices").content.decode()
+    assert "No prices are in force" in page
+
+
+def price_form(**changes: str) -> dict[str, str]:
+    form = {f"price-{gpu_class}-{tier}": str(price) for (gpu_class, tier), price in PRICES.items()}
+    return {**form, "valid_from": "", "note": "Winter", **changes}
+
+
+@pytest.fixture
+def operator() -> Client:
+    client = Client()
+    client.force_login(an_operator())
+    return client
+
+
+@pytest.mark.usefixtures("_catalogue")
+def test_an_operator_publishes_the_first_and_the_next_version(operator: Client) -> None:
+    assert operator.post("/ops/prices", price_form()).status_code == 302
+    later = f"{timezone.now() + timedelta(days=2):%Y-%m-%dT%H:%M}"
+    changed = {"price-h100-spot": "1.7050", "valid_from": later}
+    assert operator.post("/ops/prices", price_form(**changed)).status_code == 302
+    page = operator.get("/ops/prices").content.decode()
+    assert 'value="1.7050"' in page
+    assert [book.version for book in PriceBook.objects.all()] == [2, 1]
+
+
+@pytest.mark.usefixtures("_catalogue")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("price-h100-spot", amount) for amount in BAD_AMOUNTS if amount != "1.005"),
+        ("price-l40s-standard", "1.00005"),
+        ("valid_from", "2020-01-01T00:00"),
+        ("valid_from", "tomorrow"),
+    ],
+)
+def test_a_bad_price_or_date_is_refused_beside_its_field(
+    operator: Client, field: str, value: str
+) -> None:
+    answer = operator.post("/ops/prices", price_form(**{field: value}))
+    page = answer.content.decode()
+    assert answer.status_code == 422
+    assert f'id="{field}-error"' in page
+    assert f'value="{value}"' in page
+    assert not PriceBook.objects.exists()
+
+
+@pytest.mark.usefixtures("_catalogue")
+def test_a_version_can_not_begin_before_one_that_is_published(operator: Client) -> None:
+    publish(days=10)
+    soon = f"{timezone.now() + timedelta(days=2):%Y-%m-%dT%H:%M}"
+    answer = operator.post("/ops/prices", price_form(valid_from=soon))
+    assert answer.status_code == 422
+    assert "Version 1 is valid from" in answer.content.decode()
+
+
+@pytest.mark.parametrize("role", [Role.RESEARCHER, Role.TENANT_ADMIN])
+def test_price_publishing_is_hidden_from_members(folding: Project, role: str) -> None:
+    client = signed_in(folding, role)
+    assert client.get("/ops/prices").status_code == 404
+    assert client.post("/ops/prices", price_form()).status_code == 404
+
+
+def test_a_budget_outside_calendar_months_is_named_by_its_days(folding: Project) -> None:
+    period = Period(MONTH.starts, MONTH.starts + timedelta(days=10))
+    with as_system():
+        budget_set(
+            actor_id=None,
+            project=folding,
+            period=period,
+            amount=Decimal(7),
+            now=timezone.now(),
+        )
+    page = signed_in(folding, Role.LEAD).get("/t/helix/budgets").content.decode()
+    assert f"1 {MONTH.starts:%b %Y} to 10 {MONTH.starts:%b %Y}" in page

@@ -1,0 +1,96 @@
+"""Price books: versions by date, complete, never in the past."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from billing.models import PriceBook
+from billing.queries import price_at, price_of, prices_now
+from billing.services import price_book_publish
+from tenants.errors import Refused
+from tenants.models import AuditEntry
+from tests.billing.builders import NOW, PRICES, a_catalogue, a_price_book, a_project
+from tests.roles import as_system
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _catalogue() -> Iterator[None]:
+    with as_system():
+        a_catalogue()
+        yield
+
+
+def test_a_version_counts_from_its_date_until_the_next() -> None:
+    a_price_book(NOW)
+    dearer = {key: price * 2 for key, price in PRICES.items()}
+    later = NOW + timedelta(days=14)
+    price_book_publish(actor_id=None, valid_from=later, prices=dearer, now=NOW)
+    before = price_of(gpu_class="h100", tier="spot", now=later - timedelta(seconds=1))
+    after = price_of(gpu_class="h100", tier="spot", now=later)
+    assert (before.version, before.per_gpu_hour) == (1, Decimal("1.68"))
+    assert (after.version, after.per_gpu_hour) == (2, Decimal("3.36"))
+    assert prices_now(NOW)["l40s", "standard"].per_gpu_hour == Decimal("1.05")
+
+
+@pytest.mark.parametrize(("gpu_class", "tier"), [("h100", "gold"), ("b200", "spot")])
+def test_what_has_no_price_is_refused(gpu_class: str, tier: str) -> None:
+    a_price_book(NOW)
+    with pytest.raises(Refused) as refusal:
+        price_of(gpu_class=gpu_class, tier=tier, now=NOW)
+    assert refusal.value.code == "no_price"
+
+
+def test_a_version_that_is_no_longer_in_force_keeps_its_prices() -> None:
+    a_price_book(NOW)
+    a_price_book(NOW + timedelta(days=1))
+    kept = price_at(version=1, gpu_class="h100", tier="standard")
+    assert (kept.version, kept.currency, kept.per_gpu_hour) == (1, "EUR", Decimal("4.80"))
+
+
+def test_without_any_book_there_is_no_price() -> None:
+    assert prices_now(NOW) == {}
+    with pytest.raises(Refused, match="no_price"):
+        price_of(gpu_class="h100", tier="spot", now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("days", "code"),
+    [
+        pytest.param(-1, "price_book_past", id="yesterday"),
+        pytest.param(0, "price_book_overlaps", id="the very date of the version before"),
+    ],
+)
+def test_dates_that_do_not_follow_are_refused(days: int, code: str) -> None:
+    a_price_book(NOW)
+    with pytest.raises(Refused) as refusal:
+        price_book_publish(
+            actor_id=None, valid_from=NOW + timedelta(days=days), prices=PRICES, now=NOW
+        )
+    assert (refusal.value.code, refusal.value.param) == (code, "valid_from")
+    assert PriceBook.objects.count() == 1
+
+
+@pytest.mark.parametrize("price", ["NaN", "Infinity", "-0.01", "1000000"])
+def test_an_impossible_price_is_refused_at_its_field(price: str) -> None:
+    prices = {**PRICES, ("h100", "spot"): Decimal(price)}
+    with pytest.raises(Refused) as refusal:
+        price_book_publish(actor_id=None, valid_from=NOW, prices=prices, now=NOW)
+    assert refusal.value.param == "price-h100-spot"
+
+
+def test_a_book_has_a_price_for_everything_and_nothing_else() -> None:
+    lacking = {key: price for key, price in PRICES.items() if key != ("l40s", "spot")}
+    for prices in (lacking, {**PRICES, ("b200", "spot"): Decimal(1)}):
+        with pytest.raises(Refused, match="price_missing"):
+            price_book_publish(actor_id=None, valid_from=NOW, prices=prices, now=NOW)
+
+
+def test_every_tenant_reads_in_its_audit_that_prices_changed() -> None:
+    tenants = {a_project().tenant_id, a_project().tenant_id}
+    a_price_book(NOW)
+    entries = AuditEntry.objects.filter(action="prices.published")
+    assert {entry.tenant_id for entry in entries} == tenants

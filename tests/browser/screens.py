@@ -1,0 +1,187 @@
+"""`make screens`: every page, light and dark, wide and narrow, as pictures in var/screens.
+
+Fails when a page scrolls sideways, logs an error, asks another origin, or when a text colour is
+too weak on a background that it is meant for.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize
+
+from tests.browser.chromium import NoChromium, chromium, sign_in
+from tests.browser.site import ROOT, Site, SiteDidNotStart, site
+
+WIDTHS = {1440: 900, 390: 844}
+Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")
+CONTRAST_LEAST = 4.5
+TEXTS = ("ink", "ink-2", "ink-3", "accent", "ok", "info", "wait", "risk", "lend")
+GROUNDS = ("surface", "canvas", "sunken")
+
+PAGES: dict[str, tuple[tuple[str, str], ...]] = {
+    "researcher": (
+        ("home", "/t/helix/"),
+        ("timeline", "/t/helix/timeline"),
+        ("timeline-3d", "/t/helix/timeline?span=3d"),
+        ("timeline-list", "/t/helix/timeline?view=list"),
+        ("book", "/t/helix/book?q=2+h100+6h"),
+        ("book-unclear", "/t/helix/book?q=2+h100+6h+blub"),
+        ("bookings", "/t/helix/bookings"),
+        ("booking-running", "bookings:state=running"),
+        ("booking-waiting", "bookings:state=waiting"),
+        ("booking-over", "bookings:state=over"),
+        ("project", "/t/helix/p/protein-folding"),
+        ("fleet", "/t/helix/fleet"),
+        ("node", "/t/helix/fleet/gpu-a1-01"),
+        ("prices", "/t/helix/prices"),
+        ("tiers", "/t/helix/tiers"),
+        ("settings", "/t/helix/settings"),
+        ("missing", "/t/helix/bookings/BK-999999"),
+    ),
+    "tenant_admin": (
+        ("budgets", "/t/helix/budgets"),
+        ("quotas", "/t/helix/quotas"),
+        ("people", "/t/helix/people"),
+    ),
+    "operator": (
+        ("ops-fleet", "/ops/fleet"),
+        ("ops-tiers", "/ops/tiers"),
+        ("ops-prices", "/ops/prices"),
+        ("ops-quotas", "/ops/quotas"),
+        ("ops-tenants", "/ops/tenants"),
+        ("ops-decisions", "/ops/decisions"),
+    ),
+}
+
+RATIOS = """
+([texts, grounds]) => {
+  const probe = document.createElement('i');
+  document.body.append(probe);
+  const rgb = (name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color.match(/[0-9.]+/g).slice(0, 3).map(Number);
+  };
+  const light = (name) => {
+    const [r, g, b] = rgb(name).map((v) => v / 255).map(
+      (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const soft = new Set(['ok', 'info', 'wait', 'risk', 'lend', 'accent']);
+  const found = [];
+  for (const text of texts) {
+    for (const ground of soft.has(text) ? [...grounds, `${text}-soft`] : grounds) {
+      const [a, b] = [light(text), light(ground)].sort((x, y) => y - x);
+      found.push([text, ground, (a + 0.05) / (b + 0.05)]);
+    }
+  }
+  probe.remove();
+  return found;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One way to look at all pages."""
+
+    theme: Theme
+    width: int
+
+    def name(self, page: str) -> str:
+        """The picture's file name."""
+        return f"{page}-{self.theme}-{self.width}.png"
+
+
+def main(folder: Path = ROOT / "var" / "screens") -> int:
+    """Takes all pictures; the exit status is 1 when any page has a fault."""
+    folder.mkdir(parents=True, exist_ok=True)
+    faults: list[str] = []
+    try:
+        with site() as found, chromium() as browser:
+            for theme in THEMES:
+                for width in WIDTHS:
+                    faults += looks(browser, found, Look(theme, width), folder)
+    except (NoChromium, SiteDidNotStart) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write("".join(f"{fault}\n" for fault in faults))
+    sys.stdout.write(f"{len(list(folder.glob('*.png')))} pictures in {folder}\n")
+    return 1 if faults else 0
+
+
+def looks(browser: Browser, found: Site, look: Look, folder: Path) -> Iterator[str]:
+    """Faults of all pages in one theme and width."""
+    viewport = ViewportSize(width=look.width, height=WIDTHS[look.width])
+    for role, pages in PAGES.items():
+        context = browser.new_context(viewport=viewport, color_scheme=look.theme)
+        faults: list[str] = []
+        page = _watched(context, found, faults)
+        sign_in(page, found, found.people[role])
+        for name, address in pages:
+            faults.clear()
+            yield from _look(page, found, look, (name, address, folder, faults))
+            yield from (f"{look.name(name)}: {fault}" for fault in faults)
+        context.close()
+
+
+def _watched(context: BrowserContext, found: Site, faults: list[str]) -> Page:
+    page = context.new_page()
+    own = urlsplit(found.url).netloc
+    page.on("pageerror", lambda error: faults.append(f"script error: {error}"))
+    page.on(
+        "console",
+        lambda said: faults.append(f"console: {said.text[:200]}") if said.type == "error" else None,
+    )
+    page.on(
+        "request",
+        lambda asked: (
+            faults.append(f"asks {asked.url}")
+            if urlsplit(asked.url).netloc not in ("", own)
+            else None
+        ),
+    )
+    return page
+
+
+def _look(
+    page: Page, found: Site, look: Look, what: tuple[str, str, Path, list[str]]
+) -> Iterator[str]:
+    name, address, folder, faults = what
+    url = _address(page, found, address)
+    if url is None:
+        yield f"{look.name(name)}: the demo has no such booking"
+        return
+    response = page.goto(url, wait_until="networkidle")
+    status = response.status if response else 0
+    if status != (404 if name == "missing" else 200):
+        yield f"{look.name(name)}: {status}"
+    if name == "missing":
+        # Chromium itself logs that the page was not found.
+        faults.clear()
+    sizes = page.evaluate(
+        "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    if sizes[0] > sizes[1]:
+        yield f"{look.name(name)}: scrolls sideways, {sizes[0]} in {sizes[1]} px"
+    for text, ground, ratio in page.evaluate(RATIOS, [TEXTS, GROUNDS]):
+        if ratio < CONTRAST_LEAST:
+            yield f"{look.name(name)}: {text} on {ground} has contrast {ratio:.2f}"
+    page.screenshot(path=folder / look.name(name), full_page=True)
+
+
+def _address(page: Page, found: Site, address: str) -> str | None:
+    """`bookings:QUERY` is the first booking that the list shows for it."""
+    if not address.startswith("bookings:"):
+        return found.url + address
+    page.goto(f"{found.tenant('bookings')}?{address.partition(':')[2]}")
+    link = page.locator("#bookings-list td a").first
+    return found.url + (link.get_attribute("href") or "") if link.count() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

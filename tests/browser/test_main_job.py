@@ -1,0 +1,123 @@
+"""The job the portal is for, in a real browser against real processes and simulated nodes."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+
+from tests.browser.chromium import chromium, sign_in
+from tests.browser.site import Site, site
+
+pytestmark = pytest.mark.browser
+READY_MS = 90_000
+"""A simulated node takes seconds to slice and hand over; a loaded machine takes longer."""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Site]:
+    with site() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser: Browser, running: Site) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    opened = context.new_page()
+    troubles: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            troubles.append(message.text)
+
+    opened.on("console", heard)
+    opened.on("pageerror", lambda error: troubles.append(str(error)))
+    sign_in(opened, running, running.people["researcher"])
+    yield opened
+    context.close()
+    assert troubles == []
+
+
+def _made(page: Page) -> str:
+    """The label of what was just booked in the panel."""
+    made = page.locator("[data-made]")
+    expect(made).to_be_visible()
+    return made.get_attribute("data-made") or ""
+
+
+def _bar(page: Page, label: str) -> Locator:
+    return page.locator(f'a.bar[href$="/bookings/{label}"]').first
+
+
+def test_book_a_slice_by_typing_and_a_gpu_by_dragging_use_them_and_pay_for_the_time(
+    page: Page, running: Site
+) -> None:
+    page.goto(running.tenant("timeline?class=h100&open=gpu-a1-01"))
+    expect(page.locator("[data-live-text]")).to_have_text("Live")
+
+    page.fill("[data-ask]", "1g.10gb 1h now")
+    confirm = page.locator("[data-book]")
+    expect(confirm).to_contain_text(re.compile(r"Book .+ for €"))
+    confirm.click()
+    typed = _made(page)
+
+    _draw_from_now(page)
+    expect(page.locator("[data-ask]")).to_have_value(re.compile(r"1 \S+ \d+m now"))
+    expect(confirm).to_contain_text(re.compile(r"Book .+ for €"))
+    confirm.click()
+    drawn = _made(page)
+    assert drawn != typed
+
+    # Nothing is reloaded from here on: the page itself notices.
+    page.evaluate("window.notReloaded = true")
+    for label in (typed, drawn):
+        expect(_bar(page, label)).to_have_attribute(
+            "aria-label", re.compile(", running$"), timeout=READY_MS
+        )
+    assert page.evaluate("window.notReloaded")
+
+    page.goto(running.tenant(f"bookings/{typed}"))
+    expect(page.locator("pre")).to_contain_text(f"/bookings/{typed}/")
+    page.get_by_role("button", name=re.compile("Release now, €")).click()
+    expect(page.locator("h1")).to_contain_text("Ended", timeout=READY_MS)
+    expect(page.locator(".kv")).to_contain_text(re.compile(r"Charged\s*€0\.\d\d"))
+
+
+def test_a_booking_can_be_undone_at_once(page: Page, running: Site) -> None:
+    page.goto(running.tenant("book?q=1+h100+tomorrow+9:00+for+1h"))
+    page.locator("[data-book]").click()
+    expect(page.locator("h1.headline")).to_be_visible()
+    page.get_by_role("button", name=re.compile("Undo, €.* free again")).click()
+    expect(page.locator("h1")).to_contain_text("Cancelled")
+
+
+def test_the_grid_is_walked_and_booked_by_keyboard_alone(page: Page, running: Site) -> None:
+    page.goto(running.tenant("timeline?open=gpu-a1-01"))
+    lane = page.locator('.lane[data-key="gpu-a1-01/5"]')
+    lane.focus()
+    for key in (*["ArrowRight"] * 12, "b", "Shift+ArrowRight"):
+        page.keyboard.press(key)
+    expect(lane).to_have_attribute("aria-label", re.compile("GPU 5, gpu-a1-01"))
+    expect(page.locator("[data-ask]")).to_have_value(re.compile(r"^1 h100 from .+ to .+"))
+    page.keyboard.press("Escape")
+    expect(page.locator(".bar.draft")).to_have_count(0)
+
+
+def _draw_from_now(page: Page) -> None:
+    """Draws on the first free GPU row from left of the now line to two hours after it."""
+    lane = page.locator(".tl-row.gpu .lane").filter(has_not=page.locator(".bar")).first
+    box, now = lane.bounding_box(), page.locator(".now").bounding_box()
+    assert box is not None
+    assert now is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(now["x"] - 3, y)
+    page.mouse.down()
+    page.mouse.move(now["x"] + 20, y, steps=3)
+    page.mouse.move(now["x"] + box["width"] / 12, y, steps=3)
+    page.mouse.up()

@@ -1,0 +1,128 @@
+"""Plain makers of rows that tests start from; each asks only for what the test is about.
+
+They write as portal_system, past the tenant wall, inside the test's own transaction.
+"""
+
+from itertools import count
+
+from tenants.access import Actor, actor_in
+from tenants.models import GpuClass, Membership, Project, Quota, Role, Tenant, Tier, User
+from tests.roles import as_system
+
+PASSWORD = "correct horse battery"
+UNITS_PER_GPU = 56_000
+_number = count(1)
+
+
+def a_tenant(slug: str = "", *, name: str = "", is_open: bool = True) -> Tenant:
+    """A tenant without projects or people."""
+    slug = slug or f"tenant-{next(_number)}"
+    with as_system():
+        return Tenant.objects.create(slug=slug, name=name or slug.title(), is_open=is_open)
+
+
+def a_project(
+    tenant: Tenant | None = None, slug: str = "", *, name: str = "", is_open: bool = True
+) -> Project:
+    """A project of `tenant`, or of a new one."""
+    slug = slug or f"project-{next(_number)}"
+    tenant = tenant or a_tenant()
+    with as_system():
+        return Project.objects.create(
+            tenant=tenant, slug=slug, name=name or slug.title(), is_open=is_open
+        )
+
+
+def a_user(
+    username: str = "",
+    *,
+    is_staff: bool = False,
+    is_active: bool = True,
+    first_name: str = "",
+    time_zone: str = "Europe/Berlin",
+) -> User:
+    """A person who signs in with PASSWORD; `is_staff` makes an operator."""
+    username = username or f"person-{next(_number)}"
+    user = User(
+        username=username,
+        is_staff=is_staff,
+        is_active=is_active,
+        first_name=first_name,
+        time_zone=time_zone,
+    )
+    user.set_password(PASSWORD)
+    with as_system():
+        user.save()
+    return user
+
+
+def an_operator(username: str = "") -> User:
+    """A person who runs the platform and belongs to no tenant."""
+    return a_user(username, is_staff=True)
+
+
+def a_member(
+    project: Project, role: str = Role.RESEARCHER, *, user: User | None = None
+) -> Membership:
+    """`user` (or a new person) in `project`."""
+    user = user or a_user()
+    with as_system():
+        return Membership.objects.create(
+            tenant=project.tenant, project=project, user=user, role=role
+        )
+
+
+def a_tenant_admin(tenant: Tenant, *, user: User | None = None) -> Membership:
+    """`user` (or a new person) as an admin of the whole tenant."""
+    user = user or a_user()
+    with as_system():
+        return Membership.objects.create(tenant=tenant, user=user, role=Role.TENANT_ADMIN)
+
+
+def an_actor(member: Membership) -> Actor:
+    """The member as services see them, with all their roles in that tenant."""
+    return actor_in(member.user_id, member.tenant.slug)
+
+
+def a_gpu_class(slug: str = "h100", *, label: str = "", order: int = 0) -> GpuClass:
+    """The class `slug`, made unless it is there."""
+    with as_system():
+        return GpuClass.objects.get_or_create(
+            slug=slug, defaults={"label": label or slug.upper(), "order": order}
+        )[0]
+
+
+def a_tier(
+    slug: str = "standard", *, priority: int = 50, pausable: bool = False, grace_seconds: int = 600
+) -> Tier:
+    """The tier `slug` with these values, made unless it is there."""
+    with as_system():
+        return Tier.objects.update_or_create(
+            slug=slug,
+            defaults={
+                "name": slug.title(),
+                "priority": priority,
+                "pausable": pausable,
+                "grace_seconds": grace_seconds,
+            },
+        )[0]
+
+
+def a_quota(
+    tenant: Tenant,
+    gpu_class: GpuClass | None = None,
+    *,
+    project: Project | None = None,
+    guaranteed: int = 0,
+    limit: int | None = None,
+) -> Quota:
+    """A share in whole GPUs; without `project` the tenant's own. No `limit`: the parent's."""
+    gpu_class = gpu_class or a_gpu_class()
+    with as_system():
+        return Quota.objects.create(
+            tenant=tenant,
+            project=project,
+            gpu_class=gpu_class,
+            guaranteed_units=guaranteed * UNITS_PER_GPU,
+            limit_units=None if limit is None else limit * UNITS_PER_GPU,
+        )

@@ -1,0 +1,228 @@
+"""The one-line ask, keyed by what people type."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocation.errors import AskError
+from allocation.rules.ask import Catalogue, ClassEntry, Parsed, parse_ask
+
+BERLIN = ZoneInfo("Europe/Berlin")
+WEDNESDAY = datetime(2026, 11, 18, 9, 0, tzinfo=UTC)  # 10:00 in Berlin
+SEVEN = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
+SITE = Catalogue(
+    (
+        ClassEntry("h100", "H100 80 GB", ("h100-80gb",), 81_559, SEVEN),
+        ClassEntry("a100-80", "A100 80 GB", ("a100",), 81_920, SEVEN),
+        ClassEntry("a100-40", "A100 40 GB", ("a100",), 40_960, ("1g.5gb", "1g.10gb", "3g.20gb")),
+        ClassEntry("4090", "RTX 4090", (), 24_564, ()),
+    )
+)
+
+
+def read(text: str, *, now: datetime = WEDNESDAY, zone: ZoneInfo = BERLIN) -> Parsed:
+    return parse_ask(text, catalogue=SITE, now=now, zone=zone)
+
+
+def berlin(day: int, hour: int, minute: int = 0) -> datetime:
+    return datetime(2026, 11, day, hour, minute, tzinfo=BERLIN).astimezone(UTC)
+
+
+def said(parsed: Parsed) -> dict[str, object]:
+    """Only the fields that the text set."""
+    names = "count classes profile together required duration starts not_before deadline"
+    values = {name: getattr(parsed, name) for name in names.split()}
+    return {name: value for name, value in values.items() if value not in (None, (), False)}
+
+
+H = 3600
+UNDERSTOOD: dict[str, dict[str, object]] = {
+    "2 h100 6h today same nvlink": {
+        "count": 2, "classes": ("h100",), "duration": 6 * H, "together": "domain",
+        "required": True, "not_before": WEDNESDAY, "deadline": berlin(19, 6),
+    },
+    "3g.40gb 2d from mon 9": {
+        "profile": "3g.40gb", "classes": ("h100", "a100-80"), "duration": 48 * H,
+        "not_before": berlin(23, 9),
+    },
+    "1 h100 for 10m": {"count": 1, "classes": ("h100",), "duration": 600},
+    "4 a100 12h same node": {
+        "count": 4, "classes": ("a100-80", "a100-40"), "duration": 12 * H,
+        "together": "node", "required": True,
+    },
+    "2x 1g.10gb 30m": {
+        "count": 2, "profile": "1g.10gb", "classes": ("h100", "a100-80", "a100-40"),
+        "duration": 1800,
+    },
+    "any >=40gb 1h now": {
+        "classes": ("h100", "a100-80", "a100-40"), "duration": H, "not_before": WEDNESDAY,
+    },
+    "any ≥ 80gb 1h": {"classes": ("h100", "a100-80"), "duration": H},
+    "8 h100 6h before fri 18:00": {
+        "count": 8, "classes": ("h100",), "duration": 6 * H, "deadline": berlin(20, 18),
+    },
+    "h100 from 14:00 to 18:00": {
+        "classes": ("h100",), "starts": berlin(18, 14), "duration": 4 * H,
+    },
+    "h100 from 22:00 to 02:00": {
+        "classes": ("h100",), "starts": berlin(18, 22), "duration": 4 * H,
+    },
+    "h100 from 14:00 to 18:00 tomorrow": {
+        "classes": ("h100",), "starts": berlin(19, 14), "duration": 4 * H,
+    },
+    "tomorrow from 9 to 17 h100": {
+        "classes": ("h100",), "starts": berlin(19, 9), "duration": 8 * H,
+    },
+    "from mon to wed 2 h100": {
+        "count": 2, "classes": ("h100",), "starts": berlin(23, 0), "duration": 72 * H,
+    },
+    "from mon 2 h100 6h": {
+        "count": 2, "classes": ("h100",), "duration": 6 * H, "not_before": berlin(23, 0),
+    },
+    "h100 4h tomorrow 14:00": {
+        "classes": ("h100",), "duration": 4 * H, "starts": berlin(19, 14),
+    },
+    "h100 4h at 9": {"classes": ("h100",), "duration": 4 * H, "starts": berlin(19, 9)},
+    "H100 80 GB 90min by fri": {
+        "classes": ("h100",), "duration": 5400, "deadline": berlin(21, 0),
+    },
+    "h100 or a100-80 1.5h": {"classes": ("h100", "a100-80"), "duration": 5400},
+    "h100/a100-80 1h30m": {"classes": ("h100", "a100-80"), "duration": 5400},
+    "2×h100 1d 12 hours": {"count": 2, "classes": ("h100",), "duration": 36 * H},
+    "3 4090 1h": {"count": 3, "classes": ("4090",), "duration": H},
+    "4 h100 gpus 2h preferably same rack": {
+        "count": 4, "classes": ("h100",), "duration": 2 * H, "together": "rack",
+    },
+    "h100 1h from 2026-11-20T08:00+01:00": {
+        "classes": ("h100",), "duration": H, "not_before": berlin(20, 8),
+    },
+    "a100 3g.20gb 1h": {"classes": ("a100-40",), "profile": "3g.20gb", "duration": H},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", UNDERSTOOD)
+def test_is_understood(text: str) -> None:
+    parsed = read(text)
+    assert (parsed.unknown, parsed.problems) == ((), ())
+    assert said(parsed) == UNDERSTOOD[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    {
+        "2 h100 6h please": ["please"],
+        "h100 6h project folding": ["project folding"],
+        "h100 2": ["2"],
+        "h200 6h": ["h200"],
+        "2 h100 6h same planet": ["same planet"],
+        "6h h100 until": ["until"],
+        "h100 6x": ["6x"],
+        "h100 1h from 25:00": ["from 25:00"],
+        "h100 1h on 2026-02-30": ["on 2026-02-30"],
+    }.items(),
+)
+def test_what_is_not_understood_is_reported_with_its_span(text: str, spans: list[str]) -> None:
+    parsed = read(text)
+    assert [text[start:end] for start, end in parsed.unknown] == spans
+    with pytest.raises(AskError, match="not_understood"):
+        parsed.document(duration=H)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("0 h100 1h", "count_out_of_bounds", "0"),
+        ("513 h100 1h", "count_out_of_bounds", "513"),
+        ("h100 10m 91d", "duration_out_of_bounds", "10m 91d"),
+        ("h100 0m", "duration_out_of_bounds", "0m"),
+        ("h100 1h for 2h", "said_twice", "for 2h"),
+        ("h100 1h a100", "said_twice", "a100"),
+        ("2 4090 3g.40gb 1h", "impossible_profile", "3g.40gb"),
+        ("any >=200gb 1h", "no_such_memory", "any >=200gb"),
+        ("h100 6h before 12:00", "deadline_unreachable", "before 12:00"),
+        ("h100 1h today 9:00", "window_past", "today 9:00"),
+        ("h100 1h at 2026-11-01", "window_past", "at 2026-11-01"),
+        ("h100 from fri 18:00 to 2026-11-19", "ends_first", "from fri 18:00 to 2026-11-19"),
+        ("h100 1h before today", "window_past", "before today"),
+        ("h100 1h mon today", "said_twice", "today"),
+        ("h100 1h at 14:00 before 18:00", "window_twice", "at 14:00"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_problem_at_its_words(text: str, code: str, words: str) -> None:
+    problem = read(text).problems[0]
+    assert (problem.code, text[problem.start : problem.end]) == (code, words)
+
+
+def test_each_part_is_where_it_was_typed() -> None:
+    text = "2 h100  6h today same nvlink"
+    parts = [(part.field, text[part.start : part.end]) for part in read(text).parts]
+    assert parts == [
+        ("count", "2"),
+        ("classes", "h100"),
+        ("duration", "6h"),
+        ("not_before", "today"),
+        ("together", "same nvlink"),
+    ]
+
+
+def test_a_time_that_the_night_of_the_clock_change_skips_is_refused() -> None:
+    spring = datetime(2027, 3, 27, 12, tzinfo=UTC)
+    assert read("h100 1h at 2:30", now=spring).problems[0].code == "no_such_time"
+
+
+def test_a_window_over_the_autumn_change_is_as_long_as_it_really_is() -> None:
+    autumn = datetime(2026, 10, 24, 12, tzinfo=UTC)
+    assert read("h100 from 22:00 to 6:00", now=autumn).duration == 9 * H
+
+
+def test_the_asker_s_zone_decides_what_nine_o_clock_is() -> None:
+    kathmandu = ZoneInfo("Asia/Kathmandu")
+    parsed = read("h100 1h from mon 9", zone=kathmandu)
+    assert parsed.not_before == datetime(2026, 11, 23, 3, 15, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["h100 1h\x00", "h100\n1h", "h100 \u202e1h", "h" * 201])
+def test_text_that_is_no_line_is_refused(text: str) -> None:
+    with pytest.raises(AskError):
+        read(text)
+
+
+def test_an_empty_line_says_nothing() -> None:
+    assert said(read("   ")) == {}
+
+
+WORDS = """
+2 513 x × h100 a100 80 gb / or any >= >=40gb 3g.40gb 6h 90d for from to at on by before mon 9 25
+14:00 24:00 noon today tomorrow 2026-02-30 9999-12-31 12am 13pm same nvlink node prefer gpus now
+2026-11-20T08:00 0.0001h -
+"""
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.one_of(
+        st.text(max_size=200),
+        st.lists(
+            st.sampled_from(WORDS.split()),
+            max_size=12,
+        ).map(" ".join),
+    )
+)
+def test_any_text_is_read_or_refused_and_every_span_lies_in_it(text: str) -> None:
+    try:
+        parsed = read(text)
+    except AskError:
+        return
+    spans = [
+        *((part.start, part.end) for part in parsed.parts),
+        *((problem.start, problem.end) for problem in parsed.problems),
+        *parsed.unknown,
+    ]
+    assert all(0 <= start < end <= len(text) for start, end in spans)
+    if not parsed.problems and not parsed.unknown and parsed.classes:
+        document = parsed.document(duration=H)
+        window = (document.not_before or WEDNESDAY) + timedelta(seconds=document.duration)
+        assert document.deadline is None or document.deadline >= window

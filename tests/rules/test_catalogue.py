@@ -1,0 +1,18 @@
+"""The catalogue of rules: whole, unambiguous, and the same that the solver cites."""
+
+from allocation.rules.catalogue import BY_CODE, BY_ID, RULES
+from allocation.solver.explain import RULES as CITED
+
+
+def test_ids_and_codes_are_there_once() -> None:
+    assert len(BY_ID) == len(BY_CODE) == len(RULES)
+    assert [rule.id for rule in RULES] == [f"R{number}" for number in range(1, len(RULES) + 1)]
+
+
+def test_the_solver_cites_rules_of_the_catalogue_under_their_ids_and_checks() -> None:
+    assert {code: (BY_CODE[code].id, BY_CODE[code].check) for code in CITED} == CITED
+
+
+def test_a_rule_says_what_it_means_in_one_sentence() -> None:
+    assert all(rule.wording[0].isupper() and rule.wording.endswith(".") for rule in RULES)
+    assert not any("preempt" in rule.wording.lower() for rule in RULES)

@@ -1,0 +1,150 @@
+"""One PostgreSQL and one Valkey per test process, started when the first test asks for them.
+
+The tests connect as `portal_test`, which may become portal_web or portal_system and is born as
+portal_web: row-level security is on, as it is for a web process.
+"""
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from portal.database import Passwords, database_dsn, roles_ensure
+from portal.embedded import (
+    ValkeyAccess,
+    free_port,
+    home_make,
+    postgres_prepare,
+    valkey_prepare,
+)
+from portal.processes import Program, start, stop
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATE = "portal_template"
+DATABASE = "portal_test"
+
+
+class MigrationFailed(Exception):
+    """`manage.py migrate` failed; the message is its output."""
+
+
+class Servers:
+    """The servers of this test process; nothing runs until it is asked for."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="gpup-"))
+        # User 65534 runs the servers when the tests run as root.
+        self.folder.chmod(0o711)
+        self.password = secrets.token_hex(16)
+        self.access = ValkeyAccess(free_port(), secrets.token_hex(16), secrets.token_hex(16))
+        self.running: dict[str, tuple[subprocess.Popen[bytes], Program]] = {}
+        self.is_migrated = False
+
+    @property
+    def sockets(self) -> Path:
+        return self.folder / "run" / "sockets"
+
+    @property
+    def admin_dsn(self) -> str:
+        return f"postgresql://postgres:{self.password}@/postgres?host={quote(str(self.sockets))}"
+
+    @property
+    def owner_dsn(self) -> str:
+        """The test database, as the owner of its tables."""
+        return self.dsn("portal_owner", DATABASE)
+
+    def dsn(self, user: str, database: str = DATABASE) -> str:
+        """The address of `database` for a login role."""
+        return database_dsn(self.admin_dsn, database, user=user, password=self.password)
+
+    def environment(self) -> dict[str, str]:
+        """What portal processes and this one need to know; valid before anything runs."""
+        options = quote("-c role=portal_web", safe="")
+        return {
+            "DJANGO_SETTINGS_MODULE": "portal.settings",
+            "DATABASE_URL": f"{self.dsn('portal_test')}&options={options}",
+            "REDIS_URL": self.access.url("portal"),
+            "AGENTS_REDIS_PUBLIC_URL": self.access.url("agents"),
+            "SECRET_KEY": self.password * 2,
+            "AGENTS_MASTER_KEY": self.password * 2,
+            "PUBLIC_URL": "http://localhost",
+            "ALLOWED_HOSTS": "localhost,127.0.0.1,testserver",
+            "DEBUG": "0",
+            "LOG_LEVEL": "WARNING",
+        }
+
+    def valkey_ensure(self) -> None:
+        """Start Valkey, unless it runs."""
+        if "valkey" not in self.running:
+            home = home_make(self.folder / "run")
+            self._start(valkey_prepare(home, self.access, durable=False).program)
+
+    def postgres_ensure(self) -> None:
+        """Start PostgreSQL with the portal's roles and one for tests, unless it runs."""
+        if "postgres" in self.running:
+            return
+        home = home_make(self.folder / "run")
+        self._start(postgres_prepare(home, self.password, durable=False).program)
+        roles_ensure(
+            self.admin_dsn,
+            Passwords(owner=self.password, web=self.password, system=self.password),
+            database=TEMPLATE,
+        )
+        with psycopg.connect(self.admin_dsn, autocommit=True) as admin:
+            admin.execute(
+                sql.SQL("CREATE ROLE portal_test LOGIN NOINHERIT PASSWORD {}").format(
+                    sql.Literal(self.password)
+                )
+            )
+            admin.execute(
+                "GRANT portal_web, portal_system TO portal_test WITH INHERIT FALSE, SET TRUE"
+            )
+
+    def database_ensure(self) -> None:
+        """A migrated database of this process: real migrations, run by the owner."""
+        self.postgres_ensure()
+        if self.is_migrated:
+            return
+        done = subprocess.run(
+            [sys.executable, "manage.py", "migrate", "--no-input", "--skip-checks", "-v", "0"],
+            cwd=ROOT,
+            env={**os.environ, "DATABASE_URL": self.dsn("portal_owner", TEMPLATE)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise MigrationFailed(done.stdout)
+        self.is_migrated = True
+        self.database_renew()
+
+    def database_renew(self) -> None:
+        """Replace the test database by a fresh copy of the migrated one; ends its sessions.
+
+        Copying also brings back what migrations put in, and is not stopped by append-only tables,
+        which refuse TRUNCATE.
+        """
+        name, template = sql.Identifier(DATABASE), sql.Identifier(TEMPLATE)
+        with psycopg.connect(self.admin_dsn, autocommit=True) as admin:
+            admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
+            admin.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER portal_owner").format(name, template)
+            )
+
+    def close(self) -> None:
+        """Stop what runs and remove all files."""
+        for process, program in reversed(self.running.values()):
+            stop(process, program)
+        self.running.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self, program: Program) -> None:
+        self.running[program.name] = (start(program), program)

@@ -1,0 +1,155 @@
+"""Roles and servers."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+from django.db import connection
+
+from portal.database import Passwords, roles_ensure
+from portal.embedded import NOBODY, ValkeyAccess, home_folder, redis_answers
+from tests.roles import as_role, as_system
+from tests.servers.servers import Servers
+
+ROLES = """
+SELECT rolname, rolcanlogin, rolbypassrls FROM pg_roles WHERE rolname LIKE 'portal%'
+AND rolname <> 'portal_test' ORDER BY rolname
+"""
+
+
+@pytest.fixture
+def admin(servers: Servers) -> Iterator[psycopg.Connection]:
+    servers.postgres_ensure()
+    with psycopg.connect(servers.admin_dsn, autocommit=True) as connected:
+        yield connected
+
+
+def test_each_role_logs_in_and_passes_the_wall_as_designed(admin: psycopg.Connection) -> None:
+    assert admin.execute(ROLES).fetchall() == [
+        ("portal_ops", False, True),
+        ("portal_owner", True, True),
+        ("portal_system", True, True),
+        ("portal_web", True, False),
+    ]
+
+
+def test_no_role_of_the_portal_has_power_over_the_server(admin: psycopg.Connection) -> None:
+    strong = admin.execute(
+        "SELECT rolname FROM pg_roles WHERE rolname LIKE 'portal%'"
+        " AND (rolsuper OR rolcreatedb OR rolcreaterole OR rolreplication)"
+    )
+    assert strong.fetchall() == []
+
+
+def test_the_web_steps_up_to_operator_but_inherits_nothing(admin: psycopg.Connection) -> None:
+    grants = admin.execute(
+        "SELECT r.rolname, m.rolname, inherit_option, set_option, admin_option"
+        " FROM pg_auth_members JOIN pg_roles r ON r.oid = roleid JOIN pg_roles m ON m.oid = member"
+        " WHERE r.rolname = 'portal_ops' AND m.rolname LIKE 'portal%'"
+    )
+    assert grants.fetchall() == [("portal_ops", "portal_web", False, True, False)]
+
+
+def test_making_the_roles_again_puts_right_what_was_changed(
+    admin: psycopg.Connection, servers: Servers
+) -> None:
+    admin.execute("ALTER ROLE portal_web BYPASSRLS CREATEDB")
+    same = Passwords(servers.password, servers.password, servers.password)
+    roles_ensure(servers.admin_dsn, same, database="portal_template")
+    found = admin.execute(
+        "SELECT rolbypassrls, rolcreatedb FROM pg_roles WHERE rolname = 'portal_web'"
+    )
+    assert found.fetchone() == (False, False)
+
+
+@pytest.mark.django_db
+def test_tests_run_as_the_web_does() -> None:
+    assert _current_role() == "portal_web"
+    with as_system():
+        assert _current_role() == "portal_system"
+    assert _current_role() == "portal_web"
+
+
+@pytest.mark.django_db
+def test_an_operator_role_can_be_taken_and_is_given_back() -> None:
+    with as_role("portal_ops"):
+        assert _current_role() == "portal_ops"
+    assert _current_role() == "portal_web"
+
+
+@pytest.mark.usefixtures("real_db")
+def test_the_web_may_make_no_tables() -> None:
+    with connection.cursor() as cursor, pytest.raises(Exception, match="permission denied"):
+        cursor.execute("CREATE TABLE mine (id int)")
+
+
+def test_the_database_has_the_extension_and_belongs_to_its_owner(owner_dsn: str) -> None:
+    with psycopg.connect(owner_dsn) as owner:
+        found = owner.execute("SELECT extname FROM pg_extension WHERE extname = 'btree_gist'")
+        assert found.fetchone() == ("btree_gist",)
+        strangers = owner.execute(
+            "SELECT tablename FROM pg_tables"
+            " WHERE schemaname = 'public' AND tableowner <> 'portal_owner'"
+        )
+        assert strangers.fetchall() == []
+
+
+def test_valkey_lets_nobody_in_without_a_name(valkey_url: str) -> None:
+    server = valkey_url.rpartition("@")[2]
+    assert redis_answers(valkey_url)
+    assert not redis_answers(f"redis://{server}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give its rights away")
+def test_servers_started_by_root_run_as_nobody(servers: Servers, valkey_url: str) -> None:
+    assert redis_answers(valkey_url)
+    servers.postgres_ensure()
+    for process, _ in servers.running.values():
+        assert Path(f"/proc/{process.pid}").stat().st_uid == NOBODY
+
+
+def test_a_folder_that_nobody_can_reach_is_replaced_for_root(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    chosen = home_folder(closed / "servers")
+    if os.geteuid() == 0:
+        assert chosen.parent == Path("/var/lib")
+        assert chosen == home_folder(closed / "servers")
+    else:
+        assert chosen == closed / "servers"
+
+
+def test_the_agents_user_reaches_agent_keys_only(
+    servers: Servers, redis_client: redis.Redis
+) -> None:
+    redis_client.set("agent:n1:desired", "x")
+    redis_client.set("broker", "x")
+    with redis.Redis.from_url(servers.access.url("agents") + "/3") as agent:
+        assert agent.get("agent:n1:desired") == b"x"
+        assert agent.xadd("agent:n1:report", {"body": "x"}, maxlen=1000, approximate=True)
+        agent.pubsub().subscribe("agent:n1:wake")
+        forbidden: list[Callable[[], object]] = [
+            lambda: agent.set("agent:n1:desired", "y"),
+            lambda: agent.get("broker"),
+            lambda: agent.xread({"agent:n1:report": "0"}),
+            lambda: agent.lpush("default", "task"),
+            lambda: agent.keys("*"),
+            lambda: agent.xrange("agent:n1:report"),
+        ]
+        for attempt in forbidden:
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                attempt()
+
+
+def test_a_password_with_odd_characters_survives_in_the_address() -> None:
+    access = ValkeyAccess(port=1, portal="a/b@c", agents="x")
+    assert access.url("portal") == "redis://portal:a%2Fb%40c@127.0.0.1:1"
+
+
+def _current_role() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_user")
+        return str(cursor.fetchone()[0])

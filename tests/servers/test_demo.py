@@ -1,0 +1,113 @@
+"""`make demo` as a user meets it: starts, stops, starts again, and leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from portal.embedded import free_port
+from portal.processes import process_birth
+from tests.servers.servers import ROOT
+from tests.servers.waiting import wait_until
+
+pytestmark = pytest.mark.faults
+
+PROGRAMS = 11  # PostgreSQL, Valkey, web, two workers, beat, reader, four agents
+
+
+@pytest.fixture(scope="module")
+def var(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("demo") / "var"
+    yield folder
+    command = [sys.executable, "-m", "portal.local", "--var", str(folder), "--clean"]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+@pytest.fixture
+def demo(var: Path) -> Iterator["Demo"]:
+    started = Demo(var)
+    yield started
+    started.process.kill()
+    started.process.communicate()
+
+
+class Demo:
+    """A running demo, its port and how long it took to be ready."""
+
+    def __init__(self, var: Path) -> None:
+        self.port = free_port()
+        began = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "portal.local", "--var", str(var), "--port", str(self.port)],
+            cwd=ROOT,
+            # The addresses of the tests' own servers would be taken for the demo's.
+            env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said = self._read_until("The portal is ready")
+        self.seconds_to_ready = time.monotonic() - began
+
+    def _read_until(self, words: str) -> str:
+        assert self.process.stdout is not None
+        seen = ""
+        for line in self.process.stdout:
+            seen += line
+            if words in line:
+                return seen
+        raise AssertionError(f"{words!r} was never said:\n{seen}")
+
+    def family(self) -> dict[int, int]:
+        """Numbers and births of all descendants."""
+        found: dict[int, int] = {}
+        waiting = [self.process.pid]
+        while waiting:
+            for child in children_of(waiting.pop()):
+                born = process_birth(child)
+                if born is not None:
+                    found[child] = born
+                    waiting.append(child)
+        return found
+
+
+def children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += [int(word) for word in path.read_text().split()]
+    return found
+
+
+def all_gone(family: dict[int, int]) -> bool:
+    return all(process_birth(pid) != born for pid, born in family.items())
+
+
+def test_ctrl_c_stops_everything_and_leaves_the_data(demo: Demo, var: Path) -> None:
+    with urllib.request.urlopen(f"http://localhost:{demo.port}/readyz", timeout=5) as answer:
+        assert answer.status == 200
+    family = demo.family()
+    assert len(family) >= PROGRAMS
+    demo.process.send_signal(signal.SIGINT)
+    last_words, _ = demo.process.communicate(timeout=40)
+    assert demo.process.returncode == 0, last_words
+    assert "Traceback" not in demo.said + last_words
+    wait_until(lambda: all_gone(family), seconds=5)
+    assert (var / "secrets.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_second_start_is_quick_and_dies_whole_when_killed(demo: Demo) -> None:
+    assert demo.seconds_to_ready < 15
+    family = demo.family()
+    assert len(family) >= PROGRAMS
+    demo.process.kill()
+    wait_until(lambda: all_gone(family), seconds=30)
+
+
+def test_after_a_kill_it_starts_again(demo: Demo) -> None:
+    assert "Traceback" not in demo.said

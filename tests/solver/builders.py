@@ -1,0 +1,188 @@
+"""Plain makers of solver values; each asks only for what the test is about.
+
+Times are seconds from NOON; models carry the geometry of the real cards.
+"""
+
+from allocation.solver import (
+    Ask,
+    Extension,
+    Gpu,
+    Held,
+    Limit,
+    Model,
+    Place,
+    Placement,
+    Policy,
+    Promise,
+    Request,
+    Snapshot,
+)
+from allocation.solver.types import Mode, Together
+
+NOON = 1_800_014_400
+HOUR = 3_600
+DAY = 86_400
+POLICY = Policy(version=1)
+
+# Profile id, compute slices, starts, memory slots, most per GPU.
+_EIGHT = (
+    (19, 1, range(7), 1, 7),
+    (20, 1, range(7), 1, 1),
+    (15, 1, (0, 2, 4, 6), 2, 4),
+    (14, 2, (0, 2, 4), 2, 3),
+    (9, 3, (0, 4), 4, 2),
+    (5, 4, (0,), 4, 1),
+    (0, 7, (0,), 8, 1),
+)
+_FOUR = ((14, 1, (0, 1, 2, 3), 1, 4), (5, 2, (0, 2), 2, 2), (0, 4, (0,), 4, 1))
+
+
+def _model(slug: str, names: str, mode_switch: str, table: tuple = _EIGHT) -> Model:  # type: ignore[type-arg]  # rows as printed
+    placements = tuple(
+        Placement(name, start, size, compute, number, most)
+        for name, (number, compute, starts, size, most) in zip(names.split(), table, strict=True)
+        for start in starts
+    )
+    slots = 8 if table is _EIGHT else 4
+    compute = 7 if table is _EIGHT else 4
+    return Model(slug, slots, compute, "reset" if mode_switch == "reset" else "online", placements)
+
+
+H100 = _model("h100-80gb", "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb", "online")
+A100_40 = _model("a100-40gb", "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb", "reset")
+H200 = _model("h200-141gb", "1g.18gb 1g.18gb+me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb", "online")
+A30 = _model("a30", "1g.6gb 2g.12gb 4g.24gb", "reset", _FOUR)
+L40S = Model("l40s", 8, 7, "online", ())
+MODELS = (H100, A100_40, H200, A30, L40S)
+
+
+def gpus(
+    count: int = 8,
+    gpu_class: str = "h100",
+    model: str = "h100-80gb",
+    *,
+    node: str = "n1",
+    rack: str = "r1",
+    domains: int | None = 1,
+    mode: Mode | None = None,
+    usable: bool = True,
+) -> tuple[Gpu, ...]:
+    """One node's GPUs; `domains` NVLink domains of equal size, None for no NVLink."""
+    return tuple(
+        Gpu(
+            id=f"{node}-{index}",
+            number=index,
+            node=node,
+            rack=rack,
+            index=index,
+            gpu_class=gpu_class,
+            model=model,
+            domain=None if domains is None else index * domains // count,
+            usable=usable,
+            mode=mode,
+        )
+        for index in range(count)
+    )
+
+
+def an_ask(
+    count: int = 1,
+    *classes: str,
+    profile: str | None = None,
+    together: Together = "any",
+    required: bool = False,
+) -> Ask:
+    """`count` GPUs or slices, on h100 unless said."""
+    return Ask(count, classes or ("h100",), profile, together, required)
+
+
+def a_request(
+    booking: str = "b1",
+    ask: Ask | None = None,
+    *,
+    hours: float = 1,
+    earliest: int = 0,
+    latest: int | None = None,
+    fixed: bool = False,
+    priority: int = 50,
+    submitted: int = 0,
+    promise: Promise | None = None,
+    tenant: str = "lab",
+    project: str = "folding",
+) -> Request:
+    """A flexible booking of one hour from now on; `earliest` and `latest` from NOON."""
+    return Request(
+        booking=booking,
+        tenant=tenant,
+        project=project,
+        tier="standard",
+        priority=priority,
+        submitted=NOON - DAY + submitted,
+        ask=ask or an_ask(),
+        duration=int(hours * HOUR),
+        earliest=NOON + earliest,
+        latest=None if latest is None else NOON + latest,
+        fixed=fixed,
+        promise=promise,
+    )
+
+
+def a_held(
+    gpu: str,
+    *,
+    starts: int = 0,
+    ends: int = HOUR,
+    profile: str | None = None,
+    start: int = 0,
+    size: int = 8,
+    booking: str = "",
+    tenant: str = "other",
+    project: str = "else",
+) -> Held:
+    """A live allocation; times from NOON."""
+    return Held(
+        id=f"{gpu}/{start}/{starts}",
+        booking=booking or f"held-{gpu}-{start}-{starts}",
+        tenant=tenant,
+        project=project,
+        place=Place(gpu, profile, start, size),
+        starts=NOON + starts,
+        ends=NOON + ends,
+        started=starts <= 0,
+    )
+
+
+def a_promise(starts: int, hours: float, *places: Place) -> Promise:
+    """A promised start, from NOON."""
+    return Promise(NOON + starts, NOON + starts + int(hours * HOUR), places)
+
+
+def whole(gpu: str) -> Place:
+    """A whole GPU."""
+    return Place(gpu, None, 0, 8)
+
+
+def a_limit(owner: str, gpus_at_once: float | None, gpu_class: str = "h100") -> Limit:
+    """At most so many GPUs of a class at any instant."""
+    units = None if gpus_at_once is None else int(gpus_at_once * 56_000)
+    return Limit(owner, gpu_class, 0, units)
+
+
+def a_snapshot(
+    *requests: Request,
+    fleet: tuple[Gpu, ...] | None = None,
+    held: tuple[Held, ...] = (),
+    extensions: tuple[Extension, ...] = (),
+    limits: tuple[Limit, ...] = (),
+    now: int = 0,
+) -> Snapshot:
+    """A site at noon: one node of eight H100 unless said."""
+    return Snapshot(
+        now=NOON + now,
+        models=MODELS,
+        gpus=gpus() if fleet is None else fleet,
+        held=held,
+        requests=requests,
+        extensions=extensions,
+        limits=limits,
+    )

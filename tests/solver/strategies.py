@@ -1,0 +1,146 @@
+"""Random sites for the properties: small, crowded, and of every kind the solver knows."""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from allocation.solver import Extension, Gpu, Limit, Place, Plan, Promise, Request, Snapshot
+from allocation.solver.types import Held, Mode
+from tests.solver.builders import HOUR, NOON, a_limit, a_request, a_snapshot, an_ask, gpus
+
+KINDS = (("h100", "h100-80gb"), ("a100", "a100-40gb"), ("l40s", "l40s"))
+PROFILES = {
+    "h100": ("1g.10gb", "1g.10gb+me", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
+    "a100": ("1g.5gb", "1g.5gb+me", "2g.10gb", "3g.20gb"),
+    "l40s": ("1g.10gb",),
+}
+MODES: tuple[Mode | None, ...] = (None, None, None, "whole", "sliced")
+TENANTS = ("lab", "firm")
+minutes = st.integers(0, 40).map(lambda step: step * 371)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> tuple[Gpu, ...]:
+    """One to four nodes of one to four GPUs, some fixed in mode, some out of service."""
+    found: tuple[Gpu, ...] = ()
+    for number in range(draw(st.integers(1, 4))):
+        gpu_class, model = draw(st.sampled_from(KINDS))
+        node = gpus(
+            draw(st.integers(1, 4)),
+            gpu_class,
+            model,
+            node=f"n{number}",
+            rack=f"r{number // 2}",
+            domains=draw(st.sampled_from((None, 1, 2))),
+        )
+        for gpu in node:
+            mode = draw(st.sampled_from(MODES))
+            usable = draw(st.integers(0, 9)) > 0
+            found += (replace(gpu, mode=mode, usable=usable),)
+    return found
+
+
+@st.composite
+def requests(draw: st.DrawFn, number: int) -> Request:
+    """A booking of any kind, without a promise."""
+    classes = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=2, unique=True))
+    profile = draw(st.sampled_from((None, None, *PROFILES[classes[0][0]])))
+    fixed = draw(st.integers(0, 3)) == 0
+    duration = draw(st.integers(1, 12)) * 1_777
+    earliest = draw(minutes)
+    spare = draw(st.none() | st.integers(0, 20).map(lambda step: step * 999))
+    made = a_request(
+        f"b{number}",
+        an_ask(
+            draw(st.integers(1, 4)),
+            *(name for name, _ in classes),
+            profile=profile,
+            together=draw(st.sampled_from(("gpu", "domain", "node", "rack", "any"))),
+            required=draw(st.booleans()),
+        ),
+        earliest=earliest if fixed or draw(st.booleans()) else 0,
+        fixed=fixed,
+        priority=draw(st.sampled_from((10, 50, 90))),
+        submitted=draw(st.integers(0, 3)),
+        tenant=draw(st.sampled_from(TENANTS)),
+        project=draw(st.sampled_from(("p", "q"))),
+    )
+    latest = None if fixed or spare is None else made.earliest + duration + spare
+    return replace(made, duration=duration, latest=latest)
+
+
+@st.composite
+def held_rows(draw: st.DrawFn, fleet: tuple[Gpu, ...]) -> tuple[Held, ...]:
+    """Whole GPUs that run something or are booked, at most one row each."""
+    found = []
+    for gpu in fleet:
+        if draw(st.booleans()) and gpu.mode != "sliced":
+            starts = draw(st.sampled_from((-HOUR, 0, 1_000)))
+            ends = starts + draw(st.integers(1, 10)) * 1_234
+            tenant = draw(st.sampled_from(TENANTS))
+            place = Place(gpu.id, None, 0, 8)
+            row = Held(
+                id=f"h-{gpu.id}",
+                booking=f"k-{gpu.id}",
+                tenant=tenant,
+                project="p",
+                place=place,
+                starts=NOON + starts,
+                ends=NOON + ends,
+                started=starts <= 0,
+            )
+            found.append(row)
+    return tuple(found)
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> tuple[Limit, ...]:
+    """Some owners have limits, one may be nothing at all."""
+    return tuple(
+        a_limit(owner, draw(st.sampled_from((0, 0.5, 1, 2, 4))), name)
+        for owner in (*TENANTS, "p", "q")
+        for name, _ in KINDS
+        if draw(st.integers(0, 2)) == 0
+    )
+
+
+@st.composite
+def sites(draw: st.DrawFn) -> Snapshot:
+    """A whole site; extensions of some of what is held."""
+    fleet = draw(fleets())
+    held = draw(held_rows(fleet))
+    wishes = tuple(draw(requests(number)) for number in range(draw(st.integers(1, 8))))
+    extensions = tuple(
+        Extension(row.booking, row.ends + draw(st.integers(1, 5)) * 1_000)
+        for row in held
+        if draw(st.integers(0, 3)) == 0
+    )
+    return a_snapshot(*wishes, fleet=fleet, held=held, extensions=extensions, limits=draw(limits()))
+
+
+def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
+    """The site some seconds later, with the plan made true."""
+    wishes = {request.booking: request for request in site.requests}
+    until = {extend.booking: extend.until for extend in plan.extensions if extend.granted}
+    held = tuple(replace(row, ends=until.get(row.booking, row.ends)) for row in site.held)
+    given = tuple(
+        Held(
+            id=f"{row.booking}/{place.gpu}/{place.start}",
+            booking=row.booking,
+            tenant=wishes[row.booking].tenant,
+            project=wishes[row.booking].project,
+            place=place,
+            starts=row.starts,
+            ends=row.ends,
+            started=row.starts <= site.now,
+        )
+        for row in plan.assigns
+        for place in row.places
+    )
+    promised = tuple(
+        replace(wishes[row.booking], promise=Promise(row.starts, row.ends, row.places))
+        for row in plan.waits
+    )
+    now = site.now + seconds
+    live = tuple(row for row in (*held, *given) if row.ends > now)
+    return replace(site, now=now, held=live, requests=promised, extensions=())

@@ -1,0 +1,44 @@
+"""Canonical documents: what is not exactly one is refused."""
+
+import json
+
+import pytest
+
+from allocation.solver import Policy, Snapshot, decode, encode
+from tests.solver.builders import POLICY, a_promise, a_request, a_snapshot, whole
+
+SITE = a_snapshot(a_request(promise=a_promise(60, 1, whole("n1-0"))))
+
+
+def test_the_bytes_are_plain_sorted_json_without_spaces() -> None:
+    assert encode(POLICY) == b'{"freeze_horizon":900,"grid":300,"horizon":2419200,"version":1}'
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"now": "1"}, "Snapshot.now"),
+        ({"now": True}, "Snapshot.now"),
+        ({"now": 1.0}, "Snapshot.now"),
+        ({"gpus": {}}, "Snapshot.gpus"),
+        ({"more": 1}, "fields of Snapshot"),
+        ({"models": [{"slug": "x"}]}, r"Snapshot.models\[\]"),
+    ],
+)
+def test_a_document_of_another_shape_is_refused_with_the_place(
+    change: dict[str, object], words: str
+) -> None:
+    data = json.dumps(json.loads(encode(SITE)) | change).encode()
+    with pytest.raises(ValueError, match=words):
+        decode(Snapshot, data)
+
+
+def test_what_is_not_json_is_refused() -> None:
+    with pytest.raises(ValueError, match="Expecting"):
+        decode(Policy, b"{")
+
+
+def test_a_word_outside_its_choices_is_refused() -> None:
+    data = encode(SITE).replace(b'"together":"any"', b'"together":"planet"')
+    with pytest.raises(ValueError, match="planet"):
+        decode(Snapshot, data)

@@ -1,0 +1,249 @@
+"""What holds for every site; each with a control that shows the damage with the guard off."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from random import Random
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from allocation.solver import (
+    Assign,
+    Plan,
+    Policy,
+    Refuse,
+    Snapshot,
+    Waiting,
+    decode,
+    digest,
+    encode,
+    solve,
+)
+from allocation.solver.calendar import Calendar
+from allocation.solver.geometry import Geometry
+from allocation.solver.placement import Want
+from allocation.solver.quota import Quota
+from allocation.solver.topology import Pool
+from tests.solver import truth
+from tests.solver.builders import (
+    HOUR,
+    NOON,
+    POLICY,
+    a_held,
+    a_limit,
+    a_promise,
+    a_request,
+    a_snapshot,
+    an_ask,
+    gpus,
+    whole,
+)
+from tests.solver.strategies import sites, the_next
+
+T = TypeVar("T")
+
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def assert_true(site: Snapshot, plan: Plan) -> None:
+    """Nobody has a slot twice, only what the hardware can make, whole gangs, within limits."""
+    assert truth.overlaps(site, plan) == []
+    assert truth.illegal(site, plan) == []
+    assert truth.too_many_media_engines(site, plan) == []
+    assert truth.torn(site, plan) == []
+    assert truth.over_limit(site, plan) == []
+
+
+@few
+@given(sites())
+def test_no_slot_twice_legal_places_whole_gangs_and_nobody_over_a_limit(site: Snapshot) -> None:
+    assert_true(site, solve(site, POLICY))
+
+
+@pytest.mark.long
+@settings(few, max_examples=3_000)
+@given(sites(), st.sampled_from([1, 5, 60, 1_000, 5_000]))
+def test_the_same_over_two_cycles_of_very_many_sites(site: Snapshot, seconds: int) -> None:
+    plan = solve(site, POLICY)
+    assert_true(site, plan)
+    later = the_next(site, plan, seconds)
+    assert_true(later, solve(later, POLICY))
+
+
+@few
+@given(sites())
+def test_everyone_is_answered_once_within_the_own_window_and_with_reasons(site: Snapshot) -> None:
+    plan = solve(site, POLICY)
+    answers: list[Assign | Waiting | Refuse] = [*plan.assigns, *plan.waits, *plan.refusals]
+    assert sorted(each.booking for each in answers) == [row.booking for row in site.requests]
+    assert all(each.reasons for each in answers)
+    wishes = {request.booking: request for request in site.requests}
+    for each in truth.given_by(plan):
+        wish = wishes[each.booking]
+        assert max(wish.earliest, site.now) <= each.starts < each.ends
+        assert each.ends - each.starts == wish.duration
+        assert wish.latest is None or each.ends <= wish.latest
+        assert not wish.fixed or each.starts == wish.earliest
+
+
+@few
+@given(sites(), st.sampled_from([1, 5, 60, 1_000]))
+def test_promises_never_get_later_while_their_certificates_hold(
+    site: Snapshot, seconds: int
+) -> None:
+    plan = solve(site, POLICY)
+    promised = {wait.booking: wait.starts for wait in plan.waits}
+    later = the_next(site, plan, seconds)
+    after = solve(later, POLICY)
+    assert after.refusals == ()
+    for each in truth.given_by(after):
+        assert each.starts <= max(promised[each.booking], later.now)
+    assert [wait.delayed_by for wait in after.waits if wait.delayed_by] == []
+
+
+@few
+@given(sites(), st.data())
+def test_a_newcomer_never_delays_a_promise(site: Snapshot, data: st.DataObject) -> None:
+    plan = solve(site, POLICY)
+    later = the_next(site, plan)
+    strong = a_request("new", an_ask(1, "h100", "a100", "l40s"), priority=99, hours=9)
+    after = solve(replace(later, requests=(*later.requests, strong)), POLICY)
+    for wait in plan.waits:
+        given_now = [each for each in truth.given_by(after) if each.booking == wait.booking]
+        assert given_now[0].starts <= max(wait.starts, later.now)
+
+
+def mixed(rows: tuple[T, ...], order: Random) -> tuple[T, ...]:
+    """The same rows in another order."""
+    return tuple(order.sample(rows, len(rows)))
+
+
+@few
+@given(sites(), st.randoms(use_true_random=False))
+def test_the_order_in_which_rows_come_in_does_not_matter(site: Snapshot, order: Random) -> None:
+    shuffled = replace(
+        site,
+        models=mixed(site.models, order),
+        gpus=mixed(site.gpus, order),
+        held=mixed(site.held, order),
+        requests=mixed(site.requests, order),
+        extensions=mixed(site.extensions, order),
+        limits=mixed(site.limits, order),
+    )
+    assert encode(shuffled) == encode(site)
+    assert encode(solve(shuffled, POLICY)) == encode(solve(site, POLICY))
+
+
+@few
+@given(sites())
+def test_documents_survive_the_way_there_and_back_and_decide_the_same(site: Snapshot) -> None:
+    plan = solve(site, POLICY)
+    assert decode(type(plan), encode(plan)) == plan
+    assert decode(Policy, encode(POLICY)) == POLICY
+    again = decode(Snapshot, encode(site))
+    assert digest(solve(again, POLICY)) == digest(plan)
+    assert digest(solve(site, POLICY)) == digest(plan)
+
+
+HASHED = """
+from allocation.solver import digest, solve
+from tests.bench.cycle import a_site, the_next
+from tests.solver.builders import POLICY
+site = a_site(64, 60)
+plan = solve(site, POLICY)
+print(digest(site), digest(plan), digest(solve(the_next(site, plan), POLICY)))
+"""
+
+
+def test_the_hash_seed_of_the_process_does_not_matter() -> None:
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", HASHED],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "20261118")
+    }
+    assert len(told) == 1
+    assert len(next(iter(told)).split()) == 3
+
+
+class TestControls:
+    """Each guard taken out once: the damage its property looks for appears."""
+
+    def test_without_the_calendar_s_rows_a_slot_is_given_twice(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        site = a_snapshot(a_request("a"), a_request("b"), fleet=gpus(1))
+        assert truth.overlaps(site, solve(site, POLICY)) == []
+        monkeypatch.setattr(Calendar, "put", lambda *_: None)
+        assert truth.overlaps(site, solve(site, POLICY)) == [("a", "b")]
+
+    def test_without_the_token_bit_a_gpu_gets_two_media_engines(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ask = an_ask(2, profile="1g.10gb+me")
+        site = a_snapshot(a_request(ask=ask, hours=1), fleet=gpus(1))
+        assert solve(site, POLICY).refusals
+        monkeypatch.setattr("allocation.solver.topology.geometry_of", Geometry)
+        monkeypatch.setattr(Geometry, "_tokens", lambda _: {})
+        assert truth.too_many_media_engines(site, solve(site, POLICY)) != []
+
+    def test_without_the_mode_a_gpu_fixed_to_whole_is_sliced(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        site = a_snapshot(a_request(ask=an_ask(profile="1g.10gb")), fleet=gpus(1, mode="whole"))
+        assert truth.illegal(site, solve(site, POLICY)) == []
+        monkeypatch.setattr(Pool, "suits", lambda pool, _: pool.usable)
+        assert truth.illegal(site, solve(site, POLICY)) != []
+
+    def test_without_groups_a_gang_that_must_be_together_is_torn(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ask = an_ask(2, together="node", required=True)
+        fleet = gpus(1, node="n1") + gpus(1, node="n2")
+        site = a_snapshot(a_request(ask=ask), fleet=fleet)
+        assert truth.torn(site, solve(site, POLICY)) == []
+        monkeypatch.setattr("allocation.solver.placement.want_of", _anywhere)
+        assert truth.torn(site, solve(site, POLICY)) == ["b1"]
+
+    def test_without_the_quota_s_rows_a_tenant_gets_over_its_limit(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        site = a_snapshot(a_request("a"), a_request("b"), limits=(a_limit("lab", 1),))
+        assert truth.over_limit(site, solve(site, POLICY)) == []
+        monkeypatch.setattr(Quota, "add", lambda *_: None)
+        assert truth.over_limit(site, solve(site, POLICY)) != []
+
+    def test_without_its_promise_the_start_is_taken_by_a_stronger_newcomer(self) -> None:
+        all_four = a_promise(HOUR, 1, *(whole(f"n1-{index}") for index in range(4)))
+        promised = a_request("p", an_ask(4), priority=10, promise=all_four)
+        newcomer = a_request("n", hours=2, priority=90)
+        held = tuple(a_held(f"n1-{index}") for index in range(4))
+        site = a_snapshot(promised, newcomer, fleet=gpus(4), held=held)
+        assert _start(solve(site, POLICY), "p") == NOON + HOUR
+        forgotten = replace(site, requests=(replace(promised, promise=None), newcomer))
+        assert _start(solve(forgotten, POLICY), "p") == NOON + 3 * HOUR
+
+    def test_without_sorting_the_order_of_rows_decides(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        site = a_snapshot(a_request("a"), a_request("b"), held=(a_held("n1-0"),))
+        other = replace(site, requests=site.requests[::-1])
+        assert encode(site) == encode(other)
+        monkeypatch.setattr("allocation.solver.codec.in_order", lambda snapshot: snapshot)
+        assert encode(site) != encode(other)
+
+
+def _start(plan: Plan, booking: str) -> int:
+    return next(each.starts for each in truth.given_by(plan) if each.booking == booking)
+
+
+def _anywhere(_: object, gpu_class: str, duration: int, owners: tuple[str, ...]) -> Want:
+    return Want(gpu_class, None, 2, "any", duration, owners)

@@ -1,0 +1,140 @@
+"""What must hold of any plan, checked the slow and plain way, without the solver's own code."""
+
+from collections import Counter
+from itertools import combinations
+
+from allocation.solver import Assign, Place, Plan, Request, Snapshot, Waiting
+from allocation.solver.types import Held, Model
+
+Row = tuple[Place, int, int]
+
+
+def given_by(plan: Plan) -> list[Assign | Waiting]:
+    """Everything that got a window."""
+    return [*plan.assigns, *plan.waits]
+
+
+def rows_of(snapshot: Snapshot, plan: Plan) -> list[tuple[str, Row]]:
+    """(booking, (place, starts, ends)) of everything that is held, given or promised."""
+    until = {extend.booking: extend.until for extend in plan.extensions if extend.granted}
+    rows = [
+        (held.booking, (held.place, held.starts, max(held.ends, until.get(held.booking, 0))))
+        for held in snapshot.held
+    ]
+    for given in given_by(plan):
+        rows += [(given.booking, (place, given.starts, given.ends)) for place in given.places]
+    return rows
+
+
+def overlaps(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str]]:
+    """Pairs of bookings that have one slot at one instant."""
+    return [
+        (one, other)
+        for (one, a), (other, b) in combinations(rows_of(snapshot, plan), 2)
+        if a[0].gpu == b[0].gpu
+        and a[1] < b[2]
+        and b[1] < a[2]
+        and a[0].start < b[0].start + b[0].size
+        and b[0].start < a[0].start + a[0].size
+    ]
+
+
+def illegal(snapshot: Snapshot, plan: Plan) -> list[Place]:
+    """Given places that the hardware could not make, in a fixed mode, or out of service."""
+    gpus = {gpu.id: gpu for gpu in snapshot.gpus}
+    models = {model.slug: model for model in snapshot.models}
+    bad = []
+    for given in given_by(plan):
+        for place in given.places:
+            gpu = gpus[place.gpu]
+            mode = "whole" if place.profile is None else "sliced"
+            fits = gpu.usable and gpu.mode in (None, mode) and gpu.gpu_class == given.gpu_class
+            if not fits or not _is_legal(models[gpu.model], place):
+                bad.append(place)
+    return bad
+
+
+def torn(snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Gangs that are not whole, of the wrong shape, or apart where they must be together."""
+    requests = {request.booking: request for request in snapshot.requests}
+    gpus = {gpu.id: gpu for gpu in snapshot.gpus}
+    bad = []
+    for given in given_by(plan):
+        ask = requests[given.booking].ask
+        level = ask.together if ask.required and ask.count > 1 else "any"
+        groups = {
+            {
+                "gpu": gpu.id,
+                "domain": f"{gpu.node}/{gpu.domain}" if gpu.domain is not None else gpu.id,
+                "node": gpu.node,
+                "rack": gpu.rack,
+                "any": "",
+            }[level]
+            for gpu in (gpus[place.gpu] for place in given.places)
+        }
+        shapes = {place.profile for place in given.places}
+        if len(given.places) != ask.count or shapes != {ask.profile} or len(groups) != 1:
+            bad.append(given.booking)
+    return bad
+
+
+def too_many_media_engines(snapshot: Snapshot, plan: Plan) -> list[str]:
+    """GPUs with more of a profile at one instant than the hardware allows."""
+    gpus = {gpu.id: gpu for gpu in snapshot.gpus}
+    models = {model.slug: model for model in snapshot.models}
+    rows = [row for _, row in rows_of(snapshot, plan)]
+    bad = []
+    for _, begin, _ in rows:
+        now = Counter((p.gpu, p.profile) for p, starts, ends in rows if starts <= begin < ends)
+        for (gpu, profile), count in now.items():
+            limits = {p.limit for p in models[gpus[gpu].model].placements if p.profile == profile}
+            if limits and count > min(limits):
+                bad.append(gpu)
+    return bad
+
+
+def over_limit(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str, int]]:
+    """(owner, class, second) at which an owner uses more than its limit, by what was decided."""
+    use = _usage(snapshot, plan)
+    bad = []
+    for limit in snapshot.limits:
+        rows = [row for row in use if row[0] == limit.owner and row[1] == limit.gpu_class]
+        for second in sorted({row[2] for row in rows if row[5]}):
+            used = sum(units for _, _, starts, ends, units, _ in rows if starts <= second < ends)
+            if limit.limit is not None and used > limit.limit:
+                bad.append((limit.owner, limit.gpu_class, second))
+    return bad
+
+
+def _usage(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str, int, int, int, bool]]:
+    """(owner, class, starts, ends, units, decided now) of every place."""
+    gpus = {gpu.id: gpu for gpu in snapshot.gpus}
+    models = {model.slug: model for model in snapshot.models}
+    people: dict[str, Held | Request] = {row.booking: row for row in snapshot.held}
+    people |= {request.booking: request for request in snapshot.requests}
+    decided = {given.booking for given in given_by(plan)}
+    found = []
+    for booking, (place, starts, ends) in rows_of(snapshot, plan):
+        units = _units(models[gpus[place.gpu].model], place)
+        for owner in (people[booking].tenant, people[booking].project):
+            gpu_class = gpus[place.gpu].gpu_class
+            found.append((owner, gpu_class, starts, ends, units, booking in decided))
+    return found
+
+
+def _units(model: Model, place: Place) -> int:
+    if place.profile is None:
+        return 56_000
+    row = next(p for p in model.placements if p.profile == place.profile)
+    return max(
+        row.compute * 56_000 // model.compute_slices, row.size * 56_000 // model.memory_slots
+    )
+
+
+def _is_legal(model: Model, place: Place) -> bool:
+    if place.profile is None:
+        return (place.start, place.size) == (0, 8)
+    return any(
+        (p.profile, p.start, p.size) == (place.profile, place.start, place.size)
+        for p in model.placements
+    )

@@ -1,0 +1,170 @@
+"""Keys for programs: whom they let in, and when no more."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import psycopg
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tenants.access import Actor
+from tenants.errors import Refused
+from tenants.models import ApiToken, AuditEntry
+from tenants.services import token_create, token_revoke, token_verify
+from tenants.services.tokens import MOST_TOKENS
+from tenants.wall import tenant_tx
+from tests.builders import a_member, a_project, a_tenant_admin, an_actor
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def actor() -> Actor:
+    return an_actor(a_member(a_project()))
+
+
+def _made(actor: Actor, *, days: int = 90, now: datetime = NOW) -> tuple[ApiToken, str]:
+    with tenant_tx(actor.tenant_id):
+        return token_create(actor=actor, name="CI", days=days, now=now)
+
+
+def test_a_token_lets_its_owner_into_its_tenant(actor: Actor) -> None:
+    token, clear = _made(actor)
+    holder = token_verify(clear, now=NOW)
+    assert holder is not None
+    assert (holder.user_id, holder.tenant_slug, holder.token_id) == (
+        actor.user_id,
+        actor.tenant_slug,
+        token.id,
+    )
+
+
+def test_a_token_has_the_published_form(actor: Actor) -> None:
+    """Secret scanners look for it: the form is a promise."""
+    _, clear = _made(actor)
+    assert clear.startswith("gpup_pat_")
+    assert len(clear) == len("gpup_pat_") + 38
+    assert clear.isascii()
+
+
+def test_a_mistyped_token_costs_no_query(actor: Actor) -> None:
+    _, clear = _made(actor)
+    other = "a" if clear[20] != "a" else "b"
+    tampered = [clear[:20] + other + clear[21:], clear[:-1], clear + "0", clear[9:], "", "é" * 47]
+    with CaptureQueriesContext(connection) as queries:
+        assert [token_verify(each, now=NOW) for each in tampered] == [None] * len(tampered)
+    assert len(queries) == 0
+
+
+def test_a_token_with_a_right_checksum_that_nobody_made_is_nobodys(actor: Actor) -> None:
+    made = [_made(actor)[1] for _ in range(2)]
+    with tenant_tx(actor.tenant_id):
+        ApiToken.objects.filter(prefix=made[0][:13]).update(digest=b"\0" * 32)
+    assert token_verify(made[0], now=NOW) is None
+    assert token_verify(made[1], now=NOW) is not None
+
+
+def test_a_token_works_until_its_last_second_and_not_in_the_next(actor: Actor) -> None:
+    _, clear = _made(actor, days=1)
+    ends = NOW + timedelta(days=1)
+    assert token_verify(clear, now=ends - timedelta(seconds=1)) is not None
+    assert token_verify(clear, now=ends) is None
+
+
+def test_a_revoked_token_is_refused_at_once(actor: Actor) -> None:
+    token, clear = _made(actor)
+    with tenant_tx(actor.tenant_id):
+        token_revoke(actor=actor, token_id=token.id, now=NOW)
+        first = token_revoke(actor=actor, token_id=token.id, now=NOW + timedelta(hours=1))
+    assert first.revoked == NOW, "revoking again changes nothing"
+    assert token_verify(clear, now=NOW) is None
+
+
+def test_only_the_owner_or_a_tenant_admin_revokes_a_token() -> None:
+    project = a_project()
+    owner, colleague = an_actor(a_member(project)), an_actor(a_member(project, "lead"))
+    admin = an_actor(a_tenant_admin(project.tenant))
+    stranger = an_actor(a_tenant_admin(a_project().tenant))
+    token, clear = _made(owner)
+    for actor in (colleague, stranger):
+        with tenant_tx(actor.tenant_id), pytest.raises(Refused, match="not_found"):
+            token_revoke(actor=actor, token_id=token.id, now=NOW)
+    assert token_verify(clear, now=NOW) is not None
+    with tenant_tx(admin.tenant_id):
+        token_revoke(actor=admin, token_id=token.id, now=NOW)
+    assert token_verify(clear, now=NOW) is None
+
+
+def test_an_unknown_token_to_revoke_reads_like_a_foreign_one(actor: Actor) -> None:
+    foreign, _ = _made(an_actor(a_member(a_project())))
+    said = []
+    for token_id in (foreign.id, uuid4()):
+        with tenant_tx(actor.tenant_id), pytest.raises(Refused) as refused:
+            token_revoke(actor=actor, token_id=token_id, now=NOW)
+        said.append((refused.value.code, refused.value.sentence, refused.value.kind))
+    assert said[0] == said[1]
+
+
+def test_use_is_noted_at_most_once_a_minute(actor: Actor) -> None:
+    token, clear = _made(actor)
+    noted = []
+    for seconds in (0, 30, 59, 60):
+        token_verify(clear, now=NOW + timedelta(seconds=seconds))
+        with tenant_tx(actor.tenant_id):
+            noted.append(ApiToken.objects.get(id=token.id).last_used)
+    assert noted == [NOW, NOW, NOW, NOW + timedelta(seconds=60)]
+
+
+@pytest.mark.parametrize("days", [0, -1, 366, 10**9])
+def test_a_token_lives_a_day_to_a_year(actor: Actor, days: int) -> None:
+    with pytest.raises(Refused, match="bad_days"):
+        _made(actor, days=days)
+
+
+def test_nobody_hoards_tokens_but_ended_ones_dont_count(actor: Actor) -> None:
+    for _ in range(MOST_TOKENS):
+        _made(actor, days=1)
+    with pytest.raises(Refused, match="too_many_tokens"):
+        _made(actor)
+    assert _made(actor, now=NOW + timedelta(days=1))
+
+
+def test_making_and_revoking_is_in_the_log_without_the_token(actor: Actor) -> None:
+    token, clear = _made(actor)
+    with tenant_tx(actor.tenant_id):
+        token_revoke(actor=actor, token_id=token.id, now=NOW)
+        entries = list(AuditEntry.objects.order_by("id"))
+    assert [entry.action for entry in entries] == ["token.created", "token.revoked"]
+    assert {entry.actor_id for entry in entries} == {actor.user_id}
+    assert clear[13:] not in str([entry.detail for entry in entries])
+
+
+def test_the_clear_text_is_nowhere_in_the_database(actor: Actor) -> None:
+    _, clear = _made(actor)
+    token_verify(clear, now=NOW)
+    secret = clear[13:]
+    assert _tables_that_hold(clear[:13]) == {"tenants_apitoken"}, "the search does find things"
+    assert _tables_that_hold(secret) == set()
+
+
+def _tables_that_hold(text: str) -> set[str]:
+    """All tables of this test's own transaction, searched as text, row by row."""
+    found = set()
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL ROLE portal_system")
+        cursor.execute(
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE c.relkind = 'r' AND n.nspname = 'public'"
+            " AND has_table_privilege(c.oid, 'SELECT')"
+        )
+        for (table,) in cursor.fetchall():
+            query = psycopg.sql.SQL("SELECT 1 FROM {0} WHERE {0}::text LIKE {1} LIMIT 1").format(
+                psycopg.sql.Identifier(table), psycopg.sql.Literal(f"%{text}%")
+            )
+            cursor.execute(query)
+            if cursor.fetchone():
+                found.add(table)
+        cursor.execute("SET LOCAL ROLE portal_web")
+    return found

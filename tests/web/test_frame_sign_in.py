@@ -1,0 +1,221 @@
+"""The door: who gets in, what a stranger learns, and how fast one may guess."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.core.cache import cache
+from django.test import Client
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from portal.web import limits
+from portal.web.limits import FREE_TRIES, FREE_TRIES_OF_ADDRESS, sign_in_done, sign_in_try
+from portal.web.sign_in import own_path
+from tests.builders import (
+    PASSWORD,
+    a_member,
+    a_project,
+    a_tenant,
+    a_user,
+    an_operator,
+)
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
+
+
+def _post(client: Client, username: str, password: str = PASSWORD, after: str = "/") -> int:
+    form = {"username": username, "password": password, "next": after}
+    return client.post("/sign-in", form).status_code
+
+
+def test_a_person_signs_in_and_lands_where_they_wanted(client: Client) -> None:
+    user = a_user()
+    form = {"username": user.username, "password": PASSWORD, "next": "/t/x/bookings?state=queued"}
+    answer = client.post("/sign-in", form)
+    assert (answer.status_code, answer["Location"]) == (302, "/t/x/bookings?state=queued")
+
+
+def test_signing_in_changes_the_session_and_signing_out_ends_it(client: Client) -> None:
+    user = a_user()
+    client.get("/sign-in")
+    client.cookies["portal-session"] = "planted-by-somebody-else"
+    _post(client, user.username)
+    key = client.cookies["portal-session"].value
+    assert key != "planted-by-somebody-else"
+    assert Session.objects.filter(session_key=key).exists()
+    client.post("/sign-out")
+    assert not Session.objects.filter(session_key=key).exists()
+    assert client.get("/")["Location"] == "/sign-in"
+
+
+def test_signing_out_takes_a_form_and_no_link(client: Client) -> None:
+    client.force_login(a_user())
+    assert client.get("/sign-out").status_code == 405
+    assert Client(enforce_csrf_checks=True).post("/sign-out").status_code == 403
+    assert Client(enforce_csrf_checks=True).post("/sign-in").status_code == 403
+
+
+def test_a_wrong_password_and_an_unknown_name_read_the_same(client: Client) -> None:
+    user, closed = a_user("mara"), a_user("jonas", is_active=False)
+    pages = []
+    for name, password in [
+        (user.username, "wrong"),
+        ("nobody", "wrong"),
+        (closed.username, PASSWORD),
+    ]:
+        answer = client.post("/sign-in", {"username": name, "password": password})
+        assert answer.status_code == 401
+        pages.append(
+            answer.content.replace(name.encode(), b"NAME").split(b"csrfmiddlewaretoken")[0]
+        )
+        pages.append(answer.content.replace(name.encode(), b"NAME").split(b'name="next"')[1])
+    assert len(set(pages)) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a\x00b", "x" * 100_000, "<script>alert(1)</script>", "' OR 1"]
+)
+def test_odd_names_are_only_wrong(client: Client, name: str) -> None:
+    answer = client.post("/sign-in", {"username": name, "password": PASSWORD})
+    assert answer.status_code == 401
+    assert b"<script>alert" not in answer.content
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "//evil.example",
+        "///evil.example",
+        "https:evil.example",
+        "https://evil.example/",
+        "/\\evil.example",
+        "\\evil.example",
+        "\\\\evil.example",
+        "javascript:alert(1)",
+        " //evil.example",
+        "\t//evil.example",
+        "/\t/evil.example",
+        "http://localhost.evil.example",
+        "http://localhost/",
+        "evil.example",
+        "data:text/html,x",
+        "//evil.example\\@localhost",
+        "",
+    ],
+)
+def test_nobody_is_sent_to_another_site(client: Client, target: str) -> None:
+    assert own_path(target) == "/"
+    form = {"username": a_user().username, "password": PASSWORD, "next": target}
+    assert client.post("/sign-in", form)["Location"] == "/"
+
+
+@pytest.mark.parametrize(
+    "target", ["/", "/t/helix/book?q=2+h100+6h", "/t/helix/bookings/BK-12#cost"]
+)
+def test_own_pages_are_gone_to(target: str) -> None:
+    assert own_path(target) == target
+
+
+def test_too_many_tries_are_told_to_wait_and_the_right_password_is_no_exception(
+    client: Client,
+) -> None:
+    user = a_user()
+    # One try past the free ones opens the pause.
+    assert [_post(client, user.username, "wrong") for _ in range(FREE_TRIES + 1)] == [401] * 6
+    answer = client.post("/sign-in", {"username": user.username, "password": PASSWORD})
+    assert answer.status_code == 429
+    assert 1 <= int(answer["Retry-After"]) <= 15
+    assert b"Too many tries" in answer.content
+
+
+def test_another_network_may_still_sign_in(client: Client) -> None:
+    """Else a stranger could lock anybody out by typing their name."""
+    user = a_user()
+    for _ in range(FREE_TRIES + 2):
+        client.post(
+            "/sign-in", {"username": user.username, "password": "x"}, REMOTE_ADDR="10.0.0.9"
+        )
+    assert _post(client, user.username) == 302
+
+
+def test_a_made_up_forwarding_header_is_no_other_network(client: Client) -> None:
+    user = a_user()
+    answers = [
+        client.post(
+            "/sign-in",
+            {"username": user.username, "password": "x"},
+            headers={"X-Forwarded-For": f"10.0.0.{each}"},
+        ).status_code
+        for each in range(FREE_TRIES + 2)
+    ]
+    assert answers[-1] == 429
+
+
+def test_pauses_double_and_end() -> None:
+    waits = []
+    now = NOW
+    for _ in range(FREE_TRIES):
+        assert sign_in_try("mara", "10.0.0.1", now) == 0
+    for _ in range(4):
+        assert sign_in_try("mara", "10.0.0.1", now) == 0
+        wait = sign_in_try("MARA", "10.0.0.1", now)
+        waits.append(wait)
+        now += timedelta(seconds=wait)
+        # Redis counts real seconds; the test's own clock is ahead of it.
+        cache.delete(f"pause:{limits._account_key('mara', '10.0.0.1')}")
+    assert waits == [15, 30, 60, 120]
+
+
+def test_one_network_that_tries_many_names_is_slowed_down() -> None:
+    tries = [
+        sign_in_try(f"name-{each}", "10.0.0.1", NOW) for each in range(FREE_TRIES_OF_ADDRESS + 2)
+    ]
+    assert tries[-1] > 0
+    assert set(tries[:-1]) == {0}
+    assert sign_in_try("name-x", "10.0.0.2", NOW) == 0
+
+
+def test_many_people_behind_one_address_who_know_their_passwords_are_no_attack() -> None:
+    for each in range(FREE_TRIES_OF_ADDRESS * 2):
+        assert sign_in_try(f"name-{each}", "10.0.0.1", NOW) == 0
+        sign_in_done(f"name-{each}", "10.0.0.1")
+
+
+def test_a_right_password_forgets_the_wrong_ones() -> None:
+    for _ in range(FREE_TRIES + 1):
+        sign_in_try("mara", "10.0.0.1", NOW)
+    assert sign_in_try("mara", "10.0.0.1", NOW) > 0
+    sign_in_done("mara", "10.0.0.1")
+    assert sign_in_try("mara", "10.0.0.1", NOW) == 0
+
+
+def test_without_redis_guesses_are_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone:
+        def __getattr__(self, name: str) -> object:
+            raise RedisConnectionError
+
+    monkeypatch.setattr(limits, "cache", Gone())
+    limits._own.clear()
+    tries = [sign_in_try("mara", "10.0.0.1", NOW) for _ in range(FREE_TRIES + 2)]
+    limits._own.clear()
+    assert tries[-1] > 0
+    assert set(tries[:-1]) == {0}
+
+
+def test_everybody_starts_at_their_own_place(client: Client) -> None:
+    assert client.get("/")["Location"] == "/sign-in"
+    member = a_member(a_project(a_tenant("helix")))
+    client.force_login(member.user)
+    assert client.get("/")["Location"] == "/t/helix/"
+    client.force_login(an_operator())
+    assert client.get("/")["Location"] == "/ops/fleet"
+    client.force_login(a_user())
+    page = client.get("/")
+    assert page.status_code == 200
+    assert b"You are in no tenant yet" in page.content
+
+
+def test_who_is_signed_in_needs_no_second_form(client: Client) -> None:
+    client.force_login(a_user())
+    assert client.get("/sign-in?next=/t/helix/")["Location"] == "/t/helix/"

@@ -1,0 +1,398 @@
+"""The pages about people, quotas, tiers, settings and tenants, as a browser uses them."""
+
+import re
+from html import unescape
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from tenants.access import actor_in
+from tenants.models import ApiToken, Membership, Quota, Tenant, Tier, User
+from tenants.services import token_verify
+from tenants.wall import operator_tx, tenant_tx
+from tests.builders import (
+    UNITS_PER_GPU,
+    a_gpu_class,
+    a_member,
+    a_project,
+    a_quota,
+    a_tenant,
+    a_tenant_admin,
+    a_tier,
+    a_user,
+    an_operator,
+)
+from tests.roles import as_system
+
+pytestmark = pytest.mark.django_db
+HOSTILE = "<script>alert('x')</script>\"'&{{7*7}}"
+
+
+@pytest.fixture
+def tenant() -> Tenant:
+    return a_tenant("own")
+
+
+@pytest.fixture
+def admin(client: Client, tenant: Tenant) -> Client:
+    client.force_login(a_tenant_admin(tenant).user)
+    return client
+
+
+@pytest.fixture
+def operator(client: Client) -> Client:
+    client.force_login(an_operator())
+    return client
+
+
+def _text(content: bytes) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", content.decode())).split())
+
+
+def test_an_admin_gives_a_role_and_takes_it_again(admin: Client, tenant: Tenant) -> None:
+    project, user = a_project(tenant, "vision"), a_user("mara")
+    form = {"act": "set", "project": "vision", "username": "mara", "role": "lead"}
+    answer = admin.post("/t/own/people", form, follow=True)
+    assert "mara is now project lead." in _text(answer.content)
+    assert actor_in(user.id, "own").role_in(project.id) == "lead"
+    with tenant_tx(tenant.id):
+        member = Membership.objects.get(user=user)
+    admin.post("/t/own/people", {"act": "remove", "membership": str(member.id)})
+    with tenant_tx(tenant.id):
+        assert not Membership.objects.filter(user=user).exists()
+
+
+def test_what_was_typed_wrong_is_told_beside_its_field(admin: Client, tenant: Tenant) -> None:
+    a_project(tenant, "vision")
+    form = {"act": "set", "project": "vision", "username": "no'body", "role": "lead"}
+    answer = admin.post("/t/own/people", form)
+    assert answer.status_code == 422
+    assert "Nobody signs in under this name" in _text(answer.content)
+    assert 'value="no&#x27;body"' in answer.content.decode()
+    assert "aria-invalid" in answer.content.decode()
+
+
+def test_the_last_admin_reads_why_they_stay(client: Client, tenant: Tenant) -> None:
+    last = a_tenant_admin(tenant)
+    client.force_login(last.user)
+    answer = client.post("/t/own/people", {"act": "remove", "membership": str(last.id)})
+    assert "last admin" in _text(answer.content)
+    assert actor_in(last.user_id, "own").is_tenant_admin
+
+
+@pytest.mark.parametrize("bad", ["", "not-an-id", "00000000-0000-0000-0000-000000000000", "\x00"])
+def test_a_mangled_membership_is_a_missing_one(admin: Client, bad: str) -> None:
+    assert admin.post("/t/own/people", {"act": "remove", "membership": bad}).status_code == 404
+
+
+def test_a_foreign_membership_reads_like_an_invented_one(admin: Client) -> None:
+    foreign = a_member(a_project())
+    said = {
+        _text(admin.post("/t/own/people", {"act": "remove", "membership": each}).content)
+        for each in (str(foreign.id), "00000000-0000-0000-0000-000000000000")
+    }
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("act", ["", "delete-all", "__class__"])
+def test_a_form_that_nobody_made_does_nothing(admin: Client, act: str) -> None:
+    assert admin.post("/t/own/people", {"act": act}).status_code == 422
+
+
+def test_a_member_sees_no_form_and_no_other_project(client: Client, tenant: Tenant) -> None:
+    project = a_project(tenant, name="Vision")
+    a_project(tenant, name="Secret project")
+    client.force_login(a_member(project, "researcher").user)
+    page = client.get("/t/own/people").content.decode()
+    assert "Vision" in page
+    assert "Secret project" not in page
+    assert 'name="act"' not in page
+
+
+def test_an_admin_makes_a_project_once(admin: Client, tenant: Tenant) -> None:
+    form = {"act": "project", "name": "Vision", "slug": "vision"}
+    assert admin.post("/t/own/people", form).status_code == 302
+    again = admin.post("/t/own/people", form)
+    assert again.status_code == 422
+    assert "Another project has this short name." in _text(again.content)
+
+
+def test_names_are_text_on_every_page(client: Client) -> None:
+    tenant = a_tenant("own", name=HOSTILE)
+    project = a_project(tenant, name=HOSTILE)
+    user = a_user("<b>mara</b>", first_name=HOSTILE)
+    a_tenant_admin(tenant, user=user)
+    a_member(project, user=a_user("x", first_name=HOSTILE))
+    a_gpu_class("odd", label=HOSTILE)
+    a_quota(tenant, guaranteed=8)
+    tier = a_tier("odd")
+    with as_system():
+        Tier.objects.filter(slug=tier.slug).update(name=HOSTILE, description=HOSTILE)
+        User.objects.filter(id=user.id).update(is_staff=True)
+    client.force_login(user)
+    with tenant_tx(tenant.id):
+        ApiToken.objects.create(
+            tenant=tenant,
+            user=user,
+            name=HOSTILE,
+            digest=b"1" * 32,
+            prefix="gpup_pat_<b>",
+            created=timezone.now(),
+            expires=timezone.now(),
+        )
+    own = [f"/t/own/{page}" for page in ("people", "quotas", "tiers", "settings")]
+    for page in [*own, "/ops/tiers", "/ops/quotas", "/ops/tenants"]:
+        content = client.get(page).content.decode()
+        assert "<script>alert" not in content, page
+        assert "&lt;script&gt;alert" in content, page
+        assert "<b>mara" not in content, page
+        assert "49" not in re.findall(r"script\S*49", content), page
+
+
+def test_a_quota_is_split_in_gpus_and_kept_in_units(admin: Client, tenant: Tenant) -> None:
+    project = a_project(tenant, "vision")
+    a_quota(tenant, guaranteed=8, limit=12)
+    form = {
+        "act": "set",
+        "gpu_class": "h100",
+        "project": "vision",
+        "guaranteed": "2.5",
+        "limit": "",
+    }
+    answer = admin.post("/t/own/quotas", form, follow=True)
+    assert "2.5 split among projects, 5.5 not yet" in _text(answer.content)
+    with tenant_tx(tenant.id):
+        quota = Quota.objects.get(project=project)
+    assert (quota.guaranteed_units, quota.limit_units) == (140_000, None)
+
+
+def test_too_large_a_share_says_by_how_much_and_keeps_what_was_typed(
+    admin: Client, tenant: Tenant
+) -> None:
+    a_project(tenant, "vision")
+    a_quota(tenant, guaranteed=8)
+    form = {
+        "act": "set",
+        "gpu_class": "h100",
+        "project": "vision",
+        "guaranteed": "9",
+        "limit": "10",
+    }
+    answer = admin.post("/t/own/quotas", form)
+    assert answer.status_code == 422
+    assert "9 is 1 too many: 8 would work" in _text(answer.content)
+    assert re.search(r'name="guaranteed"[^>]*value="9"[^>]*aria-invalid', answer.content.decode())
+
+
+@pytest.mark.parametrize("text", ["NaN", "-1", "1e9", "", "1,5", "9" * 400, "\x00", "0.333333"])
+def test_a_bad_number_changes_nothing(admin: Client, tenant: Tenant, text: str) -> None:
+    a_project(tenant, "vision")
+    a_quota(tenant, guaranteed=8)
+    form = {"act": "set", "gpu_class": "h100", "project": "vision", "guaranteed": text, "limit": ""}
+    assert admin.post("/t/own/quotas", form).status_code == 422
+    with tenant_tx(tenant.id):
+        assert Quota.objects.count() == 1
+
+
+def test_another_tenants_project_gets_no_share(admin: Client, tenant: Tenant) -> None:
+    a_project(a_tenant(), "theirs")
+    a_quota(tenant, guaranteed=8)
+    form = {"act": "set", "gpu_class": "h100", "project": "theirs", "guaranteed": "1", "limit": ""}
+    foreign = admin.post("/t/own/quotas", form)
+    unknown = admin.post("/t/own/quotas", {**form, "project": "not-there"})
+    assert foreign.status_code == unknown.status_code == 404
+    assert _text(foreign.content) == _text(unknown.content)
+
+
+@pytest.mark.parametrize("role", ["viewer", "researcher", "lead"])
+def test_members_read_their_share_and_may_not_change_it(
+    client: Client, tenant: Tenant, role: str
+) -> None:
+    project = a_project(tenant, "vision", name="Vision")
+    a_project(tenant, name="Secret project")
+    a_quota(tenant, guaranteed=8)
+    a_quota(tenant, project=project, guaranteed=2)
+    client.force_login(a_member(project, role).user)
+    page = client.get("/t/own/quotas").content.decode()
+    assert "2 guaranteed" in page
+    assert "Secret project" not in page
+    assert 'name="guaranteed"' not in page
+    form = {"act": "set", "gpu_class": "h100", "project": "vision", "guaranteed": "3", "limit": ""}
+    assert client.post("/t/own/quotas", form).status_code == 403
+
+
+def test_an_operator_gives_a_tenant_its_share(operator: Client, tenant: Tenant) -> None:
+    a_gpu_class()
+    form = {
+        "act": "set",
+        "gpu_class": "h100",
+        "tenant": str(tenant.id),
+        "guaranteed": "16",
+        "limit": "24",
+    }
+    assert operator.post("/ops/quotas", form).status_code == 302
+    with tenant_tx(tenant.id):
+        quota = Quota.objects.get(project=None)
+    assert (quota.guaranteed_units, quota.limit_units) == (16 * UNITS_PER_GPU, 24 * UNITS_PER_GPU)
+    assert "16" in _text(operator.get("/ops/quotas").content)
+    assert operator.post("/ops/quotas", {**form, "tenant": "x"}).status_code == 404
+
+
+TIER = {
+    "act": "set",
+    "is_new": "1",
+    "slug": "night",
+    "name": "Night",
+    "priority": "5",
+    "grace": "10m",
+    "protected": "1h 30m",
+    "max_duration": "12h",
+    "advance": "7d",
+    "description": "Runs while others sleep.",
+    "pausable": "on",
+}
+
+
+def test_an_operator_makes_a_tier_that_all_can_read(operator: Client, tenant: Tenant) -> None:
+    assert operator.post("/ops/tiers", TIER).status_code == 302
+    tier = Tier.objects.get(slug="night")
+    assert (tier.pausable, tier.protected_seconds, tier.max_duration_seconds) == (
+        True,
+        5400,
+        43_200,
+    )
+    reader = Client()
+    reader.force_login(a_member(a_project(tenant), "viewer").user)
+    text = _text(reader.get("/t/own/tiers").content)
+    assert "Runs while others sleep." in text
+    assert "1h 30m" in text
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("grace", "ten minutes"),
+        ("max_duration", "100d"),
+        ("priority", "1e3"),
+        ("name", ""),
+        ("slug", "A B"),
+    ],
+)
+def test_a_tier_that_makes_no_sense_comes_back_as_typed(
+    operator: Client, field: str, text: str
+) -> None:
+    answer = operator.post("/ops/tiers", {**TIER, field: text})
+    assert answer.status_code == 422
+    assert "Runs while others sleep." in answer.content.decode()
+    assert not Tier.objects.filter(slug="night").exists()
+
+
+def test_a_new_tier_never_overwrites_an_old_one(operator: Client) -> None:
+    a_tier("night", priority=77)
+    answer = operator.post("/ops/tiers", TIER)
+    assert "Another tier has this short name." in _text(answer.content)
+    changed = {key: text for key, text in TIER.items() if key != "is_new"}
+    assert Tier.objects.get(slug="night").priority == 77
+    assert operator.post("/ops/tiers", {**changed, "grace": "x"}).status_code == 422
+    assert operator.post("/ops/tiers", changed).status_code == 302
+    assert Tier.objects.get(slug="night").priority == 5
+
+
+def test_a_tier_page_takes_no_changes_from_members(client: Client, tenant: Tenant) -> None:
+    client.force_login(a_tenant_admin(tenant).user)
+    assert client.post("/t/own/tiers", TIER).status_code == 405
+    assert client.post("/ops/tiers", TIER).status_code == 404
+    assert not Tier.objects.filter(slug="night").exists()
+
+
+def test_a_token_is_shown_once_and_works(client: Client, tenant: Tenant) -> None:
+    member = a_member(a_project(tenant))
+    client.force_login(member.user)
+    answer = client.post("/t/own/settings", {"act": "token", "name": "CI", "days": "30"})
+    assert answer.status_code == 200
+    (clear,) = set(re.findall(r"gpup_pat_[0-9A-Za-z]{38}", answer.content.decode()))
+    holder = token_verify(clear, now=timezone.now())
+    assert holder is not None
+    assert holder.user_id == member.user_id
+    later = client.get("/t/own/settings").content.decode()
+    assert clear not in later
+    assert clear[:13] in later
+    form = {"act": "revoke", "token": str(holder.token_id)}
+    assert client.post("/t/own/settings", form).status_code == 302
+    assert token_verify(clear, now=timezone.now()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "days"), [("", "30"), ("CI", "0"), ("CI", "366"), ("CI", "x"), ("C\x00I", "30")]
+)
+def test_a_senseless_token_is_not_made(
+    client: Client, tenant: Tenant, name: str, days: str
+) -> None:
+    client.force_login(a_member(a_project(tenant)).user)
+    form = {"act": "token", "name": name, "days": days}
+    assert client.post("/t/own/settings", form).status_code == 422
+    with tenant_tx(tenant.id):
+        assert not ApiToken.objects.exists()
+
+
+def test_another_persons_token_is_not_there_but_an_admins_to_end(
+    client: Client, tenant: Tenant
+) -> None:
+    project = a_project(tenant)
+    owner, colleague, boss = a_member(project), a_member(project), a_tenant_admin(tenant)
+    client.force_login(owner.user)
+    client.post("/t/own/settings", {"act": "token", "name": "Robot 7", "days": "30"})
+    with tenant_tx(tenant.id):
+        token = ApiToken.objects.get()
+    form = {"act": "revoke", "token": str(token.id)}
+    client.force_login(colleague.user)
+    assert "Robot 7" not in client.get("/t/own/settings").content.decode()
+    assert client.post("/t/own/settings", form).status_code == 404
+    client.force_login(boss.user)
+    assert "Robot 7" in client.get("/t/own/settings").content.decode()
+    assert client.post("/t/own/settings", form).status_code == 302
+
+
+def test_a_zone_chosen_is_the_zone_shown(client: Client, tenant: Tenant) -> None:
+    member = a_member(a_project(tenant))
+    client.force_login(member.user)
+    page = client.post("/t/own/settings", {"act": "zone", "zone": "Asia/Kathmandu"}, follow=True)
+    assert "UTC+5:45" in _text(page.content)
+    assert client.post("/t/own/settings", {"act": "zone", "zone": "X/Y"}).status_code == 422
+
+
+def test_an_operator_sets_up_a_tenant_from_nothing(operator: Client) -> None:
+    account = {
+        "act": "account",
+        "username": "mara.lind",
+        "name": "Mara Lind",
+        "email": "",
+        "password": "a long enough one",
+    }
+    assert operator.post("/ops/tenants", account).status_code == 302
+    create = {"act": "create", "name": "Helix", "slug": "helix", "username": "mara.lind"}
+    assert operator.post("/ops/tenants", create).status_code == 302
+    assert "mara.lind" in _text(operator.get("/ops/tenants").content)
+    reader = Client()
+    form = {"username": "mara.lind", "password": "a long enough one"}
+    assert reader.post("/sign-in", form).status_code == 302
+    assert reader.get("/t/helix/people").status_code == 200
+    with operator_tx():
+        helix = Tenant.objects.get(slug="helix")
+    operator.post("/ops/tenants", {"act": "close", "tenant": str(helix.id)})
+    assert reader.get("/t/helix/people").status_code == 404
+
+
+def test_a_first_password_is_never_sent_back(operator: Client) -> None:
+    form = {"act": "account", "username": "", "name": "Mara", "password": "a long enough one"}
+    answer = operator.post("/ops/tenants", form)
+    assert answer.status_code == 422
+    assert "a long enough one" not in answer.content.decode()
+
+
+def test_a_form_from_another_site_does_nothing(tenant: Tenant) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(a_tenant_admin(tenant).user)
+    form = {"act": "project", "name": "Vision", "slug": "vision"}
+    assert strict.post("/t/own/people", form).status_code == 403
