@@ -5,13 +5,14 @@ an AFTER INSERT trigger alone, and a CHECK there keeps a limited account from be
 """
 
 import uuid
+from typing import Any
 
 from django.db import models
 from django.db.models import F, Q
 
 from tenants.models import GpuClass, Project, Tenant, Tier
 
-MONEY = {"max_digits": 20, "decimal_places": 6}
+MONEY: dict[str, Any] = {"max_digits": 20, "decimal_places": 6}
 
 
 class PriceBook(models.Model):

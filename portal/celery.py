@@ -72,9 +72,12 @@ def _configuration() -> dict[str, Any]:
 
 
 TICKS = {
-    "allocation.cycle": 5,
+    # The cycle's tick is what starts and ends bookings on time; it looks first and is cheap.
+    "allocation.cycle": 1,
     "allocation.publish": 5,
     "outbox.relay": 5,
+    "allocation.sweep": 600,
+    "outbox.sweep": 600,
     "tenants.sweep": 600,
 }
 

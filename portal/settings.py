@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from csp.constants import NONE, SELF
+from csp.constants import NONE, SELF, UNSAFE_INLINE
 
 from portal.env import (
     env_bool,
@@ -76,6 +76,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "tenants.web.frame.shell",
             ],
         },
     }
@@ -141,6 +142,7 @@ CHANNEL_LAYERS = {
 AUTH_USER_MODEL = "tenants.User"
 LOGIN_URL = "/sign-in"
 LOGIN_REDIRECT_URL = "/"
+CSRF_FAILURE_VIEW = "portal.web.errors.csrf_failed"
 LOGOUT_REDIRECT_URL = "/sign-in"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
@@ -177,6 +179,8 @@ CONTENT_SECURITY_POLICY = {
         # Some browsers don't count a socket of the own address as 'self'.
         "connect-src": [SELF, "ws" + PUBLIC_URL.removeprefix("http")],
         "img-src": [SELF, "data:"],
+        # Attributes only: bars lie where their time is. Style sheets still come from here alone.
+        "style-src-attr": [UNSAFE_INLINE],
         "object-src": [NONE],
         "base-uri": [NONE],
         "form-action": [SELF],

@@ -1,12 +1,16 @@
 """All addresses: each app brings its own."""
 
-from django.conf import settings
 from django.urls import include, path
 
-PARTS = ("portal.web", "portal.api", "tenants", "billing", "allocation")
-
 urlpatterns = [
-    path("", include(f"{part}.urls"))
-    for part in PARTS
-    if (settings.BASE_DIR / part.replace(".", "/") / "urls.py").exists()
+    path("", include("portal.web.urls")),
+    path("", include("portal.api.urls")),
+    path("", include("tenants.urls")),
+    path("", include("billing.urls")),
+    path("", include("allocation.urls")),
 ]
+
+handler400 = "portal.web.errors.bad_request"
+handler403 = "portal.web.errors.denied"
+handler404 = "portal.web.errors.not_found"
+handler500 = "portal.web.errors.broken"

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def outbox_add(*, tenant_id: UUID, kind: str, payload: Mapping[str, Any], now: datetime) -> None:
-    """Adds one message, e.g. kind `booking.changed`, and asks for it to be sent after the commit."""
+    """Adds one message, e.g. `booking.started`, to be sent after the commit."""
     OutboxMessage.objects.create(tenant_id=tenant_id, kind=kind, payload=dict(payload), created=now)
     nudge("outbox.relay")
 

@@ -38,7 +38,8 @@ def operator_tx() -> Iterator[None]:
 
 
 TENANT_FUNCTION = """
-CREATE FUNCTION portal_tenant() RETURNS uuid STABLE LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+CREATE FUNCTION portal_tenant() RETURNS uuid STABLE LANGUAGE plpgsql
+SET search_path = pg_catalog AS $$
 DECLARE said text := current_setting('portal.tenant', true);
 BEGIN
   IF coalesce(said, '') = '' THEN
@@ -95,7 +96,8 @@ CREATE TRIGGER never_truncated BEFORE TRUNCATE ON {table}
 
 
 APPEND_ONLY_FUNCTION = """
-CREATE FUNCTION portal_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+CREATE FUNCTION portal_append_only() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog AS $$
 BEGIN
   RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = '42501';
 END $$;

@@ -59,7 +59,7 @@ BUSY = f"""
 CREATE FUNCTION portal_busy(since timestamptz, until timestamptz)
 RETURNS TABLE (gpu_id uuid, mode text, start smallint, size smallint,
                period_start timestamptz, period_end timestamptz, mine boolean)
-STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT a.gpu_id, a.mode, a.start, a.size, lower(a.period), upper(a.period),
          a.tenant_id = nullif(current_setting('portal.tenant', true), '')::uuid
   FROM allocation_allocation a
@@ -68,7 +68,7 @@ $$;
 CREATE FUNCTION portal_promised(since timestamptz, until timestamptz)
 RETURNS TABLE (gpu_id uuid, mode text, start smallint, size smallint,
                period_start timestamptz, period_end timestamptz, mine boolean)
-STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT p.gpu, CASE WHEN p.profile IS NULL THEN 'whole' ELSE 'sliced' END, p.start, p.size,
          b.planned_starts, b.planned_ends,
          b.tenant_id = nullif(current_setting('portal.tenant', true), '')::uuid

@@ -14,10 +14,10 @@ from django.db.models import F
 from allocation.models import Decision, PolicyVersion, SolverState
 from allocation.services.lifecycle import ends_due, is_anything_due, starts_due
 from allocation.services.plans import PlanStale, changes_of, plan_apply
+from allocation.services.policies import policy_of
 from allocation.services.publish import publish_due
 from allocation.services.snapshot import snapshot_take
-from allocation.solver import Plan, Snapshot, solve
-from allocation.solver.codec import plan_bytes, policy_from_document, sha256_of, snapshot_bytes
+from allocation.solver import Plan, Snapshot, digest, encode, solve
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | No
     if not snapshot.requests and not snapshot.extensions:
         return "unchanged", None
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
-    policy = policy_from_document(live.number, live.document)
+    policy = policy_of(live)
     began = time.perf_counter()
     plan = solve(snapshot, policy)
     solve_ms = round((time.perf_counter() - began) * 1000)
@@ -95,14 +95,13 @@ def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | No
 
 def decision_of(snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: datetime) -> Decision:
     """The record of a cycle: what it saw and said, as canonical bytes with their digests."""
-    seen, said = snapshot_bytes(snapshot), plan_bytes(plan)
     return Decision(
         at=now,
         policy=policy,
-        snapshot=zlib.compress(seen, 6),
-        snapshot_sha256=sha256_of(seen),
-        plan=zlib.compress(said, 6),
-        plan_sha256=sha256_of(said),
+        snapshot=zlib.compress(encode(snapshot), 6),
+        snapshot_sha256=digest(snapshot),
+        plan=zlib.compress(encode(plan), 6),
+        plan_sha256=digest(plan),
         software=SOFTWARE,
         solve_ms=0,
         leader_term=0,

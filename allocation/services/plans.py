@@ -15,8 +15,7 @@ from allocation.services.bookings import booking_cost, price_of_class
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
 from allocation.services.snapshot import instant, place_data
-from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Waiting, units_of
-from allocation.solver import Snapshot
+from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Snapshot, Waiting, units_of
 from billing.rules import money_text
 from billing.services import hold_place, hold_release
 from tenants.errors import Refused

@@ -23,10 +23,10 @@ from allocation.models import Booking
 from allocation.queries.bookings import quota_at
 from allocation.queries.catalogue import ask_catalogue
 from allocation.rules.ask import LONGEST_TEXT, AskDocument, Parsed, parse_ask
+from allocation.rules.ask_text import document_text
 from allocation.services.bookings import Wish, booking_request
 from allocation.services.quotes import Quote, QuoteOption, quote_make
 from allocation.web.ask_form import Fields, ask_of_fields, echo_of, fields_of
-from allocation.web.ask_text import document_text
 from allocation.web.booking_story import shape_words
 from allocation.web.home import EXAMPLES
 from allocation.web.times import length_words, moment_words, window_words

@@ -10,9 +10,9 @@ from urllib.parse import quote
 from allocation.models import Booking
 from allocation.queries.bookings import NodePlace
 from allocation.rules.ask import AskDocument
+from allocation.rules.ask_text import duration_text, fixed_text, shape_text
 from allocation.rules.states import OPEN, State
 from allocation.services.bookings import booking_cost
-from allocation.web.ask_text import duration_text, fixed_text, shape_text
 from allocation.web.times import length_words, moment_words, window_words
 from billing.rules import money_text
 

@@ -31,6 +31,7 @@ from allocation.services.bookings import (
     ends_of,
 )
 from allocation.web.booking_story import (
+    ExtendChoice,
     Scene,
     commands_of,
     spent_so_far,
@@ -38,6 +39,7 @@ from allocation.web.booking_story import (
     story_of,
     what_words,
 )
+from allocation.web.times import moment_words
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.errors import Refused, invalid
@@ -144,12 +146,24 @@ def _booking_answer(
         "commands": commands_of(booking, places),
         "events": history_of(booking),
         "refusal": refusal,
+        "possible": _possible(booking, refusal, scene),
         "is_own": booking.owner_id == actor.user_id,
     }
     name = "booking_body" if request.GET.get("part") == "body" else "booking"
     return render(
         request, f"allocation/{name}.html", context, status=200 if refusal is None else 409
     )
+
+
+def _possible(booking: Booking, refusal: Refused | None, scene: Scene) -> ExtendChoice | None:
+    """The longest extension that a refused one would have worked as."""
+    untils = [each["until"] for each in refusal.alternatives if "until" in each] if refusal else []
+    if not untils or booking.planned_ends is None:
+        return None
+    until = datetime.fromisoformat(untils[0])
+    seconds = int((until - booking.planned_ends).total_seconds())
+    words = f"Extend until {moment_words(until, scene.zone, scene.now)} instead"
+    return ExtendChoice(seconds, words) if seconds > 0 else None
 
 
 def _action(act: Act) -> Callable[..., HttpResponse]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from urllib.parse import quote
 
 from allocation.queries.timeline import Block, GpuRow, NodeRow, Timeline
-from allocation.web.ask_text import fixed_text
+from allocation.rules.ask_text import fixed_text
 from allocation.web.timeline_look import Look
 from allocation.web.times import length_words, window_words
 

@@ -9,7 +9,7 @@ from tenants.wall import append_only, open_table, protect, tenant_key
 # every booking of a tenant would otherwise queue for its one `spend` row.
 LEDGER = """
 CREATE FUNCTION billing_apply_transfer() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   held billing_transfer;
 BEGIN

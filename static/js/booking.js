@@ -118,7 +118,10 @@ function start() {
     const example = event.target.closest('[data-example]');
     if (!example && !event.target.closest('[data-again]')) return;
     event.preventDefault();
-    field().value = example ? new URL(example.href).searchParams.get('q') : '';
+    const wanted = example ? new URL(example.href).searchParams : new URLSearchParams();
+    field().value = wanted.get('q') || '';
+    const tier = panel.querySelector('[data-choice][name="tier"]');
+    if (tier && wanted.get('tier')) tier.value = wanted.get('tier');
     field().focus();
     ask(false);
   });

@@ -15,7 +15,7 @@ DOORS = """
 CREATE FUNCTION portal_memberships(member bigint)
 RETURNS TABLE (tenant_id uuid, tenant_slug text, tenant_name text, project_id uuid, role text,
                person text, time_zone text)
-STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT t.id, t.slug, t.name, m.project_id, m.role,
          coalesce(nullif(trim(u.first_name || ' ' || u.last_name), ''), u.username), u.time_zone
   FROM tenants_membership m
@@ -26,7 +26,7 @@ $$;
 CREATE FUNCTION portal_token(wanted bytea)
 RETURNS TABLE (token_id uuid, user_id bigint, tenant_id uuid, tenant_slug text,
                expires timestamptz, revoked timestamptz)
-STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT a.id, a.user_id, a.tenant_id, t.slug, a.expires, a.revoked
   FROM tenants_apitoken a JOIN tenants_tenant t ON t.id = a.tenant_id
   WHERE a.digest = wanted

@@ -86,11 +86,8 @@ BOOKINGS: dict[str, tuple[object, int, str | None]] = {
     "no class": (with_ask(classes=[]), 400, "not_a_list"),
     "a slice the class can't make": (with_ask(profile="5g.50gb"), 422, "impossible_profile"),
     "a slice of another GPU": (with_ask(profile="1g.5gb"), 422, "impossible_profile"),
-    "more together than there is": (
-        with_ask(count=5, together="domain", required=True), 422, "impossible_together"
-    ),
     "a closeness that is none": (with_ask(together="universe"), 400, "not_a_choice"),
-    "an unknown tier": ({**GOOD, "tier": "platinum"}, 422, None),
+    "an unknown tier": ({**GOOD, "tier": "platinum"}, 422, "unknown_tier"),
     "more than the project's quota": (with_ask(count=5), 409, "project_quota"),
     "more than the budget": (with_ask(count=4, duration="P6D"), 409, "budget_exceeded"),
 }  # fmt: skip

@@ -1,0 +1,23 @@
+"""Reads what agents say, for as long as it runs. Any number of readers may run."""
+
+import os
+import signal
+import socket
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from allocation.services.reader import Reader
+
+
+class Command(BaseCommand):
+    """`manage.py reports_reader`; ends cleanly on SIGTERM or SIGINT."""
+
+    help = __doc__ or ""
+
+    def handle(self, *_: Any, **__: Any) -> None:
+        """Reads until told to stop."""
+        reader = Reader(name=f"{socket.gethostname()}-{os.getpid()}")
+        signal.signal(signal.SIGTERM, lambda *_: reader.stop())
+        signal.signal(signal.SIGINT, lambda *_: reader.stop())
+        reader.run()

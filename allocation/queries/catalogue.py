@@ -1,0 +1,75 @@
+"""What may be asked for: classes, their slices, and what an ask weighs in units."""
+
+from collections import defaultdict
+
+from django.db.models import Max
+
+from allocation.models import GpuModel, MigPlacement
+from allocation.rules.ask import AskDocument, Catalogue, ClassEntry
+from allocation.solver import UNITS_PER_GPU, Model, Placement, units_of
+from tenants.models import GpuClass
+
+
+def ask_catalogue() -> Catalogue:
+    """The fleet's classes in the operator's order, as the grammar reads them."""
+    memory = dict(GpuModel.objects.values_list("gpu_class_id").annotate(largest=Max("memory_mb")))
+    profiles: dict[str, set[str]] = defaultdict(set)
+    for gpu_class, profile in MigPlacement.objects.values_list("model__gpu_class_id", "profile"):
+        profiles[gpu_class].add(profile)
+    aliases: dict[str, set[str]] = defaultdict(set)
+    for gpu_class, model in GpuModel.objects.values_list("gpu_class_id", "slug"):
+        aliases[gpu_class].add(model)
+    return Catalogue(
+        classes=tuple(
+            ClassEntry(
+                slug=row.slug,
+                label=row.label,
+                aliases=tuple(sorted(aliases[row.slug])),
+                memory_mb=memory[row.slug],
+                profiles=tuple(sorted(profiles[row.slug])),
+            )
+            for row in GpuClass.objects.filter(slug__in=list(memory))
+        )
+    )
+
+
+def ask_units(document: AskDocument) -> dict[str, int]:
+    """Units of the whole ask on each class that can serve it, in the ask's order.
+
+    A class that does not exist or can't make the profile is left out.
+    """
+    found: dict[str, int] = {}
+    models = _models_by_class(document.classes)
+    for gpu_class in document.classes:
+        weights = [
+            weight
+            for model in models.get(gpu_class, ())
+            if (weight := _units(model, document.profile)) is not None
+        ]
+        if weights:
+            found[gpu_class] = max(weights) * document.count
+    return found
+
+
+def _units(model: Model, profile: str | None) -> int | None:
+    if profile is None:
+        return UNITS_PER_GPU
+    if all(place.profile != profile for place in model.placements):
+        return None
+    return units_of(model, profile)
+
+
+def _models_by_class(classes: tuple[str, ...]) -> dict[str, list[Model]]:
+    rows = GpuModel.objects.filter(gpu_class_id__in=classes).prefetch_related("placements")
+    found: dict[str, list[Model]] = defaultdict(list)
+    for row in rows.order_by("slug"):
+        placements = tuple(
+            Placement(
+                place.profile, place.start, place.size, place.compute, place.profile_id, place.limit
+            )
+            for place in row.placements.all()
+        )
+        found[row.gpu_class_id].append(
+            Model(row.slug, row.memory_slots, row.compute_slices, "online", placements)
+        )
+    return found

@@ -1,0 +1,190 @@
+"""What the portal refuses at once: what could never fit, whatever the calendar looks like."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Q
+
+from allocation.queries.catalogue import ask_units
+from allocation.rules.ask import AskDocument
+from allocation.rules.catalogue import BY_CODE
+from billing.rules import UNITS_PER_GPU
+from tenants.errors import Kind, Refused
+from tenants.models import GpuClass, Project, Quota, Tier
+
+# A window that begins within this much of now is meant to begin now: people type, networks carry.
+JUST_NOW = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A wish that passed: its tier, its ask, its first second, and its units by class."""
+
+    tier: Tier
+    ask: AskDocument
+    not_before: datetime
+    units: Mapping[str, int]
+
+
+def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: datetime) -> Terms:
+    """Asks every rule that needs no calendar.
+
+    Raises:
+        Refused: `unknown_tier`, `unknown_class`, `impossible_profile`, `window_past`,
+            `deadline_passed`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
+            `project_quota`.
+    """
+    tier = Tier.objects.filter(slug=wish_tier).first()
+    if tier is None:
+        open_tiers = ", ".join(Tier.objects.values_list("slug", flat=True))
+        raise Refused(
+            "unknown_tier",
+            f"There is no such tier. Choose one of: {open_tiers}.",
+            "invalid",
+            "tier",
+        )
+    units = ask_units(ask)
+    if not units:
+        raise _impossible(ask)
+    not_before = _window_check(ask, tier, now)
+    return Terms(tier, ask, not_before, _within_quota(project, units))
+
+
+def _impossible(ask: AskDocument) -> Refused:
+    known = set(GpuClass.objects.values_list("slug", flat=True))
+    unknown = [name for name in ask.classes if name not in known]
+    if unknown:
+        return refusal(
+            "unknown_class",
+            f"The fleet has no GPU class {unknown[0]}. It has: {', '.join(sorted(known))}.",
+            "invalid",
+            "request",
+        )
+    return refusal(
+        "impossible_profile",
+        f"GPUs of class {' or '.join(ask.classes)} can't make a {ask.profile} slice.",
+        "invalid",
+        "request",
+    )
+
+
+def _window_check(ask: AskDocument, tier: Tier, now: datetime) -> datetime:
+    if ask.starts is not None and ask.starts < now - JUST_NOW:
+        raise refusal(
+            "window_past",
+            "The window has begun already. Leave the start out to begin as soon as possible.",
+            "invalid",
+            "request",
+        )
+    not_before = ask.starts or max(ask.not_before or now, now)
+    if ask.starts is not None:
+        not_before = max(ask.starts, now)
+    not_before = not_before.replace(microsecond=0)
+    length = timedelta(seconds=ask.duration)
+    longest = timedelta(seconds=tier.max_duration_seconds)
+    if length > longest:
+        raise refusal(
+            "too_long",
+            f"A booking in the tier {tier.name} may last {_hours(longest)} at most.",
+            "invalid",
+            "request",
+            numbers={"asked": ask.duration, "limit": tier.max_duration_seconds},
+            alternatives=_longer_tiers(length),
+        )
+    if not_before - now > timedelta(seconds=tier.advance_seconds):
+        raise refusal(
+            "advance_window",
+            f"The tier {tier.name} is planned {tier.advance_seconds // 86_400} days ahead at most.",
+            "invalid",
+            "request",
+            numbers={"horizon_seconds": tier.advance_seconds},
+        )
+    if ask.deadline is not None:
+        _deadline_check(ask.deadline, not_before + length, now)
+    return not_before
+
+
+def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -> None:
+    if deadline <= now:
+        raise refusal("deadline_passed", "The deadline has passed already.", "invalid", "request")
+    if deadline < earliest_end:
+        raise refusal(
+            "deadline_unreachable",
+            "It would end after its deadline even if it began at once. "
+            "Ask for less time, or a later deadline.",
+            "invalid",
+            "request",
+        )
+
+
+def _within_quota(project: Project, units: Mapping[str, int]) -> dict[str, int]:
+    """The classes on which the ask alone stays under both limits."""
+    limits = {
+        (row.project_id, row.gpu_class_id): row.limit_units
+        for row in Quota.objects.filter(Q(project=project) | Q(project=None))
+    }
+    fits: dict[str, int] = {}
+    refused: Refused | None = None
+    for gpu_class, needed in units.items():
+        problem = _over(project, gpu_class, needed, limits)
+        if problem is None:
+            fits[gpu_class] = needed
+        refused = refused or problem
+    if not fits and refused is not None:
+        raise refused
+    return fits
+
+
+def _over(
+    project: Project, gpu_class: str, needed: int, limits: Mapping[tuple[Any, str], int | None]
+) -> Refused | None:
+    owners = (
+        ("project_quota", (project.id, gpu_class), project.name, "tenant_admin"),
+        ("tenant_quota", (None, gpu_class), "Your organisation", "operator"),
+    )
+    if (None, gpu_class) not in limits:
+        return refusal(
+            "class_not_open",
+            f"Your organisation has no quota for {gpu_class}. The operator can give it one.",
+            "quota",
+            "request",
+            numbers={"gpu_class": gpu_class},
+        )
+    for code, key, name, owner in owners:
+        limit = limits.get(key)
+        if limit is not None and needed > limit:
+            return refusal(
+                code,
+                f"{name} may use {_gpus(limit)} {gpu_class} at once, and this asks for "
+                f"{_gpus(needed)}.",
+                "quota",
+                "request",
+                owner=owner,
+                numbers={"asked": needed, "limit": limit, "gpu_class": gpu_class},
+            )
+    return None
+
+
+def refusal(
+    code: str, sentence: str, kind: Kind, param: str, owner: str | None = None, **more: Any
+) -> Refused:
+    """A refusal that cites its rule of the catalogue, with the rule's owner."""
+    rule = BY_CODE[code]
+    return Refused(code, sentence, kind, param, rule=rule.id, owner=owner or rule.owner, **more)
+
+
+def _longer_tiers(length: timedelta) -> list[dict[str, Any]]:
+    seconds = int(length.total_seconds())
+    tiers = Tier.objects.filter(max_duration_seconds__gte=seconds)
+    return [{"tier": tier.slug, "name": tier.name} for tier in tiers]
+
+
+def _hours(length: timedelta) -> str:
+    hours = length.total_seconds() / 3600
+    return f"{hours / 24:g} days" if hours >= 48 else f"{hours:g} h"
+
+
+def _gpus(units: int) -> str:
+    return f"{units / UNITS_PER_GPU:.3g}"

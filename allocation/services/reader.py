@@ -1,0 +1,110 @@
+"""The long-lived reader of every node's report stream, as one member of a consumer group."""
+
+import logging
+import threading
+from typing import Any
+
+import redis
+from django.db import OperationalError, close_old_connections
+from django.utils import timezone
+
+from allocation import wire
+from allocation.models import Node
+from allocation.services.publish import agents_redis, republish_all
+from allocation.services.reports import message_apply
+
+logger = logging.getLogger(__name__)
+
+GROUP = "portal"
+BATCH = 64
+BLOCK_MS = 1000
+# What a killed reader had taken and not finished is taken over after this long.
+TAKEN_OVER_MS = 5000
+PAUSE_SECONDS = 1.0
+
+
+class Reader:
+    """Takes messages, applies each, and only then acknowledges it."""
+
+    def __init__(self, name: str) -> None:
+        """`name` is this member's, unique among the readers that run."""
+        self._name = name
+        self._stopped = threading.Event()
+        self._known: set[str] = set()
+
+    def stop(self) -> None:
+        """Ends `run` after the batch at hand."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Reads until stopped. A store that is down is waited for, and nothing is lost."""
+        while not self._stopped.is_set():
+            try:
+                self.turn()
+            except (redis.RedisError, OperationalError) as error:
+                logger.warning("Reports wait: %s", error)
+                self._known.clear()
+                close_old_connections()
+                self._stopped.wait(PAUSE_SECONDS)
+
+    def turn(self, block_ms: int = BLOCK_MS) -> int:
+        """Applies one batch; returns how many messages it was."""
+        streams = self._streams()
+        if not streams:
+            self._stopped.wait(PAUSE_SECONDS)
+            return 0
+        link: Any = agents_redis()
+        done = sum(self._take_over(link, stream) for stream in streams)
+        answer = link.xreadgroup(
+            GROUP, self._name, dict.fromkeys(streams, ">"), count=BATCH, block=block_ms
+        )
+        for stream, entries in _pairs(answer):
+            done += self._apply(link, stream, entries)
+        return done
+
+    def _streams(self) -> list[str]:
+        nodes = Node.objects.filter(key_version__gt=1).values_list("name", flat=True)
+        streams = [wire.report_stream(name) for name in nodes]
+        for stream in streams:
+            if stream not in self._known:
+                self._group_make(stream)
+        return streams
+
+    def _group_make(self, stream: str) -> None:
+        try:
+            agents_redis().xgroup_create(stream, GROUP, id="0", mkstream=True)
+        except redis.ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+        else:
+            # A stream without our group is a server that has lost its data, or a new node:
+            # either way its agent has to be told again.
+            republish_all()
+        self._known.add(stream)
+
+    def _take_over(self, link: Any, stream: str) -> int:  # noqa: ANN401 (redis has no precise type here)
+        _, entries, *_ = link.xautoclaim(
+            stream, GROUP, self._name, min_idle_time=TAKEN_OVER_MS, count=BATCH
+        )
+        return self._apply(link, stream.encode(), entries)
+
+    def _apply(self, link: Any, stream: bytes, entries: list[Any]) -> int:  # noqa: ANN401
+        node_name = stream.decode().split(":")[1]
+        for identifier, data in entries:
+            try:
+                envelope = wire.Envelope.from_fields(data or {})
+            except wire.WireError as error:
+                logger.warning("A message of %s can't be read: %s", node_name, error)
+            else:
+                message_apply(node_name=node_name, envelope=envelope, now=timezone.now())
+            link.xack(stream, GROUP, identifier)
+        return len(entries)
+
+
+def _pairs(answer: Any) -> list[tuple[bytes, list[Any]]]:  # noqa: ANN401
+    """The answer of XREADGROUP in either protocol version, as pairs of stream and entries."""
+    if not answer:
+        return []
+    if isinstance(answer, dict):
+        return [(stream, entries[0]) for stream, entries in answer.items()]
+    return [(stream, entries) for stream, entries in answer]

@@ -1,0 +1,29 @@
+"""Celery's way in. Every task is safe to run twice: the database is the truth."""
+
+from celery import shared_task
+from django.utils import timezone
+
+from allocation.services.cycle import cycle_run
+from allocation.services.publish import publish_due
+from allocation.services.reports import samples_sweep
+from tenants.outbox import nudge_taken
+
+
+@shared_task(name="allocation.cycle")
+def allocation_cycle() -> None:
+    """One turn of the decision-maker."""
+    nudge_taken("allocation.cycle")
+    cycle_run(timezone.now())
+
+
+@shared_task(name="allocation.publish")
+def allocation_publish() -> None:
+    """Writes assignments that were not written yet."""
+    nudge_taken("allocation.publish")
+    publish_due(timezone.now())
+
+
+@shared_task(name="allocation.sweep")
+def allocation_sweep() -> None:
+    """Removes telemetry that is older than it is useful."""
+    samples_sweep(timezone.now())

@@ -1,0 +1,1 @@
+"""Live pages: committed changes, pushed as hints to open browsers."""

@@ -1,0 +1,21 @@
+"""Celery's way to the integrations."""
+
+from celery import shared_task
+from django.utils import timezone
+
+from portal.integrations.relay import outbox_relay as relay
+from portal.integrations.relay import outbox_sweep as sweep
+from tenants.outbox import nudge_taken
+
+
+@shared_task(name="outbox.relay")
+def outbox_relay() -> None:
+    """Sends what the outbox holds."""
+    nudge_taken("outbox.relay")
+    relay(timezone.now())
+
+
+@shared_task(name="outbox.sweep")
+def outbox_sweep() -> None:
+    """Removes what was sent long ago."""
+    sweep(timezone.now())

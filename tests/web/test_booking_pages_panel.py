@@ -1,0 +1,268 @@
+"""The booking panel: one line in, options out, and one booking however often the form is sent."""
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocation.models import Booking
+from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
+from allocation.rules.ask_text import document_text, duration_text
+from billing.rules import month_of
+from billing.services import budget_set, price_book_publish
+from tenants.models import Membership, Role
+from tenants.web.frame import zone_of
+from tests.builders import a_member, a_project, a_tenant, a_tier
+from tests.roles import as_system
+from tests.web.fleet_builders import a_node
+
+OPTION = re.compile(r'name="option" value="([^"]+)"')
+KEY = re.compile(r'name="key" value="([0-9a-f]{32})"')
+CATALOGUE = Catalogue((ClassEntry("h100", "H100 80 GB", (), 81_559, ("1g.10gb", "3g.40gb")),))
+
+
+def _site(amount: str = "1000") -> Membership:
+    """A researcher with money, beside four free H100 at a price."""
+    now = timezone.now()
+    member = a_member(a_project(name="Protein folding"))
+    a_node(now=now, gpus=4)
+    a_tier("standard", priority=200)
+    a_tier("spot", priority=100, pausable=True)
+    with as_system():
+        prices = {("h100", "standard"): Decimal("4.80"), ("h100", "spot"): Decimal("1.68")}
+        price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
+        for moment in (now, now + timedelta(days=31)):
+            budget_set(
+                actor_id=None,
+                project=member.project,
+                period=month_of(moment.date()),
+                amount=Decimal(amount),
+                now=now,
+            )
+    return member
+
+
+def _client(member: Membership) -> Client:
+    client = Client()
+    client.force_login(member.user)
+    return client
+
+
+def _ask(member: Membership, **query: str) -> str:
+    response = _client(member).get(f"/t/{member.tenant.slug}/book", query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def _form(member: Membership, page: str) -> dict[str, str]:
+    option, key = OPTION.search(page), KEY.search(page)
+    assert option is not None
+    assert key is not None
+    assert member.project is not None
+    return {"option": option[1], "key": key[1], "project": member.project.slug, "name": "run-1"}
+
+
+def _bookings(member: Membership) -> list[Booking]:
+    with as_system():
+        return list(Booking.objects.filter(tenant=member.tenant))
+
+
+@pytest.mark.django_db
+def test_a_line_of_text_is_answered_with_a_price_and_its_effect_on_the_budget() -> None:
+    page = _ask(_site(), q="2 h100 6h")
+    assert "€57.60" in page
+    assert "€942.40 left after this" in page
+    assert re.search(r'data-button="Book \d\d:\d\d – .*\d\d:\d\d for €57\.60"', page)
+
+
+@pytest.mark.django_db
+def test_what_was_not_understood_is_underlined_and_nothing_is_offered() -> None:
+    page = _ask(_site(), q="2 h100 6h <b>blub</b>")
+    assert '<u class="unknown" title="not understood">&lt;b&gt;blub&lt;/b&gt;</u>' in page
+    assert "was not understood" in page
+    assert OPTION.search(page) is None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("text", "says"), [("h100", "Say for how long"), ("6h", "Say which GPU"), ("2 h100 0h", "min")]
+)
+def test_what_is_missing_or_wrong_is_said_beside_the_line(text: str, says: str) -> None:
+    assert says in _ask(_site(), q=text)
+
+
+@pytest.mark.django_db
+def test_changed_fields_write_the_line_anew() -> None:
+    page = _ask(
+        _site(),
+        q="2 h100 6h same node",
+        by="fields",
+        count="3",
+        classes="h100",
+        profile="",
+        length="90m",
+    )
+    assert 'data-text="3 h100 1h30m same node"' in page
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"count": "0"},
+        {"count": "²"},
+        {"length": "soon"},
+        {"classes": ""},
+        {"classes": "h100 " * 99},
+    ],
+)
+def test_fields_that_make_no_sense_are_refused_in_words(wrong: dict[str, str]) -> None:
+    fields = {"count": "1", "classes": "h100", "profile": "", "length": "6h"} | wrong
+    page = _ask(_site(), q="1 h100 6h", by="fields", **fields)
+    assert 'class="err"' in page or "refusal" in page or OPTION.search(page)
+
+
+@pytest.mark.django_db
+def test_the_chosen_option_is_booked_once_however_often_the_form_is_sent() -> None:
+    member = _site()
+    form = _form(member, _ask(member, q="2 h100 6h"))
+    client = _client(member)
+    first = client.post(f"/t/{member.tenant.slug}/book", form)
+    again = client.post(f"/t/{member.tenant.slug}/book", form)
+    (booking,) = _bookings(member)
+    assert first.headers["Location"] == again.headers["Location"]
+    assert first.headers["Location"].endswith(f"/bookings/{booking.label}")
+    assert (booking.name, booking.held) == ("run-1", Decimal("57.6"))
+    page = client.get(first.headers["Location"]).content.decode()
+    assert "Undo, €57.60 free again" in page
+
+
+@pytest.mark.django_db
+def test_another_person_with_the_same_key_makes_a_booking_of_their_own() -> None:
+    member = _site()
+    colleague = a_member(member.project)
+    form = _form(member, _ask(member, q="1 h100 1h"))
+    for each in (member, colleague):
+        _client(each).post(f"/t/{member.tenant.slug}/book", form)
+    assert {booking.owner_id for booking in _bookings(member)} == {
+        member.user_id,
+        colleague.user_id,
+    }
+
+
+@pytest.mark.django_db
+def test_beside_the_timeline_the_answer_is_a_fragment_with_an_undo() -> None:
+    member = _site()
+    form = _form(member, _ask(member, q="1 h100 1h"))
+    response = _client(member).post(
+        f"/t/{member.tenant.slug}/book", form, headers={"X-Fragment": "1"}
+    )
+    (booking,) = _bookings(member)
+    page = response.content.decode()
+    assert page.startswith(f'<div class="in made" data-text="" data-made="{booking.label}">')
+    assert f"/bookings/{booking.label}/cancel" in page
+
+
+@pytest.mark.django_db
+def test_a_budget_that_does_not_reach_is_said_before_and_refused_after_the_click() -> None:
+    member = _site(amount="10")
+    form = {
+        "option": "standard 2 h100 6h",
+        "key": "0" * 32,
+        "project": member.project.slug if member.project else "",
+        "q": "2 h100 6h",
+    }
+    response = _client(member).post(f"/t/{member.tenant.slug}/book", form)
+    assert response.status_code == 409
+    assert "refusal" in response.content.decode()
+    assert _bookings(member) == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"option": ""}, 422),
+        ({"option": "standard"}, 422),
+        ({"option": "standard nonsense"}, 422),
+        ({"option": "gold 1 h100 1h"}, 422),
+        ({"key": "x"}, 422),
+        ({"project": "no-such"}, 404),
+    ],
+)
+def test_a_bent_form_books_nothing(change: dict[str, str], status: int) -> None:
+    member = _site()
+    form = _form(member, _ask(member, q="1 h100 1h")) | change
+    response = _client(member).post(f"/t/{member.tenant.slug}/book", form)
+    assert response.status_code == status
+    assert _bookings(member) == []
+
+
+@pytest.mark.django_db
+def test_a_project_of_somebody_else_is_not_there() -> None:
+    member = _site()
+    foreign = a_project(a_tenant(), "secret")
+    hidden = a_project(member.tenant, "hidden")
+    client = _client(member)
+    for project in (foreign, hidden):
+        query = {"q": "1 h100 1h", "project": project.slug}
+        assert client.get(f"/t/{member.tenant.slug}/book", query).status_code == 404
+
+
+@pytest.mark.django_db
+def test_a_viewer_is_told_why_there_is_nothing_to_book_with() -> None:
+    member = a_member(a_project(), Role.VIEWER)
+    page = _ask(member, q="1 h100 1h")
+    assert "You can&#x27;t book yet" in page or "You can't book yet" in page
+    assert OPTION.search(page) is None
+
+
+@pytest.mark.django_db
+def test_the_field_opens_a_booking_by_its_number() -> None:
+    member = a_member(a_project())
+    response = _client(member).get(f"/t/{member.tenant.slug}/book", {"q": " bk-12 "})
+    assert response.headers["Location"] == f"/t/{member.tenant.slug}/bookings/BK-12"
+
+
+@given(
+    count=st.integers(1, 64),
+    profile=st.sampled_from([None, "1g.10gb", "3g.40gb"]),
+    minutes=st.integers(1, 7 * 24 * 60),
+    starts_in=st.one_of(st.none(), st.integers(5, 14 * 24 * 60)),
+    together=st.sampled_from(["any", "domain", "node", "rack"]),
+)
+def test_the_line_written_for_an_ask_means_that_ask(
+    count: int, profile: str | None, minutes: int, starts_in: int | None, together: str
+) -> None:
+    now = timezone.now().replace(second=0, microsecond=0)
+    ask = AskDocument.from_json(
+        {
+            "count": count,
+            "classes": ["h100"],
+            "profile": profile,
+            "together": together,
+            "required": together != "any",
+            "duration": minutes * 60,
+            "starts": None
+            if starts_in is None
+            else (now + timedelta(minutes=starts_in)).strftime("%Y-%m-%dT%H:%M:00Z"),
+        }
+    )
+    zone = zone_of("Asia/Kathmandu")
+    text = document_text(ask, zone)
+    assert parse_ask(text, catalogue=CATALOGUE, now=now, zone=zone).document() == ask
+
+
+def test_lengths_are_written_as_people_type_them() -> None:
+    assert [duration_text(s) for s in (60, 5400, 21_600, 86_400, 694_800)] == [
+        "1m",
+        "1h30m",
+        "6h",
+        "1d",
+        "1w1d1h",
+    ]
