@@ -22,6 +22,7 @@ from allocation.api.shapes import (
 )
 from allocation.api.wishes import WishIn, wish_of
 from allocation.models import Allocation, Booking
+from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.bookings import (
     booking_cancel,
@@ -289,10 +290,12 @@ def _allocations(bookings: list[Booking]) -> dict[Any, list[Allocation]]:
 def _refusal(booking: Booking) -> Refused:
     """The decision that refused, as a refusal of the request."""
     reason = booking.reasons[0] if booking.reasons else {}
+    rule = BY_ID.get(reason.get("rule", ""))
     return Refused(
         code=reason.get("code", "refused"),
         sentence=reason.get("sentence", f"{booking.label} could not be placed."),
-        rule=reason.get("rule"),
+        rule=rule.id if rule else None,
+        owner=rule.owner if rule else None,
         param="request",
         frees_at=reason.get("frees_at"),
         numbers={

@@ -1,8 +1,8 @@
 """`Prefer` on a new booking: wait for the decision, or only say what would happen."""
 
 import re
-import time
 from dataclasses import dataclass
+from time import monotonic, sleep
 from typing import ClassVar
 
 from drf_spectacular.types import OpenApiTypes
@@ -51,9 +51,9 @@ def decision_awaited(actor: Actor, reference: str, wait: int) -> None:
 
     Looks in short transactions; nothing is held in between.
     """
-    deadline = time.monotonic() + wait
-    while time.monotonic() < deadline:
+    deadline = monotonic() + wait
+    while monotonic() < deadline:
         with tenant_tx(actor.tenant_id):
             if access_booking(actor, reference).state != State.REQUESTED:
                 return
-        time.sleep(POLL_SECONDS)
+        sleep(POLL_SECONDS)

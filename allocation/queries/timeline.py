@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Literal
 from uuid import UUID
 
@@ -172,7 +173,8 @@ def timeline_read(*, actor: Actor, window: Window, gpu_class: str, now: datetime
     Inside the reader's `tenant_tx`.
     """
     blocks: dict[UUID, list[Block]] = defaultdict(list)
-    for block in [*_own_blocks(actor, window, now), *_foreign_blocks(window)]:
+    found = (_own_blocks(actor, window, now), _own_promises(actor, window), _foreign_blocks(window))
+    for block in chain.from_iterable(found):
         blocks[block.gpu].append(block)
     gpus = list(
         Gpu.objects.select_related("node__rack", "model", "gpu_class").order_by(
@@ -286,18 +288,44 @@ def _end_of(row: Allocation, now: datetime) -> datetime:
     return max(ends, now) if row.state == Allocation.State.RELEASING else ends
 
 
-# The tenant's own promises are read here too: who waits for them stands in the waiting lane.
+def _own_promises(actor: Actor, window: Window) -> Iterator[Block]:
+    """Where the tenant's waiting bookings should come to lie."""
+    rows = Booking.objects.filter(
+        tenant_id=actor.tenant_id,
+        state=State.QUEUED,
+        planned_starts__lt=window.ends,
+        planned_ends__gt=window.starts,
+    ).select_related("tier", "project")
+    for row in rows.order_by("id"):
+        is_known = actor.role_in(row.project_id) is not None
+        if row.planned_starts is None or row.planned_ends is None:
+            continue
+        for place in row.planned_places:
+            yield Block(
+                gpu=UUID(place["gpu"]),
+                start=place["start"],
+                size=place["size"],
+                whole=place["profile"] is None,
+                profile=place["profile"],
+                starts=row.planned_starts,
+                ends=row.planned_ends,
+                kind=_kind(actor, row) if is_known else "other",
+                line=line_of(row) if is_known else None,
+                expected=True,
+            )
+
+
 _FOREIGN = """
 SELECT gpu_id, mode, start, size, period_start, period_end, false
   FROM portal_busy(%(since)s, %(until)s) WHERE NOT mine
 UNION ALL
 SELECT gpu_id, mode, start, size, period_start, period_end, true
-  FROM portal_promised(%(since)s, %(until)s)
+  FROM portal_promised(%(since)s, %(until)s) WHERE NOT mine
 """
 
 
 def _foreign_blocks(window: Window) -> Iterator[Block]:
-    """Other tenants' places and all promises: where and when, never who or why."""
+    """Other tenants' places and promises: where and when, never who or why."""
     with connection.cursor() as cursor:
         cursor.execute(_FOREIGN, {"since": window.starts, "until": window.ends})
         for gpu, mode, start, size, starts, ends, expected in cursor.fetchall():

@@ -5,7 +5,7 @@ form without JavaScript.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4, uuid5
@@ -22,7 +22,7 @@ from allocation.errors import AskError
 from allocation.models import Booking
 from allocation.queries.bookings import quota_at
 from allocation.queries.catalogue import ask_catalogue
-from allocation.rules.ask import LONGEST_TEXT, AskDocument, Parsed, parse_ask
+from allocation.rules.ask import LONGEST_TEXT, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask_text import document_text
 from allocation.services.bookings import Wish, booking_request
 from allocation.services.quotes import Quote, QuoteOption, quote_make
@@ -107,9 +107,10 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
         "problems": [problem.sentence for problem in parsed.problems],
         "catalogue": catalogue.classes,
         "shape": _shape(parsed, ask),
+        "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
     }
     if ask is not None:
-        found["ask"] = ask
+        found["ask"] = _soon(ask, now)
         return found
     if not parsed.problems and not parsed.unknown:
         found["missing"] = "Say which GPU." if not parsed.classes else "Say for how long, like 6h."
@@ -122,6 +123,18 @@ def _ask_or_none(parsed: Parsed) -> AskDocument | None:
     if unclear or not parsed.classes or parsed.duration is None:
         return None
     return parsed.document()
+
+
+def _profiles(catalogue: Catalogue, classes: tuple[str, ...]) -> list[str]:
+    """The slices that GPUs of these classes make, each once."""
+    entries = [entry for entry in catalogue.classes if entry.slug in classes]
+    return list(dict.fromkeys(profile for entry in entries for profile in entry.profiles))
+
+
+def _soon(ask: AskDocument, now: datetime) -> AskDocument:
+    """Not before now is no condition, and a minute later it would be a start in the past."""
+    is_now = ask.not_before is not None and ask.not_before <= now
+    return replace(ask, not_before=None) if is_now else ask
 
 
 def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
@@ -174,6 +187,8 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         "window": window,
         "button": f"Book {window.removeprefix('today ')} for {price}",
         "value": f"{option.tier} {option.request}",
+        # The pill says already what the tier's own words say.
+        "notes": [note for note in option.notes if tier is None or note != tier.description],
     }
 
 
@@ -200,7 +215,7 @@ def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:
     try:
         booking = _book(request, actor, now)
     except (Refused, AskError) as error:
-        refusal = error if isinstance(error, Refused) else invalid(error.code, str(error), "q")
+        refusal = error if isinstance(error, Refused) else invalid(error.code, error.sentence, "q")
         return _refused(request, actor, refusal, now)
     if _is_fragment(request):
         return render(request, "allocation/panel_made.html", {"booking": booking})

@@ -46,7 +46,7 @@ def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
             line.tier,
             _where(block, spot),
             window_words(block.starts, block.ends, look.span.zone, look.now),
-            STATE_WORDS.get(line.state, line.state),
+            "expected" if block.expected else STATE_WORDS.get(line.state, line.state),
         )
     )
     return Bar(
@@ -59,7 +59,7 @@ def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
         title=f"{shape}{line.title}" if width > TINY else "",
         sub=_sub(sub, spot, width),
         name=name,
-        icon=_icon(line, spot.gpus) if width > TINY / 2 else "",
+        icon=_icon(block, line, spot.gpus) if width > TINY / 2 else "",
         href=f"{look.base}bookings/{line.label}",
     )
 
@@ -145,7 +145,7 @@ def _where(block: Block, spot: Spot) -> str:
 def _css(block: Block, spot: Spot, width: float) -> str:
     names = ["bar", {"mine": "mine", "project": "proj", "other": ""}[block.kind]]
     if block.expected:
-        names[1] = "plan oth"
+        names[1] = "plan" if block.line else "plan oth"
     if block.line is not None and block.line.pausable:
         names.append("spot")
     if block.line is not None and block.line.state == "pausing":
@@ -157,7 +157,9 @@ def _css(block: Block, spot: Spot, width: float) -> str:
     return " ".join(name for name in names if name)
 
 
-def _icon(line: Line, gpus: int) -> str:
+def _icon(block: Block, line: Line, gpus: int) -> str:
+    if block.expected:
+        return "clock"
     if line.state in ("pausing", "paused"):
         return "pause"
     if line.state == "failed":

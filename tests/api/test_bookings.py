@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 from psycopg.types.range import TimestamptzRange
 
-from allocation.api import decisions
 from allocation.models import Allocation, Booking, Gpu
 from tests.api.builders import Site, row_counts, said
 from tests.roles import as_system
@@ -87,20 +86,27 @@ def test_dry_run_says_what_would_happen_and_writes_nothing(site: Site) -> None:
     assert response["Preference-Applied"] == "dry-run"
     quote = said(response)
     assert quote["ask"]["classes"] == ["h100"]
+    assert (quote["options"][0]["tier"], quote["options"][0]["price"]) == ("standard", "0.800000")
+    assert {option["tier"] for option in quote["options"]} == {"standard", "spot"}
     assert Decimal(quote["budget"]["left"]) == Decimal(1000)
     assert row_counts() == before
 
 
-def test_a_quote_writes_nothing(site: Site) -> None:
+def test_a_quote_writes_nothing_and_its_first_option_books(site: Site) -> None:
     before = row_counts()
     response = site.researcher.post("quotes", LINE)
     assert response.status_code == 200, response.content
     assert row_counts() == before
+    option = said(response)["options"][0]
+    made = site.researcher.post(
+        "bookings", {"project": "folding", "tier": option["tier"], "request": option["request"]}
+    )
+    assert (made.status_code, said(made)["price"]["held"]) == (201, option["price"])
 
 
 def test_waiting_answers_with_the_decision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     decide = decided(state="queued", planned_starts=NOW + timedelta(hours=2), reasons=[REASON])
-    monkeypatch.setattr(decisions.time, "sleep", decide)
+    monkeypatch.setattr("allocation.api.decisions.sleep", decide)
     response = site.researcher.post("bookings", LINE, prefer="wait=5")
     booking = said(response)
     assert (response.status_code, booking["state"]) == (201, "queued")
@@ -114,12 +120,12 @@ def test_a_refusal_while_waiting_is_a_problem_with_alternatives(
 ) -> None:
     other = {"gpu_class": "h100", "count": 1, "starts": "2026-12-01T12:00:00Z"}
     decide = decided(state="refused", reasons=[REASON], alternatives=[other])
-    monkeypatch.setattr(decisions.time, "sleep", decide)
+    monkeypatch.setattr("allocation.api.decisions.sleep", decide)
     for _ in range(2):
         response = site.researcher.post("bookings", LINE, prefer="wait=5", idempotency_key="k")
         problem = said(response)
         assert (response.status_code, problem["code"]) == (409, "window_busy")
-        assert problem["rule"] == "R18"
+        assert (problem["rule"], problem["owner"]) == ("R18", "others")
         assert problem["alternatives"] == [other]
         assert problem["numbers"]["booking"] == "BK-1"
         assert problem["frees_at"] == "2026-12-01T12:00:00Z"
@@ -128,8 +134,8 @@ def test_a_refusal_while_waiting_is_a_problem_with_alternatives(
 
 def test_waiting_ends_without_a_decision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(100))
-    monkeypatch.setattr(decisions.time, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(decisions.time, "sleep", lambda _: None)
+    monkeypatch.setattr("allocation.api.decisions.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("allocation.api.decisions.sleep", lambda _: None)
     response = site.researcher.post("bookings", LINE, prefer="wait=9999")
     assert (response.status_code, said(response)["state"]) == (201, "requested")
     assert response["Preference-Applied"] == "wait=10"

@@ -101,9 +101,9 @@ def test_the_grid_is_walked_and_booked_by_keyboard_alone(page: Page, running: Si
     page.goto(running.tenant("timeline?open=gpu-a1-01"))
     lane = page.locator('.lane[data-key="gpu-a1-01/5"]')
     lane.focus()
-    for key in (*["ArrowRight"] * 12, "b", "Shift+ArrowRight"):
+    for key in (*["ArrowRight"] * 8, "b", "Shift+ArrowRight"):
         page.keyboard.press(key)
-    expect(lane).to_have_attribute("aria-label", re.compile("GPU 5, gpu-a1-01"))
+    expect(lane).to_have_attribute("aria-label", re.compile("GPU 5.* gpu-a1-01"))
     expect(page.locator("[data-ask]")).to_have_value(re.compile(r"^1 h100 from .+ to .+"))
     page.keyboard.press("Escape")
     expect(page.locator(".bar.draft")).to_have_count(0)

@@ -10,14 +10,14 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocation.models import Booking
+from allocation.models import Booking, PolicyVersion
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask_text import document_text, duration_text
 from billing.rules import month_of
 from billing.services import budget_set, price_book_publish
 from tenants.models import Membership, Role
 from tenants.web.frame import zone_of
-from tests.builders import a_member, a_project, a_tenant, a_tier
+from tests.builders import a_member, a_project, a_quota, a_tenant, a_tier
 from tests.roles import as_system
 from tests.web.fleet_builders import a_node
 
@@ -31,9 +31,13 @@ def _site(amount: str = "1000") -> Membership:
     now = timezone.now()
     member = a_member(a_project(name="Protein folding"))
     a_node(now=now, gpus=4)
+    a_quota(member.tenant, guaranteed=4, limit=4)
     a_tier("standard", priority=200)
     a_tier("spot", priority=100, pausable=True)
     with as_system():
+        PolicyVersion.objects.get_or_create(
+            state=PolicyVersion.State.LIVE, defaults={"number": 1, "document": {}, "created": now}
+        )
         prices = {("h100", "standard"): Decimal("4.80"), ("h100", "spot"): Decimal("1.68")}
         price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
         for moment in (now, now + timedelta(days=31)):
