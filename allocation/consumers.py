@@ -18,7 +18,7 @@ def tenant_group(tenant_id: object) -> str:
     return f"tenant.{str(tenant_id).replace('-', '')}"
 
 
-class LiveConsumer(AsyncJsonWebsocketConsumer):
+class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channels has no types
     """One open page of a member. The group comes from the session, never from the client."""
 
     async def connect(self) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django.db import connection
 
@@ -29,6 +31,10 @@ class Actor:
     def may_book(self, project_id: UUID) -> bool:
         """True for researchers, leads and tenant admins."""
         return self.role_in(project_id) not in (None, Role.VIEWER)
+
+    def clock(self, moment: datetime) -> str:
+        """The moment as the person's own clock shows it, with its zone: `21 Nov 14:00 CET`."""
+        return f"{moment.astimezone(ZoneInfo(self.time_zone)):%d %b %H:%M %Z}"
 
     def may_lead(self, project_id: UUID) -> bool:
         """True for leads and tenant admins."""

@@ -1,6 +1,7 @@
 """What people asked for, what they were given, and what is really on the hardware."""
 
 import uuid
+from datetime import datetime
 
 from django.conf import settings
 from django.contrib.postgres.fields import BigIntegerRangeField, DateTimeRangeField
@@ -198,3 +199,17 @@ class BookingEvent(models.Model):
     class Meta:
         ordering = ["id"]
         indexes = [models.Index(fields=["tenant", "booking", "id"], name="event_of_booking")]
+
+    @property
+    def starts(self) -> datetime | None:
+        """The start that the line speaks of, to be said in the reader's zone."""
+        return self._moment("starts")
+
+    @property
+    def until(self) -> datetime | None:
+        """The end that the line speaks of."""
+        return self._moment("until")
+
+    def _moment(self, name: str) -> datetime | None:
+        text = self.detail.get(name)
+        return datetime.fromisoformat(text) if text else None

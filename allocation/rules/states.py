@@ -1,4 +1,4 @@
-"""The life of a booking: the one transition table. The database holds a copy and refuses the rest."""
+"""The life of a booking: the one transition table. The database holds a copy and enforces it."""
 
 from enum import StrEnum
 

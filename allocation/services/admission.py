@@ -168,7 +168,12 @@ def _over(
 
 
 def refusal(
-    code: str, sentence: str, kind: Kind, param: str, owner: str | None = None, **more: Any
+    code: str,
+    sentence: str,
+    kind: Kind,
+    param: str,
+    owner: str | None = None,
+    **more: Any,  # noqa: ANN401 (the rest of Refused's fields, as they are there)
 ) -> Refused:
     """A refusal that cites its rule of the catalogue, with the rule's owner."""
     rule = BY_CODE[code]

@@ -166,7 +166,7 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
                 f"{booking.label} is {booking.get_state_display().lower()}; only a booking with "
                 "a place or on its device can be extended.",
             )
-        _extension_check(booking, until)
+        _extension_check(actor, booking, until)
         seconds = int((until - ends_of(booking)).total_seconds())
         _afford(booking, booking_cost(booking, seconds), now)
         booking.extension_until = until
@@ -174,9 +174,10 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
         event_add(
             booking,
             kind="extension_asked",
-            sentence=f"{actor.name} asked to extend until {until:%d %b %H:%M} UTC.",
+            sentence=f"{actor.name} asked for a later end.",
             now=now,
             actor_id=actor.user_id,
+            detail={"until": until.isoformat()},
         )
         _audit(actor, "booking.extend", booking, now)
         nudge("allocation.cycle")
@@ -275,7 +276,7 @@ def _end(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking
     return booking
 
 
-def _extension_check(booking: Booking, until: datetime) -> None:
+def _extension_check(actor: Actor, booking: Booking, until: datetime) -> None:
     ends = ends_of(booking)
     if booking.extension_until is not None:
         raise Refused(
@@ -284,7 +285,7 @@ def _extension_check(booking: Booking, until: datetime) -> None:
     if until <= ends:
         raise invalid(
             "end_not_later",
-            f"{booking.label} ends at {ends:%d %b %H:%M} UTC already; choose a later time.",
+            f"{booking.label} ends {actor.clock(ends)} already; choose a later time.",
             "until",
         )
     longest = timedelta(seconds=booking.tier.max_duration_seconds)
@@ -292,8 +293,9 @@ def _extension_check(booking: Booking, until: datetime) -> None:
         latest = booking.planned_starts + longest
         raise Refused(
             "too_long",
-            f"The {booking.tier.name} tier allows at most {longest.days * 24 + longest.seconds // 3600} h "
-            f"in one booking, so this one may last until {latest:%d %b %H:%M} UTC.",
+            f"A booking in the tier {booking.tier.name} may last "
+            f"{booking.tier.max_duration_seconds / 3600:g} h, so this one may end "
+            f"{actor.clock(latest)} at the latest.",
             "invalid",
             "until",
             rule="R4",
@@ -332,7 +334,7 @@ def _save(booking: Booking, *fields: str) -> None:
 def _over(booking: Booking) -> Refused:
     return Refused(
         "booking_over",
-        f"{booking.label} is {booking.get_state_display().lower()}; nothing can change it any more.",
+        f"{booking.label} is {booking.get_state_display().lower()}; nothing can change that now.",
     )
 
 

@@ -19,7 +19,9 @@ def event_add(
 ) -> None:
     """Writes one line of history and one outbox message, in the caller's transaction.
 
-    `kind` is the outside name without its prefix: `started` becomes the event `booking.started`.
+    Sentences name no clock times: those go to `detail` as `starts` or `until`, and each reader's
+    page says them in the reader's zone. `kind` is the outside name without its prefix: `started`
+    becomes the event `booking.started`.
     """
     BookingEvent.objects.create(
         tenant_id=booking.tenant_id,

@@ -124,13 +124,12 @@ def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) ->
     booking.reasons, booking.alternatives = [], []
     _store(booking, "price_per_hour", "alternatives")
     where = _where(assign, fleet)
-    starts = instant(assign.starts)
     event_add(
         booking,
         kind="scheduled",
-        sentence=f"Scheduled on {where} from {starts:%d %b %H:%M} UTC.",
+        sentence=f"Scheduled on {where}.",
         now=now,
-        detail={"decision": decision.id},
+        detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
     )
 
 
@@ -148,9 +147,9 @@ def _wait(wait: Waiting, decision: Decision, now: datetime) -> None:
         event_add(
             booking,
             kind="queued" if is_new else "moved",
-            sentence=f"Planned to start {instant(wait.starts):%d %b %H:%M} UTC.{because}",
+            sentence=f"Waiting, with a planned start.{because}",
             now=now,
-            detail={"decision": decision.id},
+            detail={"decision": decision.id, "starts": instant(wait.starts).isoformat()},
         )
 
 
@@ -207,9 +206,9 @@ def _extend(extend: Extend, decision: Decision, now: datetime) -> None:
     event_add(
         booking,
         kind="extension_refused" if refusal else "extended",
-        sentence=refusal or f"Extended until {until:%d %b %H:%M} UTC.",
+        sentence=refusal or "Extended.",
         now=now,
-        detail={"decision": decision.id},
+        detail={"decision": decision.id, "until": until.isoformat()},
     )
 
 

@@ -103,7 +103,7 @@ def published_snapshot(now: datetime, policy: Policy) -> Snapshot:
         now=seconds(now),
         models=models_read(),
         gpus=gpus_read(),
-        held=tuple([*_own_held(), *_busy_held(now, until)]),
+        held=(*_own_held(), *_busy_held(now, until)),
         requests=(),
         extensions=(),
         limits=limits_read(),

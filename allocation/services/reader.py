@@ -2,11 +2,12 @@
 
 import logging
 import threading
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import redis
 from django.db import OperationalError, close_old_connections
-from django.utils import timezone
 
 from allocation import wire
 from allocation.models import Node
@@ -26,9 +27,10 @@ PAUSE_SECONDS = 1.0
 class Reader:
     """Takes messages, applies each, and only then acknowledges it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: Callable[[], datetime]) -> None:
         """`name` is this member's, unique among the readers that run."""
         self._name = name
+        self._clock = clock
         self._stopped = threading.Event()
         self._known: set[str] = set()
 
@@ -96,7 +98,7 @@ class Reader:
             except wire.WireError as error:
                 logger.warning("A message of %s can't be read: %s", node_name, error)
             else:
-                message_apply(node_name=node_name, envelope=envelope, now=timezone.now())
+                message_apply(node_name=node_name, envelope=envelope, now=self._clock())
             link.xack(stream, GROUP, identifier)
         return len(entries)
 

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 from django.db import connection, transaction
 
@@ -23,6 +22,7 @@ from allocation.solver import (
     Snapshot,
 )
 from allocation.solver import Gpu as SolverGpu
+from allocation.solver.types import Mode
 from tenants.models import Quota
 
 # How long an overrun is expected to go on: the room is not promised to anyone before that.
@@ -135,8 +135,10 @@ def solver_ask(document: AskDocument) -> Ask:
     )
 
 
-def _fixed_mode(gpu: Gpu) -> Any:
-    return gpu.mode if gpu.model.mode_switch == "reset" else None
+def _fixed_mode(gpu: Gpu) -> Mode | None:
+    if gpu.model.mode_switch != "reset":
+        return None
+    return "sliced" if gpu.mode == Gpu.Mode.SLICED else "whole"
 
 
 def _held(now: datetime) -> tuple[Held, ...]:
@@ -192,7 +194,7 @@ def _promise_of(row: Booking) -> Promise | None:
 
 
 def _extensions() -> tuple[Extension, ...]:
-    rows: list[tuple[UUID, datetime]] = list(
+    rows = (
         Booking.objects.filter(
             extension_until__isnull=False,
             state__in=[State.SCHEDULED, State.STARTING, State.ACTIVE],
@@ -200,4 +202,4 @@ def _extensions() -> tuple[Extension, ...]:
         .order_by("id")
         .values_list("id", "extension_until")
     )
-    return tuple(Extension(str(booking), seconds(until)) for booking, until in rows)
+    return tuple(Extension(str(booking), seconds(until)) for booking, until in rows if until)

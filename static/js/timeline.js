@@ -30,6 +30,14 @@ class View {
     return [...this.grid.querySelectorAll('.tl-row')].filter((row) => !row.hidden);
   }
 
+  // By height, as a bar may reach down over the rows below its own.
+  rowAt(y) {
+    return this.rows().find((row) => {
+      const box = row.getBoundingClientRect();
+      return box.top <= y && y < box.bottom;
+    });
+  }
+
   percent(time) { return ((time - this.from) / this.span) * 100; }
 
   timeAt(lane, x, snap) {
@@ -248,7 +256,7 @@ function onMove(event) {
   const time = view.timeAt(laneOf(drag.row), event.clientX, snap);
   const from = Math.max(view.soonest(), Math.min(drag.at, time));
   const to = Math.max(from + snap, drag.at + snap, time + snap > drag.at ? time + snap : 0);
-  const over = document.elementFromPoint(event.clientX, event.clientY)?.closest?.('.tl-row');
+  const over = view.rowAt(event.clientY);
   const last = over && over.dataset.node === drag.row.dataset.node ? over : drag.row;
   draft.set(view, placeOf(view, drag.row, last, from, to), from, to);
 }

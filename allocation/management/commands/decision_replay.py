@@ -1,7 +1,6 @@
 """Solves a stored decision again and compares the answer byte for byte."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -18,7 +17,7 @@ class Command(BaseCommand):
         """The decision's number."""
         parser.add_argument("decision", type=int)
 
-    def handle(self, *_: Any, **options: Any) -> None:
+    def handle(self, *_: object, **options: int) -> None:
         """Says the digests; exits with an error when they differ."""
         decision = Decision.objects.select_related("policy").filter(id=options["decision"]).first()
         if decision is None:

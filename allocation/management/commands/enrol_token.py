@@ -1,7 +1,6 @@
 """Prints a one-time token that lets an agent in."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from django.core.management.base import BaseCommand
 from django.utils import timezone
@@ -19,7 +18,7 @@ class Command(BaseCommand):
         parser.add_argument("--node", required=True)
         parser.add_argument("--rack", default="default")
 
-    def handle(self, *_: Any, **options: Any) -> None:
+    def handle(self, *_: object, **options: str) -> None:
         """Prints the token and nothing else."""
         token = enrolment_token_create(
             node_name=options["node"], rack_name=options["rack"], now=timezone.now()

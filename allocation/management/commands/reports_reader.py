@@ -3,9 +3,9 @@
 import os
 import signal
 import socket
-from typing import Any
 
 from django.core.management.base import BaseCommand
+from django.utils import timezone
 
 from allocation.services.reader import Reader
 
@@ -15,9 +15,9 @@ class Command(BaseCommand):
 
     help = __doc__ or ""
 
-    def handle(self, *_: Any, **__: Any) -> None:
+    def handle(self, *_: object, **__: object) -> None:
         """Reads until told to stop."""
-        reader = Reader(name=f"{socket.gethostname()}-{os.getpid()}")
+        reader = Reader(name=f"{socket.gethostname()}-{os.getpid()}", clock=timezone.now)
         signal.signal(signal.SIGTERM, lambda *_: reader.stop())
         signal.signal(signal.SIGINT, lambda *_: reader.stop())
         reader.run()
