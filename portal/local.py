@@ -37,8 +37,8 @@ from portal.supervisor import Lines, StopAsked, Supervisor
 ROOT = Path(__file__).resolve().parent.parent
 AGENTS = {
     "gpu-a1-01": "h100:8",
-    "gpu-a2-01": "a100:8",
-    "gpu-b1-01": "a100-40:8",
+    "gpu-a2-01": "a100:6,a100+mig:2",
+    "gpu-b1-01": "a100-40:4,a100-40+mig:4",
     "gpu-c1-01": "l40s:4",
 }
 QUIET = frozenset({"postgres", "valkey"})

@@ -197,9 +197,7 @@ def _book(demo: Demo, plan: Plan) -> int:
     needs_place = not is_past or plan.outcome not in ("cancelled", "refused")
     spots: list[Spot] | None = []
     if needs_place:
-        spots = demo.calendar.take(
-            plan.window, work.gpu_class, work.count, work.profile, is_past=is_past
-        )
+        spots = demo.calendar.take(plan.window, work.gpu_class, work.count, work.profile)
     if spots is None:
         return 0
     try:

@@ -64,18 +64,12 @@ class Calendar:
         }
 
     def take(
-        self, window: Window, gpu_class: str, count: int, profile: str | None, *, is_past: bool
+        self, window: Window, gpu_class: str, count: int, profile: str | None
     ) -> list[Spot] | None:
-        """Places for `count` shapes on one node, now taken, or None where it does not fit.
-
-        Slices of the past may lie where the demo says that a GPU was cut. Coming ones need a GPU
-        that can be cut while the portal runs, or one whose agent has said that it is cut.
-        """
+        """Places for `count` shapes on one node, now taken, or None where it does not fit."""
         spots: list[Spot] = []
         for gpu in self._gpus:
             if gpu.gpu_class_id != gpu_class or self._is_for_slices(gpu) != bool(profile):
-                continue
-            if profile and not is_past and not _is_sure(gpu):
                 continue
             spots += self._free(gpu, profile, window, spots)[: count - len(spots)]
             if len(spots) == count:
@@ -134,10 +128,6 @@ class Calendar:
             level += change
             peak = max(peak, level)
         return peak
-
-
-def _is_sure(gpu: Gpu) -> bool:
-    return gpu.model.mode_switch != "reset" or gpu.node.last_seen is not None
 
 
 def _is_clear(place: Placement, busy: Iterable[Spot]) -> bool:

@@ -121,12 +121,19 @@ def _model(data: dict[str, Any]) -> Model:
     return Model(**{**data, "profiles": profiles})
 
 
+CUT = "+mig"
+
+
 def fleet_parse(text: str) -> list[str]:
-    """`h100:2,l40s:1` -> one model name per GPU. Raises ValueError."""
+    """`h100:2,a100+mig:1` -> one model name per GPU. Raises ValueError.
+
+    `+mig` is a GPU that somebody has put into MIG mode and reset, as A100s need it.
+    """
     found: list[str] = []
     for part in text.split(","):
         slug, _, count = part.strip().partition(":")
-        if slug not in models_load():
+        model = models_load().get(slug.removesuffix(CUT))
+        if model is None or (slug.endswith(CUT) and not model.profiles):
             raise ValueError(f"{slug!r} is no simulated model; there are {sorted(models_load())}")
         if not count.isdecimal() or not 1 <= int(count) <= 64:
             raise ValueError(f"{part!r}: write the number of GPUs as {slug}:8")
@@ -144,7 +151,13 @@ class Hardware:
         self.clock = clock
         self._state = state
         self.gpus = [
-            Gpu(index=i, uuid=f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{i}')}", model=known[slug])
+            Gpu(
+                index=i,
+                uuid=f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{i}')}",
+                model=known[slug.removesuffix(CUT)],
+                mig=slug.endswith(CUT),
+                pending_mig=slug.endswith(CUT),
+            )
             for i, slug in enumerate(models)
         ]
         if state is not None and state.exists():

@@ -1,5 +1,7 @@
 // The booking panel: asks the server while one types, shows its options, books without leaving.
 const REST_MS = 350;
+// A panel, or a panel with a refusal. Anything else is a page that does not belong in here.
+const ANSWERS = [200, 403, 409, 422];
 
 const panel = document.querySelector('[data-panel]');
 let timer = 0;
@@ -28,7 +30,9 @@ async function ask(byFields = false) {
       headers: { 'X-Fragment': '1' }, signal, redirect: 'error',
     });
     if (signal.aborted) return;
+    if (!ANSWERS.includes(response.status)) { trouble(); return; }
     show(await response.text(), byFields);
+    tellOptions();
   } catch (error) {
     if (error.name !== 'AbortError') trouble();
   } finally {
@@ -57,6 +61,15 @@ function show(html, takesText) {
   label();
 }
 
+// Spoken: how many ways there are and the best one; the rest is read where it stands.
+function tellOptions() {
+  const options = part().querySelectorAll('.opt');
+  const words = options.length
+    ? `${options.length} options. First: ${options[0].querySelector('b').textContent}, ${options[0].querySelector('.p').textContent}`
+    : [...part().querySelectorAll('.err, .refusal b')].map((each) => each.textContent).join(' ');
+  document.querySelector('[data-say]').textContent = words;
+}
+
 function label() {
   const button = panel.querySelector('[data-book]');
   const chosen = panel.querySelector('input[name="option"]:checked');
@@ -75,6 +88,7 @@ async function confirm(form) {
     const response = await fetch(form.action, {
       method: 'POST', headers: { 'X-Fragment': '1' }, body: new URLSearchParams(new FormData(form)), redirect: 'error',
     });
+    if (!ANSWERS.includes(response.status)) throw new Error(String(response.status));
     show(await response.text(), false);
     if (response.ok) made();
   } catch {

@@ -17,8 +17,6 @@ class View {
     this.step = Number(grid.dataset.step) * 60_000;
     this.zone = grid.dataset.zone;
     this.places = JSON.parse(grid.dataset.places);
-    const first = this.rows().find((row) => row.classList.contains('gpu')) || this.rows()[0];
-    if (first) laneOf(first).tabIndex = 0;
   }
 
   now() { return Date.now() + this.opened; }
@@ -84,7 +82,6 @@ function focusHeader(row) {
   focus.onHeader = true;
   view.grid.querySelector('.cursor')?.remove();
   const head = row.querySelector('.tl-lab');
-  head.tabIndex = -1;
   head.focus();
   head.scrollIntoView({ block: 'nearest' });
 }
@@ -95,14 +92,14 @@ function rove(lane) {
   lane.focus({ preventScroll: true });
 }
 
-function showCursor(row) {
+function showCursor(row, follow = true) {
   view.grid.querySelector('.cursor')?.remove();
   const cursor = document.createElement('div');
   cursor.className = 'cursor';
   cursor.style.left = `${view.percent(focus.time)}%`;
   cursor.style.width = `${(view.step / view.span) * 100}%`;
   laneOf(row).append(cursor);
-  cursor.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  if (follow) cursor.scrollIntoView({ block: 'nearest', inline: 'nearest' });
 }
 
 const parentOf = (row) => {
@@ -299,8 +296,13 @@ function start() {
   view = grid ? new View(grid) : null;
   if (!view) return;
   draft.draw(view);
-  const row = focus.key && [...view.rows()].find((each) => laneOf(each).dataset.key === focus.key);
-  if (row && row.contains(document.activeElement)) focusCell(row, focus.time ?? view.from);
+  const rows = view.rows();
+  const known = rows.find((row) => laneOf(row).dataset.key === focus.key);
+  const first = known || rows.find((row) => row.classList.contains('gpu')) || rows[0];
+  if (!first) return;
+  laneOf(first).tabIndex = 0;
+  // What was focused is focused again in the new grid, where it lies now and without scrolling.
+  if (known && document.activeElement === laneOf(known)) showCursor(known, false);
 }
 
 document.addEventListener('keydown', onKey);

@@ -343,9 +343,12 @@ def test_a_symbol_nobody_implements_is_not_found_as_on_an_old_driver(whole: Simu
 
 def test_a_fleet_is_written_as_models_with_numbers() -> None:
     assert fleet_parse("h100:2,l40s:1") == ["h100", "h100", "l40s"]
+    assert fleet_parse("a100+mig:1") == ["a100+mig"]
 
 
-@pytest.mark.parametrize("text", ["", "h100", "h100:0", "h100:x", "v100:1", "h100:65"])
+@pytest.mark.parametrize(
+    "text", ["", "h100", "h100:0", "h100:x", "v100:1", "h100:65", "l40s+mig:1"]
+)
 def test_a_fleet_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"simulated model|number of GPUs"):
         fleet_parse(text)

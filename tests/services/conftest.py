@@ -1,0 +1,34 @@
+"""Fixtures of the services' tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.servers.servers import Servers
+
+if TYPE_CHECKING:
+    from tests.builders_allocation import Lab
+    from tests.services.plant import Plant
+
+
+@pytest.fixture
+def lab(db: None) -> "Lab":
+    """A lab and one GPU, in the test's own transaction."""
+    from tests.builders_allocation import a_lab  # noqa: PLC0415 (settings are not there on import)
+
+    return a_lab("helix")
+
+
+@pytest.fixture
+def plant(real_db: Servers, tmp_path: Path) -> Iterator["Plant"]:
+    """A node of two GPUs and its agent."""
+    from tests.builders_allocation import a_model, a_policy, a_price_book  # noqa: PLC0415
+    from tests.services.plant import a_plant  # noqa: PLC0415
+
+    a_model(enrolled=False)
+    a_policy()
+    a_price_book()
+    with a_plant(tmp_path, gpus=2) as found:
+        yield found

@@ -1,0 +1,192 @@
+"""The portal and one node, side by side on a clock that tests move.
+
+The node is the real agent over simulated GPUs; the two speak through the real Valkey. Only the
+loops around them (Celery, the agent's threads, the reader's blocking reads) are the test's own.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from allocation import wire
+from allocation.agent.enrol import Identity
+from allocation.agent.handover import Handover
+from allocation.agent.host import host_simulated, inventory_take
+from allocation.agent.link import Delivered, Document, Outgoing
+from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.process import Agent, Clock
+from allocation.agent.process import Node as AgentNode
+from allocation.agent.simulated_hardware import Hardware, fleet_parse
+from allocation.agent.simulated_nvml import SimulatedNvml, installed
+from allocation.agent.store import Store
+from allocation.models import Allocation, Booking, Node
+from allocation.services.cycle import CycleResult, cycle_run
+from allocation.services.fleet import enrolment_token_create, node_enrol
+from allocation.services.publish import agents_redis
+from allocation.services.reports import message_apply
+from tests.builders_allocation import NOW
+from tests.roles import as_system
+
+NAME = "gpu-a1-01"
+
+
+@dataclasses.dataclass
+class Line:
+    """Stands where the agent's link would be: what it says goes into the stream at once."""
+
+    node: str
+    said: list[wire.Envelope] = dataclasses.field(default_factory=list)
+    delivered: list[int] = dataclasses.field(default_factory=list)
+
+    def send(self, outgoing: Outgoing) -> None:
+        fields: dict[Any, Any] = {**outgoing.envelope.to_fields()}
+        agents_redis().xadd(wire.report_stream(self.node), fields)
+        self.said.append(outgoing.envelope)
+        if outgoing.seq is not None:
+            self.delivered.append(outgoing.seq)
+
+
+@dataclasses.dataclass
+class Steady:
+    """The agent's clocks: one moves with the plant's."""
+
+    plant: "Plant"
+
+    def __call__(self) -> float:
+        return self.plant.now.timestamp()
+
+
+class Plant:
+    """One enrolled node with its agent. `now` is everybody's time."""
+
+    def __init__(self, folder: Path, gpus: int, stack: ExitStack) -> None:
+        self.now = NOW
+        self.line = Line(NAME)
+        self._read = "0-0"
+        clock = Steady(self)
+        self.hardware = Hardware(NAME, fleet_parse(f"h100:{gpus}"), state=None, clock=clock)
+        self.driver: SimulatedNvml = stack.enter_context(installed(self.hardware))
+        port = NvmlGpu(self.hardware.process_signal)
+        stack.callback(port.close)
+        host = host_simulated(NAME, gpus)
+        self.identity = self._enrol(inventory_take(host, port))
+        keys = self.identity.keys
+        store = Store(
+            folder / "state.json", keys=keys, epoch=self.identity.epoch, now=self.now.timestamp()
+        )
+        node = AgentNode(
+            identity=self.identity,
+            port=port,
+            store=store,
+            handover=Handover(folder / "bookings", ()),
+            inventory=lambda: inventory_take(host, port),
+        )
+        self.agent = Agent(node, Clock(wall=clock, steady=clock))
+
+    def _enrol(self, inventory: wire.Inventory) -> Identity:
+        with as_system():
+            token = enrolment_token_create(node_name=NAME, rack_name="a1", now=self.now)
+        sent = json.loads(json.dumps(wire.inventory_to_plain(inventory)))
+        answer: Any = node_enrol(token=token, inventory=sent, now=self.now)
+        return Identity(
+            answer["node"],
+            {answer["key_version"]: bytes.fromhex(answer["key"])},
+            answer["epoch"],
+            answer["redis_url"],
+        )
+
+    # What each side does.
+
+    def cycle(self) -> CycleResult:
+        """One turn of the decision-maker."""
+        with as_system():
+            return cycle_run(self.now)
+
+    def node_works(self) -> None:
+        """The agent reads its document and does what is due."""
+        raw = agents_redis().get(wire.desired_key(NAME))
+        if isinstance(raw, bytes):
+            self.agent.arrived(Document(raw), self.line)
+        self.agent.turn(self.line)
+        while self.line.delivered:
+            self.agent.arrived(Delivered(self.line.delivered.pop()), self.line)
+
+    def portal_reads(self) -> list[str]:
+        """The portal takes what the node has said since; what became of each message."""
+        link: Any = agents_redis()
+        entries = link.xrange(wire.report_stream(NAME), min=f"({self._read}")
+        for identifier, _ in entries:
+            self._read = identifier.decode()
+        return [self.told(wire.Envelope.from_fields(fields)) for _, fields in entries]
+
+    def told(self, envelope: wire.Envelope, *, node: str = NAME) -> str:
+        """The portal is told something."""
+        with as_system():
+            return message_apply(node_name=node, envelope=envelope, now=self.now)
+
+    def report(self, *allocations: wire.ReportedAllocation, **fields: Any) -> wire.Envelope:
+        """A report as this node would sign it, with the newest of all numbers."""
+        with as_system():
+            node = Node.objects.get(name=NAME)
+        values: dict[str, Any] = {
+            "epoch": self.identity.epoch,
+            "observed_generation": node.generation,
+            "seq": node.report_seq + 1,
+            **fields,
+        }
+        report = wire.Report(allocations=allocations, **values)
+        version = self.identity.signing_version
+        return wire.seal(report, key=self.identity.keys[version], key_version=version)
+
+    # The passing of time.
+
+    def round(self) -> None:
+        """Everybody does what they have to do, until nothing is left to be said."""
+        for _ in range(10):
+            before = len(self.line.said)
+            self.cycle()
+            self.node_works()
+            self.portal_reads()
+            if len(self.line.said) == before:
+                return
+        raise AssertionError("the portal and its node never came to rest")
+
+    def later(self, step: timedelta) -> None:
+        """Time passes, then everybody does their work."""
+        self.agent.pause()
+        self.now += step
+        self.round()
+
+    def later_until(self, moment: datetime) -> None:
+        """As `later`, to a moment."""
+        self.later(moment - self.now)
+
+
+def fresh(booking: Booking) -> Booking:
+    """The booking as it is now."""
+    with as_system():
+        return Booking.objects.get(id=booking.id)
+
+
+def rows_of(booking: Booking) -> list[Allocation]:
+    """Its allocations, the oldest first."""
+    with as_system():
+        return list(booking.allocations.select_related("gpu__node").order_by("period", "id"))
+
+
+@contextmanager
+def a_plant(folder: Path, *, gpus: int = 1) -> Iterator[Plant]:
+    """A node of `gpus` simulated H100 whose model is in the catalogue, without geometry yet."""
+    link: "redis.Redis" = agents_redis()
+    with ExitStack() as stack:
+        plant = Plant(folder, gpus, stack)
+        plant.node_works()
+        plant.portal_reads()
+        yield plant
+    link.close()
