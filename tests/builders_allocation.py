@@ -272,9 +272,7 @@ def an_allocation(
     state: str = Allocation.State.PLANNED,
 ) -> Allocation:
     """`a_row`, saved; from `starting` on with an open occupancy."""
-    row = a_row(
-        booking, gpu, profile=profile, start=start, starts=starts, ends=ends, state=state
-    )
+    row = a_row(booking, gpu, profile=profile, start=start, starts=starts, ends=ends, state=state)
     with as_system():
         row.save(force_insert=True)
         row.refresh_from_db()

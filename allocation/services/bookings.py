@@ -24,6 +24,10 @@ from tenants.models import Project, Tenant
 from tenants.outbox import nudge
 
 
+# States in which the end may still move.
+EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """A booking as a person says it, before any rule has been asked."""
@@ -152,7 +156,8 @@ def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking
 
 
 def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: datetime) -> Booking:
-    """Asks for a later end. The next cycle grants it, if no accepted claim is in the way.
+    """Asks for a later end, in whole seconds. The next cycle grants it, if no accepted claim is
+    in the way.
 
     Raises:
         Refused: `not_extendable`, `end_not_later`, `too_long`, `extension_pending`,
@@ -160,7 +165,7 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
     """
     with transaction.atomic():
         booking = _locked(booking)
-        if booking.state not in (State.SCHEDULED, State.STARTING, State.ACTIVE):
+        if booking.state not in EXTENDABLE:
             raise Refused(
                 "not_extendable",
                 f"{booking.label} is {booking.get_state_display().lower()}; only a booking with "

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-from django.db import IntegrityError, connection
-from django.db.models import F
+from django.db import IntegrityError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
 from allocation.services.lifecycle import ends_due, is_anything_due, starts_due
@@ -109,6 +108,9 @@ def decision_of(snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: date
 
 
 def _lead() -> int:
-    SolverState.objects.get_or_create(id=1)
-    SolverState.objects.filter(id=1).update(leader_term=F("leader_term") + 1)
-    return SolverState.objects.values_list("leader_term", flat=True).get(id=1)
+    """A term of our own: raised and read under one lock, so that no two cycles share it."""
+    with transaction.atomic():
+        fence, _ = SolverState.objects.select_for_update().get_or_create(id=1)
+        fence.leader_term += 1
+        fence.save(update_fields=["leader_term"])
+        return fence.leader_term

@@ -11,7 +11,7 @@ from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.states import State
-from allocation.services.bookings import booking_cost
+from allocation.services.bookings import EXTENDABLE, booking_cost
 from allocation.services.history import event_add
 from billing.rules import money_text
 from billing.services import hold_release, hold_settle
@@ -51,7 +51,7 @@ def is_anything_due(now: datetime) -> bool:
             | Q(state__in=[State.STARTING, State.ACTIVE], planned_ends__lte=now)
             | Q(state=State.ENDING, allocations__state__in=STARTED)
             | Q(state__in=[State.REQUESTED, State.QUEUED])
-            | Q(extension_until__isnull=False)
+            | Q(extension_until__isnull=False, state__in=EXTENDABLE)
         )
     ).exists()
 

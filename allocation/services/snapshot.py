@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
+from allocation.services.bookings import EXTENDABLE
 from allocation.solver import (
     Ask,
     Extension,
@@ -197,7 +198,7 @@ def _extensions() -> tuple[Extension, ...]:
     rows = (
         Booking.objects.filter(
             extension_until__isnull=False,
-            state__in=[State.SCHEDULED, State.STARTING, State.ACTIVE],
+            state__in=EXTENDABLE,
         )
         .order_by("id")
         .values_list("id", "extension_until")

@@ -16,14 +16,20 @@ READY_MS = 90_000
 """A simulated node takes seconds to slice and hand over; a loaded machine takes longer."""
 
 
-NOTHING_BETWEEN = """
-([from, to, y]) => {
-  for (let x = from; x <= to; x += 2) {
-    if (!document.elementFromPoint(x, y)?.matches('.lane')) return false;
+FREE_STRETCH = """
+() => {
+  const now = document.querySelector('.now').getBoundingClientRect().left;
+  for (const lane of document.querySelectorAll('.tl-row.gpu:not([aria-expanded]) .lane')) {
+    const box = lane.getBoundingClientRect();
+    const [from, to, y] = [now - 3, now + box.width / 12, box.top + box.height / 2];
+    let x = from;
+    while (x <= to && document.elementFromPoint(x, y) === lane) x += 2;
+    if (x > to) return [from, to, y];
   }
-  return true;
+  return null;
 }
 """
+"""Where a whole GPU is free for two hours from left of the now line: from, to, and height."""
 
 
 @pytest.fixture(scope="module")
@@ -125,18 +131,9 @@ def test_the_grid_is_walked_and_booked_by_keyboard_alone(page: Page, running: Si
 
 def _draw_from_now(page: Page) -> None:
     """Draws on a GPU's row that is free for the next hours, from left of the now line."""
-    lanes = page.locator(".tl-row.gpu:not([aria-expanded]) .lane")
-    now = page.locator(".now").bounding_box()
-    assert now is not None
-    for index in range(lanes.count()):
-        box = lanes.nth(index).bounding_box()
-        assert box is not None
-        y, end = box["y"] + box["height"] / 2, now["x"] + box["width"] / 12
-        if page.evaluate(NOTHING_BETWEEN, [now["x"] - 3, end, y]):
-            page.mouse.move(now["x"] - 3, y)
-            page.mouse.down()
-            page.mouse.move(now["x"] + 20, y, steps=3)
-            page.mouse.move(end, y, steps=3)
-            page.mouse.up()
-            return
-    raise AssertionError("the demo has no GPU that is free now")
+    start, end, y = page.wait_for_function(FREE_STRETCH).json_value()
+    page.mouse.move(start, y)
+    page.mouse.down()
+    page.mouse.move(start + 20, y, steps=3)
+    page.mouse.move(end, y, steps=3)
+    page.mouse.up()

@@ -1,0 +1,199 @@
+"""What must never be seen, asked of the whole database at one instant."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+
+from billing.queries import ledger_check
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise: its number and name in the promise list, and the rows that break it."""
+
+    promise: str
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A query for one text per violation; `{live}` and the like stand for lists of states."""
+
+    promise: str
+    name: str
+    sql: str
+
+
+_STATES = {
+    "live": "('planned', 'starting', 'active', 'releasing')",
+    "on_node": "('starting', 'active', 'releasing')",
+    "over": "('ended', 'refused', 'rejected', 'expired', 'cancelled', 'failed')",
+    "placed": "('scheduled', 'starting', 'active')",
+}
+
+_CHECKS = (
+    _Check(
+        "P1",
+        "double booking",
+        """SELECT a.id || ' and ' || b.id
+           FROM allocation_allocation a JOIN allocation_allocation b
+             ON a.id < b.id AND a.slots && b.slots AND a.period && b.period
+           WHERE a.state IN {live} AND b.state IN {live}""",
+    ),
+    _Check(
+        "P1",
+        "a GPU whole and sliced at once",
+        """SELECT a.id || ' and ' || b.id
+           FROM allocation_allocation a JOIN allocation_allocation b
+             ON a.gpu_number = b.gpu_number AND a.mode < b.mode AND a.period && b.period
+           WHERE a.state IN {live} AND b.state IN {live}""",
+    ),
+    _Check(
+        "P2",
+        "two on the same slots",
+        """SELECT a.allocation_id || ' and ' || b.allocation_id
+           FROM allocation_occupancy a JOIN allocation_occupancy b
+             ON a.id < b.id AND a.slots && b.slots
+           WHERE a.closed IS NULL AND b.closed IS NULL""",
+    ),
+    _Check(
+        "P2",
+        "on a node without an occupancy",
+        """SELECT a.id::text FROM allocation_allocation a
+           WHERE a.state IN {on_node} AND NOT EXISTS (
+             SELECT FROM allocation_occupancy o
+             WHERE o.allocation_id = a.id AND o.slots = a.slots AND o.gpu_id = a.gpu_id
+               AND o.closed IS NULL)""",
+    ),
+    _Check(
+        "P2",
+        "an occupancy of nothing",
+        """SELECT o.allocation_id::text
+           FROM allocation_occupancy o JOIN allocation_allocation a ON a.id = o.allocation_id
+           WHERE o.closed IS NULL AND a.state NOT IN {on_node}""",
+    ),
+    _Check(
+        "P3",
+        "a node ahead of its own assignment",
+        """SELECT name FROM allocation_node
+           WHERE published_generation > generation OR observed_generation > generation""",
+    ),
+    _Check(
+        "P6",
+        "money held for what is over",
+        """SELECT b.id::text FROM allocation_booking b
+           WHERE b.state IN {over} AND EXISTS (
+             SELECT FROM billing_transfer h WHERE h.reference = b.id AND h.kind = 'hold'
+               AND NOT EXISTS (SELECT FROM billing_transfer e WHERE e.hold_id = h.id))""",
+    ),
+    _Check(
+        "P6",
+        "a charge that is not in the ledger",
+        """SELECT b.id || ' says ' || coalesce(b.charged::text, 'nothing') || ', the ledger '
+             || coalesce(t.charged, 0)
+           FROM allocation_booking b LEFT JOIN LATERAL (
+             SELECT sum(amount) AS charged FROM billing_transfer
+             WHERE reference = b.id AND kind = 'settle') t ON true
+           WHERE b.charged IS DISTINCT FROM
+             CASE WHEN b.state IN {over} THEN coalesce(t.charged, 0) END""",
+    ),
+    _Check(
+        "P6",
+        "a hold that is not in the ledger",
+        """SELECT b.id || ' says ' || b.held || ', the ledger ' || coalesce(t.held, 0)
+           FROM allocation_booking b LEFT JOIN LATERAL (
+             SELECT sum(amount) AS held FROM billing_transfer
+             WHERE reference = b.id AND kind = 'hold') t ON true
+           WHERE b.held <> coalesce(t.held, 0)""",
+    ),
+    _Check(
+        "P7",
+        "a budget overspent",
+        """SELECT id::text FROM billing_account
+           WHERE limited AND debits + pending > credits""",
+    ),
+    _Check(
+        "P8",
+        "a row of another tenant",
+        """SELECT a.id::text FROM allocation_allocation a
+             LEFT JOIN allocation_booking b ON b.id = a.booking_id AND b.tenant_id = a.tenant_id
+               AND b.project_id = a.project_id
+           WHERE b.id IS NULL""",
+    ),
+    _Check(
+        "P13",
+        "part of a gang",
+        """SELECT b.id || ' has ' || count(a.id) || ' of ' || (b.ask->>'count')
+           FROM allocation_booking b LEFT JOIN allocation_allocation a
+             ON a.booking_id = b.id AND a.state IN {live}
+           WHERE b.state IN {placed} GROUP BY b.id
+           HAVING count(a.id) <> (b.ask->>'count')::int OR count(DISTINCT a.period) <> 1""",
+    ),
+    _Check(
+        "P13",
+        "a member in another state than its booking",
+        """SELECT DISTINCT b.id || ' ' || b.state || ' with ' || a.state
+           FROM allocation_booking b JOIN allocation_allocation a ON a.booking_id = b.id
+           WHERE a.state IN {live} AND NOT CASE b.state
+             WHEN 'scheduled' THEN a.state = 'planned'
+             WHEN 'starting' THEN a.state IN ('starting', 'active')
+             WHEN 'active' THEN a.state = 'active'
+             WHEN 'ending' THEN a.state IN {on_node}
+             WHEN 'pausing' THEN a.state IN {on_node}
+             ELSE false END""",
+    ),
+    _Check(
+        "P15",
+        "a step that is not in the table",
+        """SELECT booking_id || ' from ' || old || ' to ' || state FROM (
+             SELECT booking_id, state, lag(state) OVER (PARTITION BY booking_id ORDER BY id) AS old
+             FROM allocation_bookingevent) e
+           WHERE old <> state AND NOT EXISTS (
+             SELECT FROM allocation_transition t WHERE t.old = e.old AND t.new = e.state)""",
+    ),
+    _Check(
+        "P15",
+        "a state that its history does not tell",
+        """SELECT b.id || ' is ' || b.state || ', its history ends at ' || e.state
+           FROM allocation_booking b JOIN LATERAL (
+             SELECT state FROM allocation_bookingevent
+             WHERE booking_id = b.id ORDER BY id DESC LIMIT 1) e ON true
+           WHERE e.state <> b.state""",
+    ),
+    _Check(
+        "P15",
+        "over without an end",
+        """SELECT id::text FROM allocation_booking
+           WHERE (state IN {over}) <> (ended_at IS NOT NULL)""",
+    ),
+)
+
+
+def invariants_check() -> list[Violation]:
+    """Every broken promise there is; empty when all hold.
+
+    For the system's role, which sees every tenant. Reads one snapshot, so it may run while others
+    write. Must not run inside a transaction.
+    """
+    with transaction.atomic(durable=True):
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        found = [violation for check in _CHECKS for violation in _violations(check)]
+        found += [
+            Violation(
+                "P6",
+                "a balance that is not the sum of its transfers",
+                f"{drift.account_id} {drift.field}: {drift.stored}, not {drift.recomputed}",
+            )
+            for drift in ledger_check()
+        ]
+        return found
+
+
+def _violations(check: _Check) -> Iterator[Violation]:
+    with connection.cursor() as cursor:
+        cursor.execute(check.sql.format(**_STATES))
+        for (detail,) in cursor.fetchall():
+            yield Violation(check.promise, check.name, detail)
