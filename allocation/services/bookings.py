@@ -23,7 +23,6 @@ from tenants.errors import Refused, invalid
 from tenants.models import Project, Tenant
 from tenants.outbox import nudge
 
-
 # States in which the end may still move.
 EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
 
@@ -171,6 +170,7 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
                 f"{booking.label} is {booking.get_state_display().lower()}; only a booking with "
                 "a place or on its device can be extended.",
             )
+        until = until.replace(microsecond=0)
         _extension_check(actor, booking, until)
         seconds = int((until - ends_of(booking)).total_seconds())
         _afford(booking, booking_cost(booking, seconds), now)

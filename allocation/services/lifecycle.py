@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
 from django.db import transaction
+from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, Node, Occupancy
@@ -161,10 +162,23 @@ def _end(booking: Booking, now: datetime) -> bool:
 
 
 def _release_rows(booking: Booking) -> bool:
+    """Tells the nodes to clear it, and frees what is left of its time in the calendar.
+
+    Whoever is planned there next still starts only when the occupancy is closed.
+    """
     rows = list(booking.allocations.filter(state__in=STARTED))
-    booking.allocations.filter(state__in=STARTED).update(state=Allocation.State.RELEASING)
+    if not rows:
+        return False
+    period = rows[0].period
+    released = booking.released_at or period.upper
+    second = timedelta(seconds=1)
+    whole = released.replace(microsecond=0) + (second if released.microsecond else timedelta(0))
+    ends = min(period.upper, max(whole, period.lower + second))
+    booking.allocations.filter(state__in=STARTED).update(
+        state=Allocation.State.RELEASING, period=DateTimeTZRange(period.lower, ends)
+    )
     nodes_bump(row.gpu_id for row in rows)
-    return bool(rows)
+    return True
 
 
 def _expire(booking: Booking, now: datetime) -> None:
