@@ -45,15 +45,25 @@ def ends_due(now: datetime) -> int:
 
 
 def is_anything_due(now: datetime) -> bool:
-    """Whether a cycle at `now` could find something to do without a new wish."""
-    return (
-        Booking.objects.filter(
-            Q(state=State.SCHEDULED, planned_starts__lte=now)
-            | Q(state__in=[State.STARTING, State.ACTIVE], planned_ends__lte=now)
-            | Q(state=State.ENDING, allocations__state__in=STARTED)
-            | Q(state__in=[State.REQUESTED, State.QUEUED])
-            | Q(extension_until__isnull=False, state__in=EXTENDABLE)
-        )
+    """Whether the clock or a new wish gives a cycle at `now` something to do.
+
+    Bookings that wait with a promise are left out: nothing changes for them with time alone, and
+    whatever makes room for them asks for a whole turn.
+    """
+    return Booking.objects.filter(
+        Q(state=State.REQUESTED)
+        | Q(state=State.SCHEDULED, planned_starts__lte=now)
+        | Q(state__in=[State.STARTING, State.ACTIVE], planned_ends__lte=now)
+        | Q(state=State.ENDING, allocations__state__in=STARTED)
+        | Q(extension_until__isnull=False, state__in=EXTENDABLE)
+    ).exists()
+
+
+def is_anyone_waiting() -> bool:
+    """Whether there is a wish for the solver to answer."""
+    return Booking.objects.filter(
+        Q(state__in=[State.REQUESTED, State.QUEUED])
+        | Q(extension_until__isnull=False, state__in=EXTENDABLE)
     ).exists()
 
 

@@ -18,7 +18,7 @@ from allocation.services.lifecycle import nodes_bump
 from allocation.services.snapshot import instant, place_data
 from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Snapshot, Waiting, units_of
 from billing.rules import money_text
-from billing.services import hold_place, hold_release
+from billing.services import hold_move, hold_place, hold_release
 from tenants.errors import Refused
 
 
@@ -124,6 +124,15 @@ def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) ->
         # A class that had no price when this was booked costs what was promised.
         price = price_of_class(booking, assign.gpu_class)
         booking.price_per_hour = min(booking.price_per_hour, price)
+    hold_move(
+        tenant_id=booking.tenant_id,
+        project_id=booking.project_id,
+        reference=booking.id,
+        amount=booking.held,
+        starts=instant(assign.starts),
+        ends=instant(assign.ends),
+        now=now,
+    )
     _plan_fields(booking, assign, decision)
     booking.reasons, booking.alternatives = [], []
     _store(booking, "price_per_hour", "alternatives")

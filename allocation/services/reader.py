@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -33,6 +34,7 @@ class Reader:
         self._clock = clock
         self._stopped = threading.Event()
         self._known: set[str] = set()
+        self._took_over = 0.0
 
     def stop(self) -> None:
         """Ends `run` after the batch at hand."""
@@ -56,7 +58,10 @@ class Reader:
             self._stopped.wait(PAUSE_SECONDS)
             return 0
         link: Any = agents_redis()
-        done = sum(self._take_over(link, stream) for stream in streams)
+        done = 0
+        if time.monotonic() - self._took_over > TAKEN_OVER_MS / 1000:
+            done = sum(self._take_over(link, stream) for stream in streams)
+            self._took_over = time.monotonic()
         answer = link.xreadgroup(
             GROUP, self._name, dict.fromkeys(streams, ">"), count=BATCH, block=block_ms
         )

@@ -9,12 +9,24 @@ from django.db import DataError, IntegrityError, transaction
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
 from allocation.services.fleet import inventory_apply, node_key
-from allocation.services.lifecycle import allocation_empty, allocation_failed, allocation_ready
+from allocation.services.lifecycle import (
+    STARTED,
+    allocation_empty,
+    allocation_failed,
+    allocation_ready,
+)
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
 SAMPLES_KEPT = timedelta(days=7)
+# A report tells of everything on its node, most of it known: only what is in one of these states
+# learns something from a word, and only its booking is locked and looked at.
+NEWS_FOR: dict[str, frozenset[str]] = {
+    "ready": frozenset({Allocation.State.STARTING}),
+    "empty": frozenset((*STARTED, Allocation.State.RELEASING)),
+    "failed": frozenset(STARTED),
+}
 
 
 def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> str:
@@ -96,10 +108,15 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
 
 
 def _own_allocations(node: Node, report: wire.Report) -> dict[str, UUID]:
-    """Ids of the report that really lie on this node: an agent can't speak for another's."""
-    wanted = [UUID(item.id) for item in report.allocations if _is_uuid(item.id)]
-    rows = Allocation.objects.filter(id__in=wanted, gpu__node=node).values_list("id", flat=True)
-    return {identifier.hex: identifier for identifier in rows}
+    """Ids of the report that really lie on this node, an agent can't speak for another's, and to
+    which its word is news."""
+    said = {UUID(item.id): item.state for item in report.allocations if _is_uuid(item.id)}
+    rows = Allocation.objects.filter(id__in=said, gpu__node=node).values_list("id", "state")
+    return {
+        identifier.hex: identifier
+        for identifier, state in rows
+        if state in NEWS_FOR.get(said[identifier], ())
+    }
 
 
 def _is_uuid(text: str) -> bool:

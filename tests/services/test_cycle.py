@@ -1,13 +1,7 @@
 """From a request to the last line of the bill, through the real agent."""
 
-from datetime import timedelta
-from decimal import Decimal
-
-from allocation.models import Allocation, BookingEvent, Decision, Gpu, Occupancy
-from allocation.services.bookings import booking_release, booking_request
-from billing.models import Account
-from billing.queries import ledger_check, reference_totals
-from tests.builders_allocation import HOUR, NOW, a_lab, a_wish, an_ask
+from allocation.services.bookings import booking_request
+from tests.builders_allocation import NOW, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh, rows_of
 
