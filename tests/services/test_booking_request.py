@@ -118,7 +118,9 @@ def test_the_same_id_again_is_the_same_row(lab: Lab) -> None:
 
 
 def limit_of_the_tenant(lab: Lab) -> None:
-    Quota.objects.filter(tenant=lab.tenant, project=None).update(limit_units=56_000)
+    Quota.objects.filter(tenant=lab.tenant, project=None).update(
+        guaranteed_units=0, limit_units=56_000
+    )
 
 
 def limit_of_the_project(lab: Lab) -> None:
