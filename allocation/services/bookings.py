@@ -29,7 +29,10 @@ EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A booking as a person says it, before any rule has been asked."""
+    """A booking as a person says it, before any rule has been asked.
+
+    `priced_at` is the instant of a quote that was shown: its prices count. None: those of now.
+    """
 
     project: str
     tier: str
@@ -37,6 +40,7 @@ class Wish:
     name: str = ""
     zone: str = "UTC"
     request_text: str = ""
+    priced_at: datetime | None = None
 
 
 def booking_request(
@@ -52,7 +56,7 @@ def booking_request(
     with transaction.atomic():
         project = access_project_to_book(actor, wish.project, "project")
         terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
-        price = _dearest(terms, now)
+        price = _dearest(terms, wish.priced_at or now)
         booking = _booking_of(actor, project, wish, terms, now)
         booking.id = booking_id or uuid4()
         booking.currency, booking.price_version, booking.price_per_hour = (
