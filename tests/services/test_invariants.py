@@ -92,7 +92,8 @@ BREAKS = {
     "a member in another state than its booking": """
         UPDATE allocation_allocation SET state = 'starting' WHERE booking_id = '{active}'""",
     "a step that is not in the table": """
-        INSERT INTO allocation_bookingevent (tenant_id, booking_id, at, kind, state, sentence, detail)
+        INSERT INTO allocation_bookingevent
+            (tenant_id, booking_id, at, kind, state, sentence, detail)
           SELECT tenant_id, id, now(), 'x', 'paused', '', '{{}}' FROM allocation_booking
           WHERE id = '{waiting}'""",
     "a state that its history does not tell": """
