@@ -12,7 +12,6 @@ from django.db.models import QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node
 from allocation.queries.timeline_rows import (
-    SLOTS,
     Block,
     ClassGroup,
     GpuRow,
