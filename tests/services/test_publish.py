@@ -73,3 +73,28 @@ def test_a_reader_that_dies_while_it_tells_again_leaves_that_to_the_next(plant: 
     with as_system():
         Reader("the next", clock=lambda: plant.now).turn(block_ms=1)
     assert document(plant) == before
+
+
+def test_a_generation_never_says_two_things(plant: Plant) -> None:
+    """A mode that the agent reported changes the document, and so needs a number of its own."""
+    a_running_slice(plant)
+    for mode in ("sliced", "whole", "sliced"):
+        before = document(plant)
+        with as_system():
+            node = Node.objects.get()
+            spare = node.gpus.latest("index")
+            turned = wire.ReportedGpu(uuid=spare.uuid, mode=mode)
+            report = wire.Report(
+                epoch=plant.identity.epoch,
+                observed_generation=node.generation,
+                seq=node.report_seq + 1,
+                gpus=(turned,),
+            )
+            version = plant.identity.signing_version
+            seal = wire.seal(report, key=plant.identity.keys[version], key_version=version)
+            assert plant.told(seal) == "applied"
+            # As a server does that has lost its data: the same generation is written again.
+            Node.objects.update(published_generation=-1)
+            publish_due(plant.now)
+        after = document(plant)
+        assert (after.gpus == before.gpus) == (after.generation == before.generation)
