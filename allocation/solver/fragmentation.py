@@ -36,7 +36,8 @@ class Offer:
     """Asks of one shape as one kind of GPU sees them: `weight` of them, for `count` each.
 
     `after` (places × states) is the GPU's state with one more, ILLEGAL where it does not fit;
-    state 0 is an idle GPU. `useful` (states) are the units that are open to it. `cores` are host cores in thousandths, 0 where they do not matter.
+    state 0 is an idle GPU. `useful` (states) are the units that are open to it. `cores` are host
+    cores in thousandths, 0 where they do not matter.
     """
 
     weight: int

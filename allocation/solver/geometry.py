@@ -126,7 +126,9 @@ class Geometry:
 
         Each shape counts once more than it was asked for: what was not, may still be.
         """
-        weights = dict.fromkeys(((profile, 1) for profile in self.common_profiles), 1)
+        weights: dict[tuple[str | None, int], int] = dict.fromkeys(
+            ((profile, 1) for profile in self.common_profiles), 1
+        )
         if whole:
             weights[None, 1] = 1
         for profile, count, weight in mix.lines:

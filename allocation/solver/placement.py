@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.fragmentation import ILLEGAL, Beside
-from allocation.solver.geometry import Ints, Masks
+from allocation.solver.fragmentation import ILLEGAL, Beside, Ints
+from allocation.solver.geometry import Masks
 from allocation.solver.ordering import place_order
 from allocation.solver.topology import LEVELS, Bools, Index, Pool, levels_within
 from allocation.solver.types import Ask, Place, Request, Together

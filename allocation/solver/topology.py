@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.solver.demand import EVEN, Mix
-from allocation.solver.fragmentation import ILLEGAL, Values
-from allocation.solver.geometry import Best, Geometry, Ints, Masks, geometry_of
+from allocation.solver.fragmentation import ILLEGAL, Ints, Values
+from allocation.solver.geometry import Best, Geometry, Masks, geometry_of
 from allocation.solver.types import Gpu, Model, Place, Together
 
 LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")

@@ -7,7 +7,7 @@ import numpy as np
 
 from allocation.solver.calendar import Calendar
 from allocation.solver.demand import mixes_of
-from allocation.solver.geometry import Ints
+from allocation.solver.fragmentation import Ints
 from allocation.solver.placement import Want, fits, place
 from allocation.solver.quota import Quota
 from allocation.solver.topology import Pool, pools_of

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -135,7 +135,8 @@ def churned(
     gpu_count: int, mix: tuple[float, ...], come: Stream, budget: float
 ) -> tuple[float, float]:
     """Part of the slots asked for that was given, after a warm-up; moves per arrival."""
-    site, ends, moves, asked, given = Site(pool_of(gpu_count, mix)), [], 0, 0, 0
+    site, moves, asked, given = Site(pool_of(gpu_count, mix)), 0, 0, 0
+    ends: list[tuple[float, int]] = []
     for number, profile in enumerate(come.asks.tolist()):
         while ends and ends[0][0] <= come.times[number]:
             site.end(heapq.heappop(ends)[1])
@@ -188,7 +189,8 @@ def fewest(weights: Numbers, asks: Numbers) -> int:
 
 def oracle(weights: Numbers, gpu_count: int, come: Stream) -> float:
     """As `churned` if everything could be laid anew at each arrival; never less than is true."""
-    live, ends, asked, given = np.zeros(len(PROFILES), dtype=np.int64), [], 0, 0
+    live, asked, given = np.zeros(len(PROFILES), dtype=np.int64), 0, 0
+    ends: list[tuple[float, int]] = []
     for number, profile in enumerate(come.asks.tolist()):
         while ends and ends[0][0] <= come.times[number]:
             live[heapq.heappop(ends)[1]] -= 1
@@ -271,7 +273,7 @@ def peers_rows(asked: argparse.Namespace) -> list[dict[str, object]]:
     spec = importlib.util.spec_from_file_location("mig_peers", asked.peers)
     if spec is None or spec.loader is None:
         raise SystemExit(f"cannot be imported: {asked.peers}")
-    peers: ModuleType = importlib.util.module_from_spec(spec)
+    peers: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(peers)
     peers.MIXES = {name: list(MIXES[name]) for name in asked.mix}
     rows = argparse.Namespace(

@@ -14,24 +14,18 @@ import random
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.hosts import Host, HostAsk, Hosts, Spot
+from allocation.solver.hosts import WHOLE, Host, HostAsk, Hosts
 
 Row = dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """How many running tasks may be moved, and how many were."""
-
-    allowed: int
-    done: int = 0
+PEER_COLUMNS = ("policy", "seed", "alloc_pct", "placed", "p50_ms", "p99_ms", "wall_s")
 
 
 def read_rows(folder: Path, name: str) -> list[Row]:
@@ -100,26 +94,28 @@ def permuted(nodes: list[Row], seed: int) -> list[Row]:
     return sorted(renamed, key=lambda node: node["sn"])
 
 
-def replay(nodes: list[Row], asks: list[HostAsk], order: npt.NDArray[np.int64]) -> dict[str, float]:
+def replay(
+    nodes: list[Row], asks: list[HostAsk], order: npt.NDArray[np.int64]
+) -> dict[str, object]:
     """One run of the product; times in milliseconds for a decision with its bookkeeping."""
     begun = time.perf_counter()
     hosts = Hosts([host_of(node) for node in nodes], Counter(asks))
     took: list[float] = []
-    given: list[tuple[HostAsk, Spot]] = []
-    for at in order:
+    placed = used = 0
+    for at in order.tolist():
         ask = asks[at]
         since = time.perf_counter()
         spot = hosts.choose(ask)
         if spot is not None:
             hosts.take(ask, spot)
-            given.append((ask, spot))
+            placed += 1
+            used += ask.count * ask.share
         took.append((time.perf_counter() - since) * 1_000)
     wall = time.perf_counter() - begun
-    total = sum(int(node["gpu"]) for node in nodes) * 1_000
-    used = sum(ask.count * ask.share for ask, _ in given)
+    total = sum(int(node["gpu"]) for node in nodes) * WHOLE
     return {
         "alloc_pct": round(100 * used / total, 3),
-        "placed": len(given),
+        "placed": placed,
         "p50_ms": round(float(np.percentile(took, 50)), 3),
         "p99_ms": round(float(np.percentile(took, 99)), 3),
         "wall_s": round(wall, 2),
@@ -136,7 +132,7 @@ def peers_of(path: Path) -> ModuleType:
     return module
 
 
-def shape_of(
+def rows_of(
     pods: list[Row], nodes: list[Row], asked: argparse.Namespace
 ) -> list[dict[str, object]]:
     """A row per seed of the product, then of each peer."""
@@ -145,8 +141,7 @@ def shape_of(
     rows: list[dict[str, object]] = []
     for seed in asked.seeds:
         order = arrivals(pods, capacity, asked.ratio, asked.order, seed)
-        moves = Moves(asked.moves)
-        rows.append({"policy": "product", "seed": seed, **replay(nodes, asks, order, moves)})
+        rows.append({"policy": "product", "seed": seed, **replay(nodes, asks, order)})
     peers = peers_of(asked.peers) if asked.peers else None
     for policy in asked.policies if peers else ():
         for seed in asked.seeds:
@@ -166,7 +161,6 @@ def main() -> None:
     orders = ["shuffle", "arrival", "arrival-inflated", "sorted"]
     parser.add_argument("--order", default="shuffle", choices=orders)
     parser.add_argument("--permute-names", type=int, metavar="SEED")
-    parser.add_argument("--moves", type=float, default=0.0, metavar="PERCENT")
     parser.add_argument("--peers", type=Path, help="openb_sim.py")
     parser.add_argument("--policies", nargs="+", default=["first-fit", "best-fit", "fgd"])
     asked = parser.parse_args()
@@ -174,7 +168,7 @@ def main() -> None:
     if asked.permute_names is not None:
         nodes = permuted(nodes, asked.permute_names)
     for name in asked.pods:
-        for row in shape_of(read_rows(asked.data, name), nodes, asked):
+        for row in rows_of(read_rows(asked.data, name), nodes, asked):
             sys.stdout.write(json.dumps({**row, "pods": name}) + "\n")
             sys.stdout.flush()
 

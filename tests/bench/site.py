@@ -111,8 +111,6 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", said: Path) -> None:
         time.sleep(0.05)
 
 
-def _site(
-    url: str, keys: Path, *, launcher: int = 0, ready_seconds: float | None = None
-) -> Site:
+def _site(url: str, keys: Path, *, launcher: int = 0, ready_seconds: float | None = None) -> Site:
     found = json.loads(keys.read_text(encoding="utf-8"))
     return Site(url, found["tokens"], found["passwords"], launcher, ready_seconds)
