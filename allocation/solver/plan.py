@@ -84,6 +84,19 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class Borrow:
+    """What a held, given or promised booking has above its owners' guarantees, in units.
+
+    From `at_risk_from` on (Unix seconds; None: nobody asks) a lender waits for it.
+    """
+
+    booking: str
+    own: int
+    borrowed: int
+    at_risk_from: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The whole output of one cycle, each tuple ordered by booking id."""
 
@@ -91,3 +104,4 @@ class Plan:
     waits: tuple[Waiting, ...]
     refusals: tuple[Refuse, ...]
     extensions: tuple[Extend, ...]
+    borrows: tuple[Borrow, ...] = ()

@@ -32,13 +32,15 @@ class Question:
     tenant: str
     project: str
     rates: Mapping[str, int] = field(default_factory=dict)
+    tier: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One way to get it. `weight` is rate × units × seconds: for comparing, not for paying.
 
-    `places_hint` are node names; the place itself is found again when it is booked.
+    `places_hint` are node names; the place itself is found again when it is booked. `borrowed` is
+    how much of `units` lies above the guarantees, at risk from `at_risk_from` on (None: unknown).
     """
 
     gpu_class: str
@@ -50,6 +52,8 @@ class Option:
     kind: Kind
     units: int
     weight: int
+    borrowed: int = 0
+    at_risk_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Availability:
         working = self._working
         owners = (question.tenant, question.project)
         asked = tuple(
-            want_of(question.ask, gpu_class, question.duration, owners)
+            want_of(question.ask, gpu_class, question.duration, owners, question.tier)
             for gpu_class in dict.fromkeys(question.ask.classes)
         )
         wants, never = possible_wants(working, asked)

@@ -245,5 +245,5 @@ def _start(plan: Plan, booking: str) -> int:
     return next(each.starts for each in truth.given_by(plan) if each.booking == booking)
 
 
-def _anywhere(_: object, gpu_class: str, duration: int, owners: tuple[str, ...]) -> Want:
-    return Want(gpu_class, None, 2, "any", duration, owners)
+def _anywhere(_: object, gpu_class: str, duration: int, owners: tuple[str, ...], tier: str) -> Want:
+    return Want(gpu_class, None, 2, "any", duration, owners, tier)
