@@ -86,6 +86,7 @@ class Shares:
         self._half_life = half_life
         self._weights = {(row.owner, row.gpu_class): row.weight for row in snapshot.limits}
         self._amounts: dict[str, dict[str, int]] = {}
+        self._dominant: dict[str, int] = {}
         for row in snapshot.used:
             amount = decayed(row.unit_seconds, snapshot.now - row.day, half_life)
             self._more((row.tenant, row.project), row.gpu_class, amount)
@@ -96,22 +97,20 @@ class Shares:
 
     def dominant(self, owner: str) -> int:
         """Millionths of a class over a half-life, divided by weight."""
-        return max(
-            (
-                amount * MILLION // (self._whole(gpu_class) * self._weight(owner, gpu_class))
-                for gpu_class, amount in self._amounts.get(owner, {}).items()
-            ),
-            default=0,
-        )
+        if owner not in self._dominant:
+            amounts = self._amounts.get(owner, {}).items()
+            parts = (amount * MILLION // self._whole(owner, name) for name, amount in amounts)
+            self._dominant[owner] = max(parts, default=0)
+        return self._dominant[owner]
 
-    def _whole(self, gpu_class: str) -> int:
-        return max(1, self._capacity.get(gpu_class, 0)) * self._half_life
-
-    def _weight(self, owner: str, gpu_class: str) -> int:
-        return max(1, self._weights.get((owner, gpu_class), 1))
+    def _whole(self, owner: str, gpu_class: str) -> int:
+        """What one millionth is a millionth of: more for who has weight."""
+        weight = max(1, self._weights.get((owner, gpu_class), 1))
+        return max(1, self._capacity.get(gpu_class, 0)) * self._half_life * weight
 
     def _more(self, owners: Iterable[str], gpu_class: str, amount: int) -> None:
         for owner in owners:
+            self._dominant.pop(owner, None)
             amounts = self._amounts.setdefault(owner, {})
             amounts[gpu_class] = amounts.get(gpu_class, 0) + amount
 
