@@ -43,8 +43,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
             await self.channel_layer.group_discard(self.group, self.channel_name)
             await self.channel_layer.group_discard(FLEET_GROUP, self.channel_name)
 
-    async def receive_json(self, content: Any, **_: Any) -> None:  # noqa: ANN401 (Channels' signature)
-        """Pages have nothing to say here."""
+    async def receive(self, **_: Any) -> None:  # noqa: ANN401 (Channels' signature)
+        """Pages have nothing to say here; what they send is not even read."""
 
     async def live_changed(self, event: dict[str, Any]) -> None:
         """Passes on that something changed."""

@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.utils import timezone
 
-from allocation.services.cycle import cycle_run
+from allocation.services.cycle import cycle_run, tick_run
 from allocation.services.publish import publish_due
 from allocation.services.reports import samples_sweep
 from tenants.outbox import nudge_taken
@@ -14,6 +14,12 @@ def allocation_cycle() -> None:
     """One turn of the decision-maker."""
     nudge_taken("allocation.cycle")
     cycle_run(timezone.now())
+
+
+@shared_task(name="allocation.tick")
+def allocation_tick() -> None:
+    """A turn if the clock asks for one: this is what starts and ends bookings on time."""
+    tick_run(timezone.now())
 
 
 @shared_task(name="allocation.publish")

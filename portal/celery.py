@@ -50,7 +50,10 @@ def _configuration() -> dict[str, Any]:
         "task_default_queue": "default",
         "task_create_missing_queues": False,
         "task_queues": [Queue("default"), Queue("solver")],
-        "task_routes": {"allocation.cycle": {"queue": "solver"}},
+        "task_routes": {
+            "allocation.cycle": {"queue": "solver"},
+            "allocation.tick": {"queue": "solver"},
+        },
         "worker_prefetch_multiplier": 1,
         "worker_cancel_long_running_tasks_on_connection_loss": True,
         "worker_enable_remote_control": False,
@@ -72,8 +75,9 @@ def _configuration() -> dict[str, Any]:
 
 
 TICKS = {
-    # The cycle's tick is what starts and ends bookings on time; it looks first and is cheap.
-    "allocation.cycle": 1,
+    "allocation.tick": 1,
+    # A whole turn for whatever nobody asked a turn for: changed quotas, lost nudges.
+    "allocation.cycle": 15,
     "allocation.publish": 5,
     "outbox.relay": 5,
     "allocation.sweep": 600,

@@ -55,6 +55,9 @@ class QuoteOut(serializers.Serializer[Any]):
     blocking = serializers.CharField(allow_null=True)
     budget = EffectOut(source="effect", allow_null=True)
     expires = serializers.DateTimeField()
+    quote = serializers.CharField(
+        source="lock", help_text="Send it with a booking to get these prices until `expires`."
+    )
 
 
 class Quotes(ApiView):
@@ -85,6 +88,7 @@ def quote_answer(actor: Actor, wish: Wish, now: datetime) -> dict[str, Any]:
             "blocking": quote.blocking,
             "effect": quote.effect,
             "expires": quote.expires,
+            "lock": quote.lock,
         }
     )
     return dict(said.data)

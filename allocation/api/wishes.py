@@ -10,6 +10,7 @@ from allocation.errors import AskError
 from allocation.queries.catalogue import ask_catalogue
 from allocation.rules.ask import LONGEST_TEXT, AskDocument, Parsed, parse_ask
 from allocation.services.bookings import Wish
+from allocation.services.price_lock import price_lock_read
 from tenants.access import Actor
 from tenants.api.fields import Strict, Text
 from tenants.errors import Refused, invalid
@@ -29,6 +30,9 @@ class WishIn(Strict):
         max_length=LONGEST_TEXT, required=False, help_text="One line, as in `2 h100 6h today`."
     )
     ask = AskIn(required=False)
+    quote = Text(
+        max_length=200, required=False, help_text="The `quote` of an answer that showed the price."
+    )
     name = Text(max_length=80, required=False, allow_blank=True, default="")
     zone = Text(
         max_length=64, required=False, help_text="IANA zone of local times; your own if left out."
@@ -61,6 +65,7 @@ def wish_of(actor: Actor, given: dict[str, Any], now: datetime) -> Wish:
         name=given["name"],
         zone=zone,
         request_text=given.get("request", ""),
+        priced_at=price_lock_read(given["quote"], now) if "quote" in given else None,
     )
 
 

@@ -88,6 +88,7 @@ class GpuRow:
     usable: bool
     why_not: str
     sliced: bool
+    fixed_to_slices: bool
     compute_slices: int
     starts_of: Mapping[str, tuple[tuple[int, int], ...]]
     blocks: tuple[Block, ...]
@@ -97,6 +98,11 @@ class GpuRow:
         """True when its eight memory slots deserve rows of their own."""
         return self.sliced or any(not block.whole for block in self.blocks)
 
+    @property
+    def takes_whole(self) -> bool:
+        """True when whole bookings can be placed here: in service, and not fixed to slices."""
+        return self.usable and not self.fixed_to_slices
+
     @cached_property
     def busy(self) -> tuple[tuple[datetime, datetime], ...]:
         """Stretches in which at least one slot is taken or promised, merged, by start."""
@@ -105,11 +111,11 @@ class GpuRow:
 
     def is_free(self, starts: datetime, ends: datetime) -> bool:
         """True when the whole device may be booked for all of [starts, ends)."""
-        return self.usable and not any(a < ends and starts < b for a, b in self.busy)
+        return self.takes_whole and not any(a < ends and starts < b for a, b in self.busy)
 
     def gaps(self, window: Window) -> list[tuple[datetime, datetime]]:
         """Stretches of the window in which the whole device may be booked."""
-        return self.empty(window) if self.usable else []
+        return self.empty(window) if self.takes_whole else []
 
     def empty(self, window: Window) -> list[tuple[datetime, datetime]]:
         """Stretches of the window in which nobody has or is promised any of it."""
@@ -217,6 +223,7 @@ def _gpu_row(
         usable=not why_not,
         why_not=why_not,
         sliced=gpu.mode == Gpu.Mode.SLICED,
+        fixed_to_slices=gpu.mode == Gpu.Mode.SLICED and gpu.model.mode_switch == "reset",
         compute_slices=gpu.model.compute_slices,
         starts_of=starts_of,
         blocks=tuple(blocks),

@@ -78,10 +78,7 @@ def _window_check(ask: AskDocument, tier: Tier, now: datetime) -> datetime:
             "invalid",
             "request",
         )
-    not_before = ask.starts or max(ask.not_before or now, now)
-    if ask.starts is not None:
-        not_before = max(ask.starts, now)
-    not_before = not_before.replace(microsecond=0)
+    not_before = (ask.starts or max(ask.not_before or now, now)).replace(microsecond=0)
     length = timedelta(seconds=ask.duration)
     longest = timedelta(seconds=tier.max_duration_seconds)
     if length > longest:

@@ -23,14 +23,16 @@ from tenants.errors import Refused, invalid
 from tenants.models import Project, Tenant
 from tenants.outbox import nudge
 
-
 # States in which the end may still move.
 EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A booking as a person says it, before any rule has been asked."""
+    """A booking as a person says it, before any rule has been asked.
+
+    `priced_at` is the instant of a quote that was shown: its prices count. None: those of now.
+    """
 
     project: str
     tier: str
@@ -38,6 +40,7 @@ class Wish:
     name: str = ""
     zone: str = "UTC"
     request_text: str = ""
+    priced_at: datetime | None = None
 
 
 def booking_request(
@@ -53,7 +56,7 @@ def booking_request(
     with transaction.atomic():
         project = access_project_to_book(actor, wish.project, "project")
         terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
-        price = _dearest(terms, now)
+        price = _dearest(terms, wish.priced_at or now)
         booking = _booking_of(actor, project, wish, terms, now)
         booking.id = booking_id or uuid4()
         booking.currency, booking.price_version, booking.price_per_hour = (
@@ -171,6 +174,7 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
                 f"{booking.label} is {booking.get_state_display().lower()}; only a booking with "
                 "a place or on its device can be extended.",
             )
+        until = until.replace(microsecond=0)
         _extension_check(actor, booking, until)
         seconds = int((until - ends_of(booking)).total_seconds())
         _afford(booking, booking_cost(booking, seconds), now)

@@ -11,7 +11,12 @@ import numpy as np
 from django.db import IntegrityError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
-from allocation.services.lifecycle import ends_due, is_anything_due, starts_due
+from allocation.services.lifecycle import (
+    ends_due,
+    is_anyone_waiting,
+    is_anything_due,
+    starts_due,
+)
 from allocation.services.plans import PlanStale, changes_of, plan_apply
 from allocation.services.policies import policy_of
 from allocation.services.publish import publish_due
@@ -36,15 +41,20 @@ class CycleResult:
     ended: int = 0
 
 
+def tick_run(now: datetime) -> CycleResult:
+    """Runs a turn if the clock has made one necessary; cheap when it has not."""
+    if not is_anything_due(now):
+        publish_due(now)
+        return CycleResult("idle")
+    return cycle_run(now)
+
+
 def cycle_run(now: datetime) -> CycleResult:
     """Runs one turn unless another process is in one. Killed at any point, the next one goes on.
 
     The lock belongs to the session and falls with it; `leader_term` keeps a cycle that was
     overtaken while it slept from writing.
     """
-    if not is_anything_due(now):
-        publish_due(now)
-        return CycleResult("idle")
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [CYCLE_LOCK])
         if not cursor.fetchone()[0]:
@@ -61,8 +71,9 @@ def _turn(now: datetime) -> CycleResult:
     # 1. What is over makes room.
     ended = ends_due(now)
     # 2. Look, 3. solve outside any transaction, 4. write.
-    snapshot = snapshot_take(now)
-    outcome, decision_id = _decide(snapshot, term, now)
+    outcome, decision_id = "unchanged", None
+    if is_anyone_waiting():
+        outcome, decision_id = _decide(snapshot_take(now), term, now)
     # 5. What is due starts, 6. and the nodes hear of it.
     started = starts_due(now)
     publish_due(now)
@@ -72,8 +83,6 @@ def _turn(now: datetime) -> CycleResult:
 
 
 def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | None]:
-    if not snapshot.requests and not snapshot.extensions:
-        return "unchanged", None
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     policy = policy_of(live)
     began = time.perf_counter()

@@ -104,9 +104,10 @@ _CHECKS = (
         "a hold that is not in the ledger",
         """SELECT b.id || ' says ' || b.held || ', the ledger ' || coalesce(t.held, 0)
            FROM allocation_booking b LEFT JOIN LATERAL (
-             SELECT sum(amount) AS held FROM billing_transfer
-             WHERE reference = b.id AND kind = 'hold') t ON true
-           WHERE b.held <> coalesce(t.held, 0)""",
+             SELECT sum(h.amount) AS held FROM billing_transfer h
+             WHERE h.reference = b.id AND h.kind = 'hold'
+               AND NOT EXISTS (SELECT FROM billing_transfer e WHERE e.hold_id = h.id)) t ON true
+           WHERE b.state NOT IN {over} AND b.held <> coalesce(t.held, 0)""",
     ),
     _Check(
         "P7",

@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
 from django.db import transaction
+from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, Node, Occupancy
@@ -44,15 +45,25 @@ def ends_due(now: datetime) -> int:
 
 
 def is_anything_due(now: datetime) -> bool:
-    """Whether a cycle at `now` could find something to do without a new wish."""
-    return (
-        Booking.objects.filter(
-            Q(state=State.SCHEDULED, planned_starts__lte=now)
-            | Q(state__in=[State.STARTING, State.ACTIVE], planned_ends__lte=now)
-            | Q(state=State.ENDING, allocations__state__in=STARTED)
-            | Q(state__in=[State.REQUESTED, State.QUEUED])
-            | Q(extension_until__isnull=False, state__in=EXTENDABLE)
-        )
+    """Whether the clock or a new wish gives a cycle at `now` something to do.
+
+    Bookings that wait with a promise are left out: nothing changes for them with time alone, and
+    whatever makes room for them asks for a whole turn.
+    """
+    return Booking.objects.filter(
+        Q(state=State.REQUESTED)
+        | Q(state=State.SCHEDULED, planned_starts__lte=now)
+        | Q(state__in=[State.STARTING, State.ACTIVE], planned_ends__lte=now)
+        | Q(state=State.ENDING, allocations__state__in=STARTED)
+        | Q(extension_until__isnull=False, state__in=EXTENDABLE)
+    ).exists()
+
+
+def is_anyone_waiting() -> bool:
+    """Whether there is a wish for the solver to answer."""
+    return Booking.objects.filter(
+        Q(state__in=[State.REQUESTED, State.QUEUED])
+        | Q(extension_until__isnull=False, state__in=EXTENDABLE)
     ).exists()
 
 
@@ -161,10 +172,23 @@ def _end(booking: Booking, now: datetime) -> bool:
 
 
 def _release_rows(booking: Booking) -> bool:
+    """Tells the nodes to clear it, and frees what is left of its time in the calendar.
+
+    Whoever is planned there next still starts only when the occupancy is closed.
+    """
     rows = list(booking.allocations.filter(state__in=STARTED))
-    booking.allocations.filter(state__in=STARTED).update(state=Allocation.State.RELEASING)
+    if not rows:
+        return False
+    period = rows[0].period
+    released = booking.released_at or period.upper
+    second = timedelta(seconds=1)
+    whole = released.replace(microsecond=0) + (second if released.microsecond else timedelta(0))
+    ends = min(period.upper, max(whole, period.lower + second))
+    booking.allocations.filter(state__in=STARTED).update(
+        state=Allocation.State.RELEASING, period=DateTimeTZRange(period.lower, ends)
+    )
     nodes_bump(row.gpu_id for row in rows)
-    return bool(rows)
+    return True
 
 
 def _expire(booking: Booking, now: datetime) -> None:

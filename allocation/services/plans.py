@@ -1,6 +1,7 @@
 """Making a plan true: one short transaction, conditional on what the plan was made from."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -17,7 +18,7 @@ from allocation.services.lifecycle import nodes_bump
 from allocation.services.snapshot import instant, place_data
 from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Snapshot, Waiting, units_of
 from billing.rules import money_text
-from billing.services import hold_place, hold_release
+from billing.services import hold_move, hold_place, hold_release
 from tenants.errors import Refused
 
 
@@ -119,7 +120,19 @@ def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) ->
     if Allocation.objects.filter(id__in=[row.id for row in rows]).count() != len(rows):
         raise PlanStale(f"a place of {booking.label} is taken")
     booking.state = State.SCHEDULED
-    booking.price_per_hour = min(booking.price_per_hour, price_of_class(booking, assign.gpu_class))
+    with suppress(Refused):
+        # A class that had no price when this was booked costs what was promised.
+        price = price_of_class(booking, assign.gpu_class)
+        booking.price_per_hour = min(booking.price_per_hour, price)
+    hold_move(
+        tenant_id=booking.tenant_id,
+        project_id=booking.project_id,
+        reference=booking.id,
+        amount=booking.held,
+        starts=instant(assign.starts),
+        ends=instant(assign.ends),
+        now=now,
+    )
     _plan_fields(booking, assign, decision)
     booking.reasons, booking.alternatives = [], []
     _store(booking, "price_per_hour", "alternatives")

@@ -2,13 +2,14 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache
 from uuid import UUID
 
 import redis
 from django.conf import settings
+from django.db import transaction
 from django.db.models import F
 
 from allocation import wire
@@ -18,6 +19,7 @@ from allocation.services.fleet import node_key
 logger = logging.getLogger(__name__)
 
 TOLD = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
+Profiles = Mapping[tuple[str, str], int]
 
 
 @cache
@@ -32,11 +34,9 @@ def publish_due(now: datetime) -> int:
     Needs no outbox: whoever finds `published_generation < generation` writes the whole document.
     A server that is down loses nothing; the next call writes it. Returns how many were written.
     """
-    nodes = list(Node.objects.filter(published_generation__lt=F("generation"), key_version__gt=1))
-    if not nodes:
-        return 0
+    waiting = Node.objects.filter(published_generation__lt=F("generation"), key_version__gt=1)
     try:
-        return _publish(nodes)
+        return _publish(waiting.values_list("id", flat=True))
     except redis.RedisError as error:
         logger.warning("Assignments were not published, to be tried again: %s", error)
         return 0
@@ -44,14 +44,31 @@ def publish_due(now: datetime) -> int:
 
 def republish_all() -> int:
     """Writes every node's assignment again, e.g. after the server has lost its data."""
-    return _publish(list(Node.objects.filter(key_version__gt=1)))
+    return _publish(Node.objects.filter(key_version__gt=1).values_list("id", flat=True))
 
 
-def _publish(nodes: list[Node]) -> int:
+def _publish(node_ids: Iterable[UUID]) -> int:
+    ids = list(node_ids)
+    if not ids:
+        return 0
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    told = _allocations_by_gpu(nodes)
-    link = agents_redis()
-    for node in nodes:
+    profiles = {
+        (model, profile): number
+        for model, profile, number in MigPlacement.objects.values_list(
+            "model_id", "profile", "profile_id"
+        )
+    }
+    for node_id in ids:
+        _publish_one(node_id, epoch, profiles)
+    return len(ids)
+
+
+def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
+    """One node at a time, locked: a slow publisher must not write an older document over a newer
+    one, nor the state of one generation under the number of another."""
+    with transaction.atomic():
+        node = Node.objects.select_for_update().get(id=node_id)
+        told = _allocations_by_gpu(node, profiles)
         desired = wire.Desired(
             node=node.name,
             epoch=epoch,
@@ -62,24 +79,17 @@ def _publish(nodes: list[Node]) -> int:
             ),
         )
         envelope = wire.seal(desired, key=node_key(node), key_version=node.key_version)
+        link = agents_redis()
         link.set(wire.desired_key(node.name), envelope.to_json())
         link.publish(wire.wake_channel(node.name), str(node.generation))
-        Node.objects.filter(id=node.id, published_generation__lt=node.generation).update(
-            published_generation=node.generation
-        )
-    return len(nodes)
+        node.published_generation = node.generation
+        node.save(update_fields=["published_generation"])
 
 
-def _allocations_by_gpu(nodes: Iterable[Node]) -> dict[UUID, list[wire.DesiredAllocation]]:
-    keys = {
-        (model, profile): number
-        for model, profile, number in MigPlacement.objects.values_list(
-            "model_id", "profile", "profile_id"
-        )
-    }
+def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.DesiredAllocation]]:
     told: dict[UUID, list[wire.DesiredAllocation]] = defaultdict(list)
     rows = (
-        Allocation.objects.filter(gpu__node__in=list(nodes), state__in=TOLD)
+        Allocation.objects.filter(gpu__node=node, state__in=TOLD)
         .select_related("booking__owner", "tenant")
         .order_by("start", "id")
     )
@@ -91,7 +101,7 @@ def _allocations_by_gpu(nodes: Iterable[Node]) -> dict[UUID, list[wire.DesiredAl
                 tenant=row.tenant.slug,
                 owner=row.booking.owner.username,
                 profile=row.profile,
-                profile_id=keys[(row.model_id, row.profile)] if row.profile else None,
+                profile_id=profiles[(row.model_id, row.profile)] if row.profile else None,
                 slot=row.start,
                 size=row.size,
                 starts=int(row.period.lower.timestamp()),

@@ -1,7 +1,7 @@
 """The answer to an ask before anybody books: options with start, price and effect on the budget."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -15,6 +15,7 @@ from allocation.rules.ask_text import document_text
 from allocation.services.admission import Terms, terms_check
 from allocation.services.bookings import Wish
 from allocation.services.policies import policy_of
+from allocation.services.price_lock import PRICE_LOCKED, price_lock
 from allocation.services.snapshot import (
     gpus_read,
     instant,
@@ -28,8 +29,6 @@ from billing.queries import BudgetEffect, PriceNow, budget_effect, prices_now
 from billing.rules import LEDGER_STEP, cost_of
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Tier
-
-PRICE_LOCKED = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +51,16 @@ class QuoteOption:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Options, best first. `blocking` says what is in the way when it can't be had as asked."""
+    """Options, best first. `blocking` says what is in the way when it can't be had as asked.
+
+    `lock` handed in with a booking until `expires` keeps these prices.
+    """
 
     options: tuple[QuoteOption, ...]
     blocking: str | None
     effect: BudgetEffect | None
     expires: datetime
+    lock: str
 
 
 def quote_make(*, actor: Actor, wish: Wish, now: datetime) -> Quote:
@@ -86,6 +89,8 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime) -> Quote:
             rates=_rates(prices, terms.tier.slug),
         ),
     )
+    if wish.ask.not_before is not None and wish.ask.not_before <= now:
+        wish = replace(wish, ask=replace(wish.ask, not_before=None))
     options = tuple(_options(answer.options, terms, wish, prices))
     starts = options[0].starts if options else terms.not_before
     return Quote(
@@ -93,6 +98,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime) -> Quote:
         blocking=answer.blocked.sentence if answer.blocked else None,
         effect=budget_effect(project_id=project.id, at=starts),
         expires=now + PRICE_LOCKED,
+        lock=price_lock(now),
     )
 
 

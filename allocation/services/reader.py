@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -33,6 +34,7 @@ class Reader:
         self._clock = clock
         self._stopped = threading.Event()
         self._known: set[str] = set()
+        self._took_over = 0.0
 
     def stop(self) -> None:
         """Ends `run` after the batch at hand."""
@@ -56,7 +58,10 @@ class Reader:
             self._stopped.wait(PAUSE_SECONDS)
             return 0
         link: Any = agents_redis()
-        done = sum(self._take_over(link, stream) for stream in streams)
+        done = 0
+        if time.monotonic() - self._took_over > TAKEN_OVER_MS / 1000:
+            done = sum(self._take_over(link, stream) for stream in streams)
+            self._took_over = time.monotonic()
         answer = link.xreadgroup(
             GROUP, self._name, dict.fromkeys(streams, ">"), count=BATCH, block=block_ms
         )
@@ -67,22 +72,17 @@ class Reader:
     def _streams(self) -> list[str]:
         nodes = Node.objects.filter(key_version__gt=1).values_list("name", flat=True)
         streams = [wire.report_stream(name) for name in nodes]
-        for stream in streams:
-            if stream not in self._known:
-                self._group_make(stream)
-        return streams
-
-    def _group_make(self, stream: str) -> None:
-        try:
-            agents_redis().xgroup_create(stream, GROUP, id="0", mkstream=True)
-        except redis.ResponseError as error:
-            if "BUSYGROUP" not in str(error):
-                raise
-        else:
-            # A stream without our group is a server that has lost its data, or a new node:
-            # either way its agent has to be told again.
+        fresh = [stream for stream in streams if stream not in self._known]
+        without = [stream for stream in fresh if not _has_group(stream)]
+        if without:
+            # A stream without our group is a server that has lost its data, or a new node: either
+            # way agents have to be told again. Before the group is made, so that a reader that
+            # is killed in between leaves the work to be seen by the next.
             republish_all()
-        self._known.add(stream)
+        for stream in without:
+            _group_make(stream)
+        self._known.update(fresh)
+        return streams
 
     def _take_over(self, link: Any, stream: str) -> int:  # noqa: ANN401 (redis has no precise type here)
         _, entries, *_ = link.xautoclaim(
@@ -101,6 +101,25 @@ class Reader:
                 message_apply(node_name=node_name, envelope=envelope, now=self._clock())
             link.xack(stream, GROUP, identifier)
         return len(entries)
+
+
+def _has_group(stream: str) -> bool:
+    link: Any = agents_redis()
+    try:
+        return any(group["name"] == GROUP.encode() for group in link.xinfo_groups(stream))
+    except redis.ResponseError as error:
+        if "no such key" not in str(error):
+            raise
+        return False
+
+
+def _group_make(stream: str) -> None:
+    try:
+        agents_redis().xgroup_create(stream, GROUP, id="0", mkstream=True)
+    except redis.ResponseError as error:
+        # Another reader was quicker.
+        if "BUSYGROUP" not in str(error):
+            raise
 
 
 def _pairs(answer: Any) -> list[tuple[bytes, list[Any]]]:  # noqa: ANN401

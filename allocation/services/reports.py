@@ -4,17 +4,29 @@ import logging
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db import transaction
+from django.db import DataError, IntegrityError, transaction
 
 from allocation import wire
-from allocation.models import Allocation, Gpu, GpuSample, Node, SolverState
+from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
 from allocation.services.fleet import inventory_apply, node_key
-from allocation.services.lifecycle import allocation_empty, allocation_failed, allocation_ready
+from allocation.services.lifecycle import (
+    STARTED,
+    allocation_empty,
+    allocation_failed,
+    allocation_ready,
+)
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
 SAMPLES_KEPT = timedelta(days=7)
+# A report tells of everything on its node, most of it known: only what is in one of these states
+# learns something from a word, and only its booking is locked and looked at.
+NEWS_FOR: dict[str, frozenset[str]] = {
+    "ready": frozenset({Allocation.State.STARTING}),
+    "empty": frozenset((*STARTED, Allocation.State.RELEASING)),
+    "failed": frozenset(STARTED),
+}
 
 
 def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> str:
@@ -31,19 +43,15 @@ def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> 
     except wire.WireError as error:
         logger.warning("A message of %s was refused: %s", node_name, error)
         return "refused"
-    match message:
-        case wire.Report():
-            return _report(node, message, now)
-        case wire.Heartbeat():
-            _seen(node, now)
-        case wire.Telemetry():
-            _seen(node, now)
-            _samples(node, message, now)
-        case wire.Inventory():
-            with transaction.atomic():
-                locked = Node.objects.select_for_update().get(id=node.id)
-                inventory_apply(node=locked, inventory=message, now=now)
-    return "applied"
+    try:
+        with transaction.atomic():
+            return _message(node, message, now)
+    except _Stale:
+        return "stale"
+    except (DataError, IntegrityError) as error:
+        # A node that says what no row can hold must not stop the others from being heard.
+        logger.warning("A message of %s can't be stored: %s", node_name, error)
+        return "refused"
 
 
 def samples_sweep(now: datetime) -> int:
@@ -51,37 +59,64 @@ def samples_sweep(now: datetime) -> int:
     return GpuSample.objects.filter(at__lt=now - SAMPLES_KEPT).delete()[0]
 
 
+class _Stale(Exception):
+    """The report is older than what is known; nothing of it is written."""
+
+
+def _message(node: Node, message: wire.FromAgent, now: datetime) -> str:
+    match message:
+        case wire.Report():
+            _report(node, message, now)
+        case wire.Heartbeat():
+            _seen(node, now)
+        case wire.Telemetry():
+            _seen(node, now)
+            _samples(node, message, now)
+        case wire.Inventory():
+            locked = Node.objects.select_for_update().get(id=node.id)
+            inventory_apply(node=locked, inventory=message, now=now)
+    return "applied"
+
+
 def _seen(node: Node, now: datetime) -> None:
     Node.objects.filter(id=node.id).update(last_seen=now)
 
 
-def _report(node: Node, report: wire.Report, now: datetime) -> str:
+def _report(node: Node, report: wire.Report, now: datetime) -> None:
+    """All of it or nothing, the number included: a reader that is killed reads it again."""
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    fresh = (
-        report.epoch == epoch or report.observed_generation < 0
-    ) and report.observed_generation <= node.generation
-    taken = fresh and Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
+    known = report.epoch == epoch or report.observed_generation < 0
+    if not known or report.observed_generation > node.generation or report.seq <= node.report_seq:
+        raise _Stale
+    own = _own_allocations(node, report)
+    # Bookings before nodes, and always in one order: so does everyone who locks both.
+    bookings = Booking.objects.filter(allocations__id__in=own.values()).values("id")
+    list(Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"))
+    for item in report.allocations:
+        if item.id in own:
+            _allocation(own[item.id], item, now)
+    for gpu in report.gpus:
+        Gpu.objects.filter(node=node, uuid=gpu.uuid).exclude(mode=gpu.mode).update(mode=gpu.mode)
+    taken = Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
         report_seq=report.seq,
         observed_generation=report.observed_generation,
         last_seen=now,
     )
     if not taken:
-        return "stale"
-    for gpu in report.gpus:
-        Gpu.objects.filter(node=node, uuid=gpu.uuid).exclude(mode=gpu.mode).update(mode=gpu.mode)
-    own = _own_allocations(node, report)
-    for item in report.allocations:
-        if item.id in own:
-            _allocation(own[item.id], item, now)
+        raise _Stale
     nudge("allocation.cycle")
-    return "applied"
 
 
 def _own_allocations(node: Node, report: wire.Report) -> dict[str, UUID]:
-    """Ids of the report that really lie on this node: an agent can't speak for another's."""
-    wanted = [UUID(item.id) for item in report.allocations if _is_uuid(item.id)]
-    rows = Allocation.objects.filter(id__in=wanted, gpu__node=node).values_list("id", flat=True)
-    return {identifier.hex: identifier for identifier in rows}
+    """Ids of the report that really lie on this node, an agent can't speak for another's, and to
+    which its word is news."""
+    said = {UUID(item.id): item.state for item in report.allocations if _is_uuid(item.id)}
+    rows = Allocation.objects.filter(id__in=said, gpu__node=node).values_list("id", "state")
+    return {
+        identifier.hex: identifier
+        for identifier, state in rows
+        if state in NEWS_FOR.get(said[identifier], ())
+    }
 
 
 def _is_uuid(text: str) -> bool:

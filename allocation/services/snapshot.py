@@ -26,8 +26,9 @@ from allocation.solver import Gpu as SolverGpu
 from allocation.solver.types import Mode
 from tenants.models import Quota
 
-# How long an overrun is expected to go on: the room is not promised to anyone before that.
-OVERRUN_SECONDS = 60
+# A device that was given back is cleared within seconds. What takes longer is expected to take as
+# long again as it has taken already: nobody is promised the room of a device that hangs.
+CLEARING_SECONDS = 5
 
 
 def snapshot_take(now: datetime) -> Snapshot:
@@ -157,7 +158,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         project=str(row.project_id),
         place=Place(str(row.gpu_id), row.profile, row.start, row.size),
         starts=seconds(row.period.lower),
-        ends=max(ends, now + OVERRUN_SECONDS) if started else ends,
+        ends=max(ends, now + max(CLEARING_SECONDS, now - ends)) if started else ends,
         started=started,
     )
 

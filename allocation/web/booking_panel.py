@@ -25,6 +25,7 @@ from allocation.queries.catalogue import ask_catalogue
 from allocation.rules.ask import LONGEST_TEXT, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask_text import document_text
 from allocation.services.bookings import Wish, booking_request
+from allocation.services.price_lock import price_lock_read
 from allocation.services.quotes import Quote, QuoteOption, quote_make
 from allocation.web.ask_form import Fields, ask_of_fields, echo_of, fields_of
 from allocation.web.booking_story import shape_words
@@ -159,6 +160,7 @@ def _quoted(
         "options": options,
         "blocking": quote.blocking,
         "price_until": quote.expires,
+        "price_lock": quote.lock,
         "effect": _effect(quote),
     }
     if quote.options:
@@ -238,6 +240,7 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking:
         return made
     zone = zone_of(actor.time_zone)
     parsed = parse_ask(text, catalogue=ask_catalogue(), now=now, zone=zone)
+    shown = request.POST.get("quote", "")
     wish = Wish(
         project=request.POST.get("project", ""),
         tier=tier,
@@ -245,6 +248,7 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking:
         name=request.POST.get("name", "").strip()[:80],
         zone=actor.time_zone,
         request_text=text,
+        priced_at=price_lock_read(shown, now) if shown else None,
     )
     return booking_request(actor=actor, wish=wish, now=now, booking_id=identifier)
 

@@ -137,7 +137,9 @@ def _where(block: Block, spot: Spot) -> str:
     where = f"GPU {spot.gpu}"
     if spot.gpus > 1:
         where += f"–{spot.gpu + spot.gpus - 1}"
-    if not block.whole:
+    if not block.whole and block.size == 1:
+        where += f", memory slot {block.start}"
+    elif not block.whole:
         where += f", memory slots {block.start}–{block.start + block.size - 1}"
     return f"{where} on {spot.node}"
 

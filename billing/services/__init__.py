@@ -1,11 +1,12 @@
 """The only writers of money. Each call is one transaction or joins the caller's."""
 
 from billing.services.budgets import budget_set
-from billing.services.holds import hold_place, hold_release, hold_settle
+from billing.services.holds import hold_move, hold_place, hold_release, hold_settle
 from billing.services.prices import price_book_publish, price_param
 
 __all__ = [
     "budget_set",
+    "hold_move",
     "hold_place",
     "hold_release",
     "hold_settle",

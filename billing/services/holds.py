@@ -65,6 +65,43 @@ def hold_place(  # noqa: PLR0913 (a promise is exactly these facts; callers have
         raise _exceeded(parts) from error
 
 
+def hold_move(  # noqa: PLR0913 (as hold_place)
+    *,
+    tenant_id: UUID,
+    project_id: UUID,
+    reference: UUID,
+    amount: Decimal,
+    starts: datetime,
+    ends: datetime,
+    now: datetime,
+) -> bool:
+    """Lets the holds of a booking follow it to the budgets of the window it was given.
+
+    False when those budgets have no room (or there are none): the holds then stay where they were,
+    and the periods in which it was asked for pay. Nothing is written when nothing moves.
+    """
+    try:
+        with transaction.atomic():
+            parts = _parts(tenant_id, project_id, ledger_amount(amount), starts, ends)
+            wanted = sorted((part.budget.account_id, part.amount) for part in parts)
+            placed = _open_holds(tenant_id, reference)
+            if wanted == sorted((hold.debit_id, hold.amount) for hold in placed):
+                return True
+            hold_release(tenant_id=tenant_id, reference=reference, now=now)
+            hold_place(
+                tenant_id=tenant_id,
+                project_id=project_id,
+                reference=reference,
+                amount=amount,
+                starts=starts,
+                ends=ends,
+                now=now,
+            )
+    except Refused:
+        return False
+    return True
+
+
 def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal, now: datetime) -> Decimal:
     """Charges `amount` over the open holds of the reference, oldest period first; ends them all.
 

@@ -249,6 +249,7 @@ OPERATOR_NAV = (
     ("Prices", "prices", "tag"),
     ("Quotas", "quotas", "gauge"),
     ("Tenants", "tenants", "people"),
+    ("Decisions", "decisions", "log"),
 )
 
 

@@ -11,7 +11,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from billing.models import Account, Budget, Transfer
 from billing.queries import BudgetEffect, budget_effect, ledger_check, reference_totals
 from billing.rules import Period
-from billing.services import hold_release, hold_settle
+from billing.services import hold_move, hold_release, hold_settle
 from tenants.errors import Refused
 from tenants.models import AuditEntry, Project
 from tenants.wall import tenant_tx
@@ -114,6 +114,46 @@ def test_a_hold_over_the_turn_of_the_month_is_split_and_charged_oldest_first() -
     assert (figures(project).held, figures(project, december).held) == (Decimal(6), Decimal(12))
     settle(hold, "8")
     assert (figures(project).spent, figures(project, december).spent) == (Decimal(6), Decimal(2))
+    assert ledger_check() == []
+
+
+def move(hold: Hold, starts: datetime, ends: datetime) -> bool:
+    return hold_move(
+        tenant_id=hold.project.tenant_id,
+        project_id=hold.project.id,
+        reference=hold.reference,
+        amount=Decimal(18),
+        starts=starts,
+        ends=ends,
+        now=NOW,
+    )
+
+
+EARLY_DECEMBER = (datetime(2026, 12, 2, 6, tzinfo=UTC), datetime(2026, 12, 3, 0, tzinfo=UTC))
+
+
+def test_a_hold_follows_its_booking_into_the_month_where_it_was_placed() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    a_budget(project, "100", DECEMBER)
+    hold = a_hold(project, "18")
+    assert move(hold, *EARLY_DECEMBER)
+    assert figures(project).held == 0
+    assert figures(project, EARLY_DECEMBER[0]).held == Decimal(18)
+    before = Transfer.objects.count()
+    assert move(hold, *EARLY_DECEMBER)
+    assert Transfer.objects.count() == before
+    assert settle(hold, "18") == Decimal(18)
+    assert ledger_check() == []
+
+
+def test_a_hold_stays_where_it_was_when_the_other_month_has_no_room() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    a_budget(project, "17.99", DECEMBER)
+    hold = a_hold(project, "18")
+    assert not move(hold, *EARLY_DECEMBER)
+    assert figures(project).held == Decimal(18)
     assert ledger_check() == []
 
 

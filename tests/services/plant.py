@@ -12,8 +12,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from allocation import wire
 from allocation.agent.enrol import Identity
 from allocation.agent.handover import Handover
@@ -29,6 +27,7 @@ from allocation.models import Allocation, Booking, Node
 from allocation.services.cycle import CycleResult, cycle_run
 from allocation.services.fleet import enrolment_token_create, node_enrol
 from allocation.services.publish import agents_redis
+from allocation.services.reader import Reader
 from allocation.services.reports import message_apply
 from tests.builders_allocation import NOW
 from tests.roles import as_system
@@ -68,7 +67,7 @@ class Plant:
     def __init__(self, folder: Path, gpus: int, stack: ExitStack) -> None:
         self.now = NOW
         self.line = Line(NAME)
-        self._read = "0-0"
+        self.reader = Reader("the test's", clock=lambda: self.now)
         clock = Steady(self)
         self.hardware = Hardware(NAME, fleet_parse(f"h100:{gpus}"), state=None, clock=clock)
         self.driver: SimulatedNvml = stack.enter_context(installed(self.hardware))
@@ -117,20 +116,17 @@ class Plant:
         while self.line.delivered:
             self.agent.arrived(Delivered(self.line.delivered.pop()), self.line)
 
-    def portal_reads(self) -> list[str]:
-        """The portal takes what the node has said since; what became of each message."""
-        link: Any = agents_redis()
-        entries = link.xrange(wire.report_stream(NAME), min=f"({self._read}")
-        for identifier, _ in entries:
-            self._read = identifier.decode()
-        return [self.told(wire.Envelope.from_fields(fields)) for _, fields in entries]
+    def portal_reads(self) -> int:
+        """The portal's reader takes what the node has said since; how many messages it was."""
+        with as_system():
+            return self.reader.turn(block_ms=1)
 
     def told(self, envelope: wire.Envelope, *, node: str = NAME) -> str:
         """The portal is told something."""
         with as_system():
             return message_apply(node_name=node, envelope=envelope, now=self.now)
 
-    def report(self, *allocations: wire.ReportedAllocation, **fields: Any) -> wire.Envelope:
+    def report(self, *allocations: wire.ReportedAllocation, **fields: int) -> wire.Envelope:
         """A report as this node would sign it, with the newest of all numbers."""
         with as_system():
             node = Node.objects.get(name=NAME)
@@ -183,10 +179,8 @@ def rows_of(booking: Booking) -> list[Allocation]:
 @contextmanager
 def a_plant(folder: Path, *, gpus: int = 1) -> Iterator[Plant]:
     """A node of `gpus` simulated H100 whose model is in the catalogue, without geometry yet."""
-    link: "redis.Redis" = agents_redis()
     with ExitStack() as stack:
         plant = Plant(folder, gpus, stack)
         plant.node_works()
         plant.portal_reads()
         yield plant
-    link.close()

@@ -29,7 +29,8 @@ CATALOGUE = Catalogue((ClassEntry("h100", "H100 80 GB", (), 81_559, ("1g.10gb", 
 def _site(amount: str = "1000") -> Membership:
     """A researcher with money, beside four free H100 at a price."""
     now = timezone.now()
-    member = a_member(a_project(name="Protein folding"))
+    project = a_project(name="Protein folding")
+    member = a_member(project)
     a_node(now=now, gpus=4)
     a_quota(member.tenant, guaranteed=4, limit=4)
     a_tier("standard", priority=200)
@@ -43,7 +44,7 @@ def _site(amount: str = "1000") -> Membership:
         for moment in (now, now + timedelta(days=31)):
             budget_set(
                 actor_id=None,
-                project=member.project,
+                project=project,
                 period=month_of(moment.date()),
                 amount=Decimal(amount),
                 now=now,
@@ -149,6 +150,7 @@ def test_the_chosen_option_is_booked_once_however_often_the_form_is_sent() -> No
 @pytest.mark.django_db
 def test_another_person_with_the_same_key_makes_a_booking_of_their_own() -> None:
     member = _site()
+    assert member.project is not None
     colleague = a_member(member.project)
     form = _form(member, _ask(member, q="1 h100 1h"))
     for each in (member, colleague):

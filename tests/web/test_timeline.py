@@ -66,8 +66,8 @@ def test_a_project_one_has_no_role_in_is_busy_even_in_the_own_tenant() -> None:
 
 
 def test_own_and_project_bookings_are_told_apart_and_open_their_page() -> None:
-    mine = a_member(a_project())
-    colleague = a_member(mine.project)
+    project = a_project()
+    mine, colleague = a_member(project), a_member(project)
     first, second = a_node(now=NOW, gpus=2).gpus.all()
     own = a_place(a_booking(mine, now=NOW, name="own"), first).booking
     a_place(a_booking(colleague, now=NOW, name="theirs"), second)
@@ -170,6 +170,23 @@ def test_the_promised_place_of_a_strangers_waiting_booking_is_not_free() -> None
     rows = _rows(mine)
     assert rows["gpu-a1-01/0"].bars[0].css.startswith("bar plan oth")
     assert [cell.text for cell in rows["gpu-a1-01/h100"].cells][4] == "0"
+
+
+def test_an_own_waiting_booking_is_drawn_by_name_where_it_should_come_to_lie() -> None:
+    mine = a_member(a_project())
+    hidden = a_member(a_project(mine.tenant))
+    first, second = a_node(now=NOW, gpus=2).gpus.all()
+    for member, gpu in ((mine, first), (hidden, second)):
+        booking = a_booking(
+            member, now=NOW, state=State.QUEUED, name="later", starts_in=timedelta(hours=1)
+        )
+        place = {"gpu": str(gpu.id), "profile": None, "start": 0, "size": 8}
+        with as_system():
+            Booking.objects.filter(id=booking.id).update(planned_places=[place])
+    rows = _rows(mine)
+    assert [bar.title for bar in rows["gpu-a1-01/0"].bars] == ["later"]
+    assert rows["gpu-a1-01/0"].bars[0].css.split()[:2] == ["bar", "plan"]
+    assert [bar.title for bar in rows["gpu-a1-01/1"].bars] == ["expected"]
 
 
 def test_a_booking_given_back_early_ends_where_it_really_ended() -> None:

@@ -1,0 +1,216 @@
+"""What the portal believes of what nodes say."""
+
+import dataclasses
+import random
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import OperationalError
+
+from allocation import wire
+from allocation.models import Allocation, Booking, Gpu, Node, Occupancy
+from allocation.services import reader, reports
+from allocation.services.bookings import booking_release, booking_request
+from allocation.services.fleet import node_key
+from allocation.services.invariants import invariants_check
+from allocation.services.lifecycle import allocation_ready
+from tests.builders_allocation import (
+    NOW,
+    Lab,
+    a_booking,
+    a_lab,
+    a_node,
+    a_wish,
+    an_allocation,
+    an_ask,
+)
+from tests.roles import as_system
+from tests.services.plant import Plant, fresh, rows_of
+
+
+def world() -> list[Any]:
+    """Everything that a report could change, but when nodes were heard."""
+    with as_system():
+        return [
+            list(Booking.objects.order_by("id").values()),
+            list(Allocation.objects.order_by("id").values("id", "state", "devices", "error")),
+            list(Occupancy.objects.order_by("id").values()),
+            list(Gpu.objects.order_by("id").values("id", "mode", "health")),
+            list(Node.objects.order_by("id").values("id", "generation", "report_seq", "state")),
+        ]
+
+
+def a_word(name: str, state: wire.AllocationState = "ready") -> wire.ReportedAllocation:
+    devices = ("GPU-1",) if state == "ready" else ()
+    error = "no luck" if state == "failed" else None
+    return wire.ReportedAllocation(id=name, state=state, devices=devices, error=error, since=1)
+
+
+@pytest.fixture
+def lab(plant: Plant) -> Lab:
+    return a_lab("helix", gpus=0)
+
+
+@pytest.fixture
+def starting(plant: Plant, lab: Lab) -> Booking:
+    """A booking of two GPUs that the node was just told of."""
+    with as_system():
+        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project, an_ask(2)), now=NOW)
+    plant.cycle()
+    return booking
+
+
+def names(booking: Booking) -> list[str]:
+    return [row.id.hex for row in rows_of(booking)]
+
+
+def forged(plant: Plant, envelope: wire.Envelope) -> wire.Envelope:
+    body = envelope.body.replace(b'"observed_generation"', b'"observed_generation" ')
+    return dataclasses.replace(envelope, body=body)
+
+
+def test_what_must_not_be_believed_changes_nothing(plant: Plant, starting: Booking) -> None:
+    one, two = names(starting)
+    a_node("gpu-a1-02")
+    with as_system():
+        stranger = Node.objects.get(name="gpu-a1-02")
+        generation = Node.objects.get(name="gpu-a1-01").generation
+    words = (a_word(one), a_word(two))
+    right = plant.report(*words)
+    other_key = wire.seal(
+        wire.open_report(right, plant.identity.keys),
+        key=node_key(stranger),
+        key_version=right.key_version,
+    )
+    before = world()
+    answers = {
+        "of another epoch": plant.told(plant.report(*words, epoch=99)),
+        "of a generation to come": plant.told(
+            plant.report(*words, observed_generation=generation + 1)
+        ),
+        "of an old number": plant.told(plant.report(*words, seq=0)),
+        "changed on its way": plant.told(forged(plant, right)),
+        "signed by another node": plant.told(other_key),
+        "with a key nobody has": plant.told(dataclasses.replace(right, key_version=99)),
+        "sent as another node": plant.told(right, node="gpu-a1-02"),
+        "from nowhere": plant.told(right, node="gpu-zz"),
+    }
+    assert world() == before
+    assert answers == {
+        "of another epoch": "stale",
+        "of a generation to come": "stale",
+        "of an old number": "stale",
+        "changed on its way": "refused",
+        "signed by another node": "refused",
+        "with a key nobody has": "refused",
+        "sent as another node": "refused",
+        "from nowhere": "unknown_node",
+    }
+    assert plant.told(right) == "applied"
+    assert fresh(starting).state == "active"
+
+
+def test_a_node_can_not_speak_for_what_lies_on_another(plant: Plant, lab: Lab) -> None:
+    a_node("gpu-a1-02")
+    with as_system():
+        far = Gpu.objects.get(node__name="gpu-a1-02")
+    booking = a_booking(lab.project, lab.actor.user_id, state="starting")
+    row = an_allocation(booking, far, state="starting")
+    before = world()
+    words = (a_word(row.id.hex), a_word(uuid4().hex), a_word("no-uuid", "empty"))
+    assert plant.told(plant.report(*words)) == "applied"
+    after = world()
+    # The number of the report is all that is new.
+    assert before[:4] == after[:4]
+
+
+def test_a_report_counts_once_however_often_it_comes(plant: Plant, starting: Booking) -> None:
+    report = plant.report(*map(a_word, names(starting)))
+    assert [plant.told(report) for _ in range(3)] == ["applied", "stale", "stale"]
+
+
+def test_every_old_message_again_in_any_order_changes_nothing(
+    plant: Plant, lab: Lab, starting: Booking
+) -> None:
+    plant.round()
+    plant.later(timedelta(minutes=20))
+    assert fresh(starting).state == "active"
+    with as_system():
+        booking_release(actor=lab.actor, booking=starting, now=plant.now)
+    plant.later(timedelta(seconds=5))
+    assert fresh(starting).state == "ended"
+    before = world()
+    old = plant.line.said * 2
+    assert len(old) > 10
+    random.Random(7).shuffle(old)  # noqa: S311 (only an order)
+    for envelope in old:
+        plant.told(envelope)
+    assert world() == before
+    with as_system():
+        assert invariants_check() == []
+
+
+def test_a_reader_that_dies_in_the_middle_of_a_report_reads_it_again(
+    plant: Plant, starting: Booking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = []
+
+    def dies(identifier: UUID, devices: list[str], now: datetime) -> None:
+        heard.append(identifier)
+        if len(heard) == 2:
+            raise OperationalError("the connection is gone")
+        allocation_ready(identifier, devices, now)
+
+    report = plant.report(*map(a_word, names(starting)))
+    before = world()
+    monkeypatch.setattr(reports, "allocation_ready", dies)
+    with pytest.raises(OperationalError):
+        plant.told(report)
+    assert world() == before
+    monkeypatch.undo()
+    assert plant.told(report) == "applied"
+    assert fresh(starting).state == "active"
+
+
+NUL = "\x00"
+
+
+def test_a_node_that_says_what_no_row_can_hold_is_not_believed_and_stops_nobody(
+    plant: Plant, starting: Booking
+) -> None:
+    one, two = names(starting)
+    poison = dataclasses.replace(a_word(one, "failed"), error=f"no{NUL}luck")
+    sick_gpu = wire.Inventory(
+        hostname="x", driver=f"5{NUL}", agent="1", boot="b", cores=1 << 40, memory_mb=1, gpus=()
+    )
+    version = plant.identity.signing_version
+    sealed = wire.seal(sick_gpu, key=plant.identity.keys[version], key_version=version)
+    before = world()
+    assert plant.told(plant.report(poison)) == "refused"
+    assert plant.told(sealed) == "refused"
+    assert world() == before
+    assert plant.told(plant.report(a_word(one), a_word(two))) == "applied"
+    assert fresh(starting).state == "active"
+
+
+def test_a_reader_takes_over_what_a_killed_one_had_not_finished(
+    plant: Plant, starting: Booking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant.node_works()
+    monkeypatch.setattr(reader, "TAKEN_OVER_MS", 0)
+
+    def killed(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reader, "message_apply", killed)
+    with pytest.raises(KeyboardInterrupt):
+        plant.portal_reads()
+    assert fresh(starting).state == "starting"
+    monkeypatch.undo()
+    monkeypatch.setattr(reader, "TAKEN_OVER_MS", 0)
+    second = reader.Reader("another", clock=lambda: plant.now)
+    with as_system():
+        second.turn(block_ms=1)
+    assert fresh(starting).state == "active"
