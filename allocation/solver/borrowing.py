@@ -10,22 +10,12 @@ from typing import TypeVar
 
 from allocation.solver.explain import borrowed_reason
 from allocation.solver.placement import wants_of
-from allocation.solver.plan import Assign, Borrow, Waiting
+from allocation.solver.plan import Assign, Borrow, Claim, Waiting
 from allocation.solver.quota import Quota, Use
 from allocation.solver.types import Request, Snapshot
 from allocation.solver.working import Working
 
 Answer = TypeVar("Answer", Assign, Waiting)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A booking within guarantee that would be running in [starts, ends) if there were room."""
-
-    tenant: str
-    gpu_class: str
-    starts: int
-    ends: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,53 +27,48 @@ class _Row:
     window: tuple[int, int]
 
 
-def claims_of(
-    working: Working, requests: Iterable[Request], waits: Iterable[Waiting]
-) -> list[Claim]:
-    """The claims of those who wait although quota would let them start at their wish."""
-    wishes = {request.booking: request for request in requests}
-    claims = []
-    for wait in waits:
-        request = wishes[wait.booking]
-        first = working.first_start(request.earliest)
-        want = next(want for want in wants_of(request) if want.gpu_class == wait.gpu_class)
-        use, window = working.use(want), (first, first + want.duration)
-        if wait.starts <= first:
-            continue
-        working.quota.add(use, (wait.starts, wait.ends), -1)
-        if working.quota.is_sure(use, window) and working.quota.over(use, window) is None:
-            claims.append(Claim(request.tenant, want.gpu_class, *window))
-        working.quota.add(use, (wait.starts, wait.ends))
-    return claims
-
-
 def borrows_of(
     working: Working, snapshot: Snapshot, given: Iterable[Assign | Waiting]
-) -> tuple[Borrow, ...]:
-    """Everything held, given or promised that lies above guarantees, by booking.
+) -> tuple[tuple[Borrow, ...], tuple[Claim, ...]]:
+    """Everything held, given or promised that lies above guarantees, and who claims it back.
 
     The guarantee goes to what can't be paused first, then to who has it earliest.
     """
     answers = list(given)
     rows = [*_held_rows(working, snapshot), *_given_rows(working, snapshot, answers)]
-    pausable = [row for row in rows if _may_borrow(working.quota, row.use)]
-    if not pausable:
-        return ()
-    touched = {(row.use.owners[0], row.use.gpu_class) for row in pausable}
-    rows = [row for row in rows if (row.use.owners[0], row.use.gpu_class) in touched]
+    touched = {_whose(row) for row in rows if _may_borrow(working.quota, row.use)}
     fresh = Quota(snapshot, working.capacity)
-    waits = [answer for answer in answers if isinstance(answer, Waiting)]
-    claims: list[Claim] | None = None
-    found: dict[str, Borrow] = {}
+    borrowed: list[tuple[_Row, int]] = []
     for row in sorted(rows, key=lambda each: _rank(working.quota, each)):
-        borrowed = fresh.borrowed(row.use, row.window)
-        fresh.add(row.use, row.window)
-        if borrowed:
-            if claims is None:
-                claims = claims_of(working, snapshot.requests, waits)
-            risk = _risk(row, claims)
-            found[row.booking] = Borrow(row.booking, row.use.units - borrowed, borrowed, risk)
-    return tuple(found[booking] for booking in sorted(found))
+        if _whose(row) in touched:
+            above = fresh.borrowed(row.use, row.window)
+            fresh.add(row.use, row.window)
+            borrowed += [(row, above)] if above else []
+    if not borrowed:
+        return (), ()
+    waits = [answer for answer in answers if isinstance(answer, Waiting)]
+    claims = _claims(working, snapshot.requests, waits)
+    found = [
+        Borrow(row.booking, row.use.units - above, above, at_risk_from(row.use, row.window, claims))
+        for row, above in borrowed
+    ]
+    return tuple(sorted(found, key=lambda each: each.booking)), claims
+
+
+def at_risk_from(use: Use, window: tuple[int, int], claims: Iterable[Claim]) -> int | None:
+    """When in [starts, ends) another tenant begins to wait for what is borrowed of the class."""
+    starts, ends = window
+    return min(
+        (
+            max(starts, claim.starts)
+            for claim in claims
+            if claim.gpu_class == use.gpu_class
+            and claim.tenant != use.owners[0]
+            and claim.starts < ends
+            and starts < claim.ends
+        ),
+        default=None,
+    )
 
 
 def said(answer: Answer, borrows: dict[str, Borrow]) -> Answer:
@@ -104,19 +89,28 @@ def _rank(quota: Quota, row: _Row) -> tuple[bool, bool, int, str]:
     return (not tier.counts, tier.pausable, row.window[0], row.booking)
 
 
-def _risk(row: _Row, claims: Iterable[Claim]) -> int | None:
-    starts, ends = row.window
-    return min(
-        (
-            max(starts, claim.starts)
-            for claim in claims
-            if claim.gpu_class == row.use.gpu_class
-            and claim.tenant != row.use.owners[0]
-            and claim.starts < ends
-            and starts < claim.ends
-        ),
-        default=None,
-    )
+def _whose(row: _Row) -> tuple[str, str]:
+    return (row.use.owners[0], row.use.gpu_class)
+
+
+def _claims(
+    working: Working, requests: Iterable[Request], waits: Iterable[Waiting]
+) -> tuple[Claim, ...]:
+    """The claims of those who wait although quota would let them start at their wish."""
+    wishes = {request.booking: request for request in requests}
+    claims = []
+    for wait in waits:
+        request = wishes[wait.booking]
+        first = working.first_start(request.earliest)
+        if wait.starts <= first:
+            continue
+        want = next(want for want in wants_of(request) if want.gpu_class == wait.gpu_class)
+        use, window = working.use(want), (first, first + want.duration)
+        working.quota.add(use, (wait.starts, wait.ends), -1)
+        if working.quota.is_sure(use, window) and working.quota.over(use, window) is None:
+            claims.append(Claim(request.booking, request.tenant, want.gpu_class, *window))
+        working.quota.add(use, (wait.starts, wait.ends))
+    return tuple(sorted(claims, key=lambda each: each.booking))
 
 
 def _held_rows(working: Working, snapshot: Snapshot) -> list[_Row]:

@@ -123,7 +123,7 @@ class _Outcome:
         )
 
     def plan(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> Plan:
-        borrows = borrows_of(self.working, snapshot, [*self.assigns, *self.waits])
+        borrows, claims = borrows_of(self.working, snapshot, [*self.assigns, *self.waits])
         by_booking = {borrow.booking: borrow for borrow in borrows}
         waits = (
             replace(wait, reasons=with_totals(wait.reasons, self.line(wait.gpu_class).bookings))
@@ -135,6 +135,7 @@ class _Outcome:
             tuple(sorted(self.refusals, key=_booking)),
             extensions,
             borrows,
+            claims,
         )
 
 

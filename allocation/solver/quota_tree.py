@@ -16,8 +16,8 @@ from allocation.solver.geometry import Ints
 from allocation.solver.topology import Bools
 from allocation.solver.types import Limit
 
-PLATFORM = ""
-"""The root above all tenants."""
+PLATFORM = "*"
+"""The root above all tenants; no owner has this id."""
 
 _UNBOUNDED = 1 << 56
 
