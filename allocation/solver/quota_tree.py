@@ -41,15 +41,19 @@ def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
     rows = list(limits)
     nodes: dict[str, Node] = {}
     lent: dict[str, int] = {}
+    kept: dict[str, int] = {}
     for row in rows:
         if row.parent is not None:
-            nodes[row.owner] = _node(row, row.parent, row.guaranteed)
-            lent[row.parent] = lent.get(row.parent, 0) + _lends(nodes[row.owner])
+            node = nodes[row.owner] = _node(row, row.parent, row.guaranteed, row.guaranteed)
+            lent[row.parent] = lent.get(row.parent, 0) + _lends(node)
+            kept[row.parent] = kept.get(row.parent, 0) + node.local
     split = _split(rows)
     tenants = [row for row in rows if row.parent is None]
     for row in tenants:
         rest = max(0, row.guaranteed - split.get(row.owner, 0))
-        nodes[row.owner] = _node(row, PLATFORM, rest + lent.get(row.owner, 0))
+        # What projects keep for themselves is not seen up here, but it is of the guarantee too.
+        own = max(0, row.guaranteed - kept.get(row.owner, 0))
+        nodes[row.owner] = _node(row, PLATFORM, rest + lent.get(row.owner, 0), own)
     idle = max(0, capacity - sum(row.guaranteed for row in tenants))
     subtree = idle + sum(_lends(nodes[row.owner]) for row in tenants)
     nodes[PLATFORM] = Node(PLATFORM, None, subtree, 0, subtree)
@@ -206,9 +210,9 @@ def _at(more: int | Ints, times: Ints, wanted: Ints) -> int | Ints:
     return more[np.maximum(times.searchsorted(wanted, side="right") - 1, 0)]
 
 
-def _node(row: Limit, parent: str, subtree: int) -> Node:
+def _node(row: Limit, parent: str, subtree: int, own: int) -> Node:
     local = 0 if row.lend is None else max(0, subtree - row.lend)
-    return Node(row.owner, parent, subtree, local, subtree + _borrows(row))
+    return Node(row.owner, parent, subtree, local, own + _borrows(row))
 
 
 def _lends(node: Node) -> int:

@@ -6,14 +6,14 @@ from decimal import Decimal
 import pytest
 from django.db import connection
 
-from allocation.models import Booking, BookingEvent, Gpu, Node
+from allocation.models import Booking, BookingEvent, Gpu
 from allocation.queries.projects import quota_of
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.cycle import cycle_run
 from allocation.services.quotes import quote_make
 from allocation.services.snapshot_quota import GPU_HOUR, caps_read, used_read
-from billing.services import price_book_publish
+from billing.models import Price, PriceBook
 from tenants.errors import Refused
 from tenants.models import Quota, Tenant
 from tenants.wall import tenant_tx
@@ -23,7 +23,6 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
-    a_gpu,
     a_lab,
     a_wish,
     an_allocation,
@@ -55,12 +54,11 @@ def refused(lab: Lab, ask: AskDocument, tier: str = "standard") -> Refused:
 
 
 def flex_tier() -> None:
-    """A tier that may be paused, with prices for it from the beginning on."""
-    a_tier("flex", pausable=True)
-    prices = {("h100", tier): Decimal("4.80") for tier in ("standard", "flex")}
+    """A tier that may be paused, with a price in the first book."""
+    tier = a_tier("flex", pausable=True)
     with as_system():
-        price_book_publish(
-            actor_id=None, valid_from=NOW, prices=prices, now=NOW - timedelta(minutes=1)
+        Price.objects.create(
+            book=PriceBook.objects.get(), gpu_class_id="h100", tier=tier, per_gpu_hour=Decimal(3)
         )
 
 
@@ -76,7 +74,7 @@ def used(lab: Lab, gpu: Gpu, since: datetime, hours: float) -> None:
 @pytest.mark.django_db
 class TestHistory:
     def test_use_is_read_by_day_from_ready_to_release(self, lab: Lab) -> None:
-        gpu = a_gpu(Node.objects.get())
+        gpu = Gpu.objects.get()
         used(lab, gpu, MIDNIGHT - 2 * HOUR, 5)
         used(lab, gpu, MIDNIGHT - 90 * DAY, 5)
         with as_system():
@@ -88,7 +86,7 @@ class TestHistory:
 
     def test_a_month_carries_over_what_the_one_before_left(self, lab: Lab) -> None:
         last_month = MIDNIGHT.replace(day=1) - 3 * DAY
-        used(lab, a_gpu(Node.objects.get()), last_month, 6)
+        used(lab, Gpu.objects.get(), last_month, 6)
         with as_system():
             Quota.objects.update(cap_gpu_hours=10, cap_carries=True)
             this, following, *_ = caps_read(NOW, used_read(NOW))
