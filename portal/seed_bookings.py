@@ -68,7 +68,7 @@ WORKS = (
 # By place in WORKS: what begins when the demo does.
 STARTING = (0, 3, 5, 6, 8, 12, 13, 14, 17, 19)
 # (place in WORKS, GPUs, hours, hours until the deadline or None): they wait for their turn.
-WAITING = ((11, 6, 8, None), (0, 6, 6, 72), (15, 4, 10, None))
+WAITING = ((11, 4, 8, None), (0, 5, 6, 72), (15, 4, 10, None))
 
 
 ENDINGS = {
@@ -187,7 +187,7 @@ def _starting_plans(demo: Demo, day: date) -> Iterator[Plan]:
 
 def _window(demo: Demo, work: Work, starts: datetime, ends: datetime) -> Window:
     project = demo.site.projects[work.project]
-    return Window(project.tenant_id, project.id, starts, ends)
+    return Window(project.tenant_id, project.id, work.tier, starts, ends)
 
 
 def _book(demo: Demo, plan: Plan) -> int:

@@ -1,14 +1,16 @@
 """Where demo bookings fit: free places and free quota, from what is already there."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from allocation.models import Allocation, Gpu
 from allocation.services.snapshot import models_read
-from allocation.solver import Placement, units_of
+from allocation.services.snapshot_quota import limits_read, tiers_read
+from allocation.solver import UNITS_PER_GPU, Placement, Snapshot, Use, units_of
+from allocation.solver import Quota as SolverQuota
 from tenants.models import Quota
 
 SLICED_FROM_INDEX = 6
@@ -31,6 +33,7 @@ class Window:
 
     tenant_id: UUID
     project_id: UUID
+    tier: str
     starts: datetime
     ends: datetime
 
@@ -51,17 +54,25 @@ class Calendar:
         self._gpus = list(Gpu.objects.select_related("node", "model").order_by("number"))
         by_id = {gpu.id: gpu for gpu in self._gpus}
         rows = Allocation.objects.exclude(state=Allocation.State.SUPERSEDED)
+        self._quota = _quota(Counter(gpu.gpu_class_id for gpu in self._gpus))
         self._taken = [
             Taken(
                 Spot(by_id[row.gpu_id], row.profile, row.start, row.size, row.units),
-                Window(row.tenant_id, row.project_id, row.period.lower, row.period.upper),
+                Window(
+                    row.tenant_id,
+                    row.project_id,
+                    row.booking.tier_id,
+                    row.period.lower,
+                    row.period.upper,
+                ),
             )
-            for row in rows
+            for row in rows.select_related("booking")
         ]
-        self._limits: dict[tuple[UUID, str], int | None] = {
-            (quota.project_id or quota.tenant_id, quota.gpu_class_id): quota.limit_units
-            for quota in Quota.objects.all()
-        }
+        for taken in self._taken:
+            self._quota.add(_use(taken.window, [taken.spot]), _seconds(taken.window))
+        self._open = set(
+            Quota.objects.exclude(project=None).values_list("project_id", "gpu_class_id")
+        )
 
     def take(
         self, window: Window, gpu_class: str, count: int, profile: str | None
@@ -74,8 +85,12 @@ class Calendar:
             spots += self._free(gpu, profile, window, spots)[: count - len(spots)]
             if len(spots) == count:
                 break
-        if len(spots) < count or not self._within_quota(window, gpu_class, spots):
+        if len(spots) < count or (window.project_id, gpu_class) not in self._open:
             return None
+        use = _use(window, spots)
+        if self._quota.over(use, _seconds(window)) is not None:
+            return None
+        self._quota.add(use, _seconds(window))
         self._taken += [Taken(spot, window) for spot in spots]
         return spots
 
@@ -103,31 +118,21 @@ class Calendar:
                 found.append(Spot(gpu, profile, place.start, place.size, units))
         return found
 
-    def _within_quota(self, window: Window, gpu_class: str, spots: list[Spot]) -> bool:
-        if (window.project_id, gpu_class) not in self._limits:
-            return False
-        more = sum(spot.units for spot in spots)
-        for owner in (window.project_id, window.tenant_id):
-            limit = self._limits.get((owner, gpu_class))
-            if limit is not None and self._peak(owner, gpu_class, window) + more > limit:
-                return False
-        return True
 
-    def _peak(self, owner: UUID, gpu_class: str, window: Window) -> int:
-        """The most units of a class that the owner has at any instant of the window."""
-        changes: dict[datetime, int] = defaultdict(int)
-        for taken in self._taken:
-            other = taken.window
-            owners = (other.project_id, other.tenant_id)
-            is_same = owner in owners and taken.spot.gpu.gpu_class_id == gpu_class
-            if is_same and _overlap(other, window):
-                changes[max(other.starts, window.starts)] += taken.spot.units
-                changes[other.ends] -= taken.spot.units
-        level = peak = 0
-        for _, change in sorted(changes.items()):
-            level += change
-            peak = max(peak, level)
-        return peak
+def _quota(gpus: Mapping[str, int]) -> SolverQuota:
+    """The solver's own, with nothing in use since the beginning of time."""
+    site = Snapshot(0, (), (), (), (), (), limits_read(), tiers_read())
+    return SolverQuota(site, {name: count * UNITS_PER_GPU for name, count in gpus.items()})
+
+
+def _use(window: Window, spots: Sequence[Spot]) -> Use:
+    owners = (str(window.tenant_id), str(window.project_id))
+    units = sum(spot.units for spot in spots)
+    return Use(owners, window.tier, spots[0].gpu.gpu_class_id, units)
+
+
+def _seconds(window: Window) -> tuple[int, int]:
+    return int(window.starts.timestamp()), int(window.ends.timestamp())
 
 
 def _is_clear(place: Placement, busy: Iterable[Spot]) -> bool:

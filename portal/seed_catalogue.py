@@ -50,6 +50,7 @@ TIERS = {
         pausable=True,
         grace_seconds=600,
         max_duration_seconds=86_400,
+        counts_against_guarantee=False,
         description="Cheapest; may be paused for stronger claims.",
     ),
 }

@@ -63,12 +63,13 @@ PARTS = {
     "operator": ("olaf", "helix"),
     "other_tenant_researcher": ("nils", "northlab"),
 }
-# Class -> whole GPUs as (guaranteed, limit), of a tenant (None) or a project.
+# Class -> whole GPUs as (guaranteed, limit), of a tenant (None) or a project. What a tenant has not
+# split is there for all its projects; standard and assured need it, because they never borrow.
 QUOTAS: dict[tuple[str, str | None], dict[str, tuple[int, int | None]]] = {
     ("helix", None): {"h100": (6, 8), "a100": (6, 8), "a100-40": (6, 8), "l40s": (3, 4)},
-    ("helix", "protein-folding"): {"h100": (4, 6), "a100": (2, 6), "l40s": (1, None)},
+    ("helix", "protein-folding"): {"h100": (2, 6), "a100": (0, 6), "l40s": (1, None)},
     ("helix", "cryo-em"): {"h100": (0, 2), "a100": (2, 4), "a100-40": (4, 8)},
-    ("helix", "language-models"): {"h100": (2, 8), "a100": (2, 8), "l40s": (1, 3)},
+    ("helix", "language-models"): {"h100": (1, 8), "a100": (2, 8), "l40s": (1, 3)},
     ("northlab", None): {"h100": (2, 4), "a100": (2, 4), "a100-40": (2, 4), "l40s": (1, 2)},
     ("northlab", "climate"): {"h100": (2, 4), "a100": (2, 4)},
 }
@@ -148,7 +149,7 @@ def _quota_seed(
         gpu_class_id=gpu_class,
         defaults={
             "guaranteed_units": guaranteed * UNITS_PER_GPU,
-            "limit_units": None if limit is None else limit * UNITS_PER_GPU,
+            "borrow_limit_units": None if limit is None else (limit - guaranteed) * UNITS_PER_GPU,
         },
     )
 

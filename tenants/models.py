@@ -4,7 +4,7 @@ import uuid
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Q
 
 
 class User(AbstractUser):
@@ -105,6 +105,7 @@ class Tier(models.Model):
     protected_seconds = models.PositiveIntegerField(default=0)
     max_duration_seconds = models.PositiveIntegerField(default=7 * 86_400)
     advance_seconds = models.PositiveIntegerField(default=28 * 86_400)
+    counts_against_guarantee = models.BooleanField(db_default=True, default=True)
     description = models.CharField(max_length=200, blank=True)
 
     class Meta:
@@ -113,6 +114,10 @@ class Tier(models.Model):
             models.CheckConstraint(
                 condition=Q(max_duration_seconds__gte=60, max_duration_seconds__lte=90 * 86_400),
                 name="tier_duration_sane",
+            ),
+            models.CheckConstraint(
+                condition=Q(counts_against_guarantee=True) | Q(pausable=True),
+                name="tier_never_paused_counts",
             ),
         ]
 
@@ -123,7 +128,10 @@ class Tier(models.Model):
 class Quota(models.Model):
     """Units of a class that a tenant (no project) or a project may use at any instant.
 
-    `limit_units` null means the parent's limit alone holds.
+    `borrow_limit_units` is the most above the guarantee (null: what there is), `lend_limit_units`
+    the most of an idle guarantee that others may use (null: all). What is idle above guarantees is
+    split by `weight`. `cap_gpu_hours` holds in any `cap_days` days in a row or, without them, in
+    each month of UTC, where `cap_carries` adds what the month before left.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -133,7 +141,12 @@ class Quota(models.Model):
     )
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
     guaranteed_units = models.BigIntegerField(default=0)
-    limit_units = models.BigIntegerField(null=True, blank=True)
+    borrow_limit_units = models.BigIntegerField(null=True, blank=True)
+    lend_limit_units = models.BigIntegerField(null=True, blank=True)
+    weight = models.PositiveSmallIntegerField(db_default=1, default=1)
+    cap_gpu_hours = models.PositiveIntegerField(null=True, blank=True)
+    cap_days = models.PositiveSmallIntegerField(null=True, blank=True)
+    cap_carries = models.BooleanField(db_default=False, default=False)
 
     class Meta:
         constraints = [
@@ -142,10 +155,25 @@ class Quota(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(guaranteed_units__gte=0)
-                & (Q(limit_units=None) | Q(limit_units__gte=F("guaranteed_units"))),
-                name="quota_limit_covers_guarantee",
+                & (Q(borrow_limit_units=None) | Q(borrow_limit_units__gte=0))
+                & (Q(lend_limit_units=None) | Q(lend_limit_units__gte=0)),
+                name="quota_never_negative",
+            ),
+            models.CheckConstraint(condition=Q(weight__lte=1000), name="quota_weight_sane"),
+            models.CheckConstraint(
+                condition=Q(cap_gpu_hours=None, cap_days=None, cap_carries=False)
+                | Q(cap_gpu_hours__gt=0, cap_days=None)
+                | Q(cap_gpu_hours__gt=0, cap_days__gte=1, cap_days__lte=31, cap_carries=False),
+                name="quota_cap_fits",
             ),
         ]
+
+    @property
+    def limit_units(self) -> int | None:
+        """The most at any instant: guaranteed + borrow limit; None when nothing limits it."""
+        if self.borrow_limit_units is None:
+            return None
+        return self.guaranteed_units + self.borrow_limit_units
 
 
 class ApiToken(models.Model):

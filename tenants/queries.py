@@ -23,7 +23,15 @@ class ShareRow:
 
     owner: Project | Tenant
     guaranteed_units: int
-    limit_units: int | None
+    borrow_limit_units: int | None
+    lend_limit_units: int | None = None
+
+    @property
+    def limit_units(self) -> int | None:
+        """The most at any instant: guaranteed + borrow limit; None when nothing limits it."""
+        if self.borrow_limit_units is None:
+            return None
+        return self.guaranteed_units + self.borrow_limit_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +133,4 @@ def _member_order(member: Membership) -> tuple[int, str]:
 def _share(owner: Project | Tenant, quota: Quota | None) -> ShareRow:
     if quota is None:
         return ShareRow(owner, 0, None)
-    return ShareRow(owner, quota.guaranteed_units, quota.limit_units)
+    return ShareRow(owner, quota.guaranteed_units, quota.borrow_limit_units, quota.lend_limit_units)

@@ -115,6 +115,7 @@ def a_quota(
     project: Project | None = None,
     guaranteed: int = 0,
     limit: int | None = None,
+    lend: int | None = None,
 ) -> Quota:
     """A share in whole GPUs; without `project` the tenant's own. No `limit`: the parent's."""
     gpu_class = gpu_class or a_gpu_class()
@@ -124,5 +125,6 @@ def a_quota(
             project=project,
             gpu_class=gpu_class,
             guaranteed_units=guaranteed * UNITS_PER_GPU,
-            limit_units=None if limit is None else limit * UNITS_PER_GPU,
+            borrow_limit_units=None if limit is None else (limit - guaranteed) * UNITS_PER_GPU,
+            lend_limit_units=None if lend is None else lend * UNITS_PER_GPU,
         )

@@ -24,6 +24,8 @@ class Booking(models.Model):
     `ask` is the canonical document (`allocation.rules.ask`). A fixed window has `starts` and
     `ends`; a flexible one `duration`, `not_before` and perhaps a `deadline`. The `planned_*`
     fields are the promise of the last cycle; `reasons` are that cycle's answer to "why not now".
+    Of what it has or is promised `borrowed_units` lie above guarantees, and somebody who lends
+    waits for them from `at_risk_from` on. `claims_from` makes this booking such a one.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -55,6 +57,9 @@ class Booking(models.Model):
     planned_places = models.JSONField(default=list)
     reasons = models.JSONField(default=list)
     alternatives = models.JSONField(default=list)
+    borrowed_units = models.BigIntegerField(db_default=0, default=0)
+    at_risk_from = models.DateTimeField(null=True, blank=True)
+    claims_from = models.DateTimeField(null=True, blank=True)
     extension_until = models.DateTimeField(null=True, blank=True)
 
     currency = models.CharField(max_length=3, default="EUR")
@@ -209,6 +214,11 @@ class BookingEvent(models.Model):
     def until(self) -> datetime | None:
         """The end that the line speaks of."""
         return self._moment("until")
+
+    @property
+    def at_risk_from(self) -> datetime | None:
+        """The time from which what is borrowed may be asked for."""
+        return self._moment("at_risk_from")
 
     def _moment(self, name: str) -> datetime | None:
         text = self.detail.get(name)

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Q, Sum
 from django.db.models.functions import TruncDate
 
@@ -54,11 +55,31 @@ class Money:
     forecast: Forecast | None
 
 
+# What all other tenants have on the calendar above what they are guaranteed. A slice counts as the
+# memory that it takes, because its profile is not published.
+_OTHERS_ABOVE = """
+SELECT g.gpu_class_id, greatest(0, sum(b.size) * 7000 - coalesce(max(l.guaranteed), 0))
+FROM portal_busy(%s, %s) b JOIN allocation_gpu g ON g.id = b.gpu_id
+  LEFT JOIN portal_lenders() l ON l.gpu_class = g.gpu_class_id
+WHERE NOT b.mine GROUP BY g.gpu_class_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Units by class: what the project has borrowed, what others have above their guarantees."""
+
+    borrowed: Mapping[str, int]
+    others_above: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
     """Units of a class in use now. `limit` is the nearest one that holds, None for no limit.
 
-    `of_tenant` says that the limit is the tenant's, because the project has none of its own.
+    `borrowed` of what is used lies above guarantees; `lent` is what others use of the tenant's
+    idle guarantee. `of_tenant` says that the limit is the tenant's, because the project has none
+    of its own.
     """
 
     gpu_class: str
@@ -68,6 +89,8 @@ class QuotaUse:
     limit: int | None
     of_tenant: bool
     tenant_used: int
+    borrowed: int
+    lent: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +180,11 @@ def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
         used_by_tenant[row["gpu__gpu_class_id"]] += row["units"]
         if row["project_id"] == project.id:
             used[row["gpu__gpu_class_id"]] += row["units"]
+    flow = _flow(project, now)
     return [
-        _quota_line(gpu_class, own, tenant, used[gpu_class.slug], used_by_tenant[gpu_class.slug])
+        _quota_line(
+            gpu_class, own, tenant, used[gpu_class.slug], used_by_tenant[gpu_class.slug], flow
+        )
         for gpu_class in GpuClass.objects.all()
         if gpu_class.slug in own or gpu_class.slug in tenant or used[gpu_class.slug]
     ]
@@ -249,6 +275,7 @@ def _quota_line(
     tenant: Mapping[str, Quota],
     used: int,
     used_by_tenant: int,
+    flow: Flow,
 ) -> QuotaUse:
     mine, above = own.get(gpu_class.slug), tenant.get(gpu_class.slug)
     own_limit = mine.limit_units if mine else None
@@ -260,7 +287,36 @@ def _quota_line(
         limit=own_limit if own_limit is not None else above.limit_units if above else None,
         of_tenant=own_limit is None,
         tenant_used=used_by_tenant,
+        borrowed=min(used, flow.borrowed.get(gpu_class.slug, 0)),
+        lent=_lent(above, used_by_tenant, flow.others_above.get(gpu_class.slug, 0)),
     )
+
+
+def _lent(tenant: Quota | None, used: int, others_above: int) -> int:
+    """What others have of the idle guarantee: no more than they have above their own."""
+    if tenant is None:
+        return 0
+    idle = max(0, tenant.guaranteed_units - used)
+    lends = tenant.lend_limit_units
+    return min(idle if lends is None else min(idle, lends), others_above)
+
+
+def _flow(project: Project, now: datetime) -> Flow:
+    borrowed = {
+        row["planned_class"]: row["units"]
+        for row in Booking.objects.filter(
+            project=project,
+            borrowed_units__gt=0,
+            id__in=Allocation.objects.filter(
+                project=project, state__in=Allocation.LIVE, period__contains=now
+            ).values("booking_id"),
+        )
+        .values("planned_class")
+        .annotate(units=Sum("borrowed_units"))
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_OTHERS_ABOVE, [now, now + timedelta(seconds=1)])
+        return Flow(borrowed, {gpu_class: int(units) for gpu_class, units in cursor.fetchall()})
 
 
 def _shares(project: Project, budget_id: UUID, name: Callable[[Booking], str]) -> list[Share]:

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q
-
 from allocation.queries.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.catalogue import BY_CODE
+from allocation.services.snapshot_quota import caps_rolling_read, limits_read, tiers_read
+from allocation.solver import Block, Quota, Snapshot, Use
 from billing.rules import UNITS_PER_GPU
 from tenants.errors import Kind, Refused
-from tenants.models import GpuClass, Project, Quota, Tier
+from tenants.models import GpuClass, Project, Tier
+from tenants.models import Quota as QuotaRow
 
 # A window that begins within this much of now is meant to begin now: people type, networks carry.
 JUST_NOW = timedelta(seconds=1)
@@ -34,7 +35,7 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
     Raises:
         Refused: `unknown_tier`, `unknown_class`, `impossible_profile`, `window_past`,
             `deadline_passed`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
-            `project_quota`.
+            `project_quota`, `guarantee_only`, `gpu_hours`.
     """
     tier = Tier.objects.filter(slug=wish_tier).first()
     if tier is None:
@@ -49,7 +50,7 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
     if not units:
         raise _impossible(ask)
     not_before = _window_check(ask, tier, now)
-    return Terms(tier, ask, not_before, _within_quota(project, units))
+    return Terms(tier, ask, not_before, _within_quota(project, tier, units, ask.duration))
 
 
 def _impossible(ask: AskDocument) -> Refused:
@@ -116,16 +117,21 @@ def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -
         )
 
 
-def _within_quota(project: Project, units: Mapping[str, int]) -> dict[str, int]:
-    """The classes on which the ask alone stays under both limits."""
-    limits = {
-        (row.project_id, row.gpu_class_id): row.limit_units
-        for row in Quota.objects.filter(Q(project=project) | Q(project=None))
-    }
+def _within_quota(
+    project: Project, tier: Tier, units: Mapping[str, int], seconds: int
+) -> dict[str, int]:
+    """The classes on which the ask alone stays within what quota could ever give."""
+    quota = Quota(_own_site(), {})
+    owners = (str(project.tenant_id), str(project.id))
+    open_classes = set(QuotaRow.objects.filter(project=None).values_list("gpu_class", flat=True))
     fits: dict[str, int] = {}
     refused: Refused | None = None
     for gpu_class, needed in units.items():
-        problem = _over(project, gpu_class, needed, limits)
+        use = Use(owners, tier.slug, gpu_class, needed)
+        problem = _closed(gpu_class) if gpu_class not in open_classes else None
+        block = quota.never(use, seconds)
+        if problem is None and block is not None:
+            problem = _over(project, tier, use, block)
         if problem is None:
             fits[gpu_class] = needed
         refused = refused or problem
@@ -134,34 +140,59 @@ def _within_quota(project: Project, units: Mapping[str, int]) -> dict[str, int]:
     return fits
 
 
-def _over(
-    project: Project, gpu_class: str, needed: int, limits: Mapping[tuple[Any, str], int | None]
-) -> Refused | None:
-    owners = (
-        ("project_quota", (project.id, gpu_class), project.name, "tenant_admin"),
-        ("tenant_quota", (None, gpu_class), "Your organisation", "operator"),
+def _own_site() -> Snapshot:
+    """The tenant's own quota and nothing else; what others lend is the calendar's business."""
+    return Snapshot(0, (), (), (), (), (), limits_read(), tiers_read(), caps_rolling_read())
+
+
+def _closed(gpu_class: str) -> Refused:
+    return refusal(
+        "class_not_open",
+        f"Your organisation has no quota for {gpu_class}. The operator can give it one.",
+        "quota",
+        "request",
+        numbers={"gpu_class": gpu_class},
     )
-    if (None, gpu_class) not in limits:
-        return refusal(
-            "class_not_open",
-            f"Your organisation has no quota for {gpu_class}. The operator can give it one.",
-            "quota",
-            "request",
-            numbers={"gpu_class": gpu_class},
+
+
+def _over(project: Project, tier: Tier, use: Use, block: Block) -> Refused | None:
+    """The refusal for what could never be; None for what only others' lending decides."""
+    is_tenant = block.owner == str(project.tenant_id)
+    name = "Your organisation" if is_tenant else project.name
+    owner = "operator" if is_tenant else "tenant_admin"
+    asked, most = _gpus(use.units), _gpus(block.most)
+    if block.kind == "limit":
+        code = "tenant_quota" if is_tenant else "project_quota"
+        sentence = f"{name} may use {most} {use.gpu_class} at once, and this asks for {asked}."
+    elif block.kind == "guarantee":
+        code, owner = "guarantee_only", "tenant_admin"
+        sentence = (
+            f"The tier {tier.name} is never paused, so it can't borrow: {project.name} is sure of "
+            f"{most} {use.gpu_class}, and this asks for {asked}."
         )
-    for code, key, name, owner in owners:
-        limit = limits.get(key)
-        if limit is not None and needed > limit:
-            return refusal(
-                code,
-                f"{name} may use {_gpus(limit)} {gpu_class} at once, and this asks for "
-                f"{_gpus(needed)}.",
-                "quota",
-                "request",
-                owner=owner,
-                numbers={"asked": needed, "limit": limit, "gpu_class": gpu_class},
-            )
-    return None
+    elif block.kind == "hours":
+        code = "gpu_hours"
+        hours = block.most // (UNITS_PER_GPU * 3_600)
+        sentence = (
+            f"{name} may have {hours:,} GPU-hours of {use.gpu_class}, and this asks for more."
+        )
+    else:
+        return None
+    numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}
+    return refusal(
+        code,
+        sentence,
+        "quota",
+        "request",
+        owner=owner,
+        numbers=numbers,
+        alternatives=_tiers_that_borrow(tier) if block.kind == "guarantee" else [],
+    )
+
+
+def _tiers_that_borrow(tier: Tier) -> list[dict[str, Any]]:
+    tiers = Tier.objects.filter(pausable=True).exclude(slug=tier.slug)
+    return [{"tier": each.slug, "name": each.name} for each in tiers]
 
 
 def refusal(

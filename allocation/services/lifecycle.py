@@ -11,7 +11,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, Node, Occupancy
-from allocation.rules.states import State
+from allocation.rules.states import OPEN, State
 from allocation.services.bookings import EXTENDABLE, booking_cost
 from allocation.services.history import event_add
 from billing.rules import money_text
@@ -60,9 +60,10 @@ def is_anything_due(now: datetime) -> bool:
 
 
 def is_anyone_waiting() -> bool:
-    """Whether there is a wish for the solver to answer."""
+    """Whether there is a wish for the solver to answer, or a risk that may be over."""
     return Booking.objects.filter(
         Q(state__in=[State.REQUESTED, State.QUEUED])
+        | Q(at_risk_from__isnull=False, state__in=OPEN)
         | Q(extension_until__isnull=False, state__in=EXTENDABLE)
     ).exists()
 

@@ -13,6 +13,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
 from allocation.rules.states import State
 from allocation.services.bookings import booking_cost, price_of_class
+from allocation.services.borrowing import Mark, marks_of, marks_write
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
 from allocation.services.snapshot import instant, place_data
@@ -34,9 +35,11 @@ class Changes:
     waits: tuple[Waiting, ...]
     refusals: tuple[Refuse, ...]
     extensions: tuple[Extend, ...]
+    marks: tuple[Mark, ...]
 
     def __bool__(self) -> bool:
-        return bool(self.assigns or self.waits or self.refusals or self.extensions)
+        answers = self.assigns or self.waits or self.refusals or self.extensions
+        return bool(answers or self.marks)
 
 
 def changes_of(plan: Plan) -> Changes:
@@ -50,6 +53,7 @@ def changes_of(plan: Plan) -> Changes:
         waits=tuple(wait for wait in plan.waits if not _is_known(wait, known.get(wait.booking))),
         refusals=plan.refusals,
         extensions=plan.extensions,
+        marks=marks_of(plan),
     )
 
 
@@ -74,6 +78,7 @@ def plan_apply(
             _refuse(refuse, decision, now)
         for extend in changes.extensions:
             _extend(extend, decision, now)
+        marks_write(changes.marks, now)
 
 
 @dataclass(frozen=True, slots=True)

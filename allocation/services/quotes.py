@@ -1,6 +1,6 @@
 """The answer to an ask before anybody books: options with start, price and effect on the budget."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -12,23 +12,31 @@ from allocation.models import Allocation, PolicyVersion
 from allocation.queries.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask_text import document_text
-from allocation.services.admission import Terms, terms_check
+from allocation.services.admission import terms_check
 from allocation.services.bookings import Wish
 from allocation.services.policies import policy_of
 from allocation.services.price_lock import PRICE_LOCKED, price_lock
-from allocation.services.snapshot import (
-    gpus_read,
-    instant,
-    limits_read,
-    models_read,
-    seconds,
-    solver_ask,
+from allocation.services.snapshot import gpus_read, instant, models_read, seconds, solver_ask
+from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
+from allocation.solver import (
+    UNITS_PER_GPU,
+    Availability,
+    Claim,
+    Held,
+    Limit,
+    Option,
+    Place,
+    Policy,
+    Question,
+    Snapshot,
 )
-from allocation.solver import Held, Option, Place, Policy, Question, Snapshot, quote
 from billing.queries import BudgetEffect, PriceNow, budget_effect, prices_now
 from billing.rules import LEDGER_STEP, cost_of
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Tier
+
+# Stands for all tenants that the reader is not one of.
+OTHERS = "others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +83,25 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime) -> Quote:
     terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     prices = prices_now(now)
-    answer = quote(
-        published_snapshot(now, policy),
-        policy,
-        Question(
-            ask=solver_ask(wish.ask),
-            duration=wish.ask.duration,
-            earliest=seconds(terms.not_before),
-            latest=seconds(wish.ask.deadline) if wish.ask.deadline else None,
-            fixed=wish.ask.starts is not None,
-            tenant=str(actor.tenant_id),
-            project=str(project.id),
-            rates=_rates(prices, terms.tier.slug),
-        ),
+    site = Availability(published_snapshot(now, policy), policy, _claims(now, policy))
+    question = Question(
+        ask=solver_ask(wish.ask),
+        duration=wish.ask.duration,
+        earliest=seconds(terms.not_before),
+        latest=seconds(wish.ask.deadline) if wish.ask.deadline else None,
+        fixed=wish.ask.starts is not None,
+        tenant=str(actor.tenant_id),
+        project=str(project.id),
+        rates=_rates(prices, terms.tier.slug),
+        tier=terms.tier.slug,
     )
+    answer = site.quote(question)
+    others = tuple(_in_other_tiers(site, question))
     if wish.ask.not_before is not None and wish.ask.not_before <= now:
         wish = replace(wish, ask=replace(wish.ask, not_before=None))
-    options = tuple(_options(answer.options, terms, wish, prices))
+    found = [*((terms.tier, option) for option in answer.options), *others]
+    made = (_option(option, tier, wish, prices) for tier, option in found)
+    options = tuple(option for option in made if option is not None)
     starts = options[0].starts if options else terms.not_before
     return Quote(
         options=options,
@@ -105,6 +115,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime) -> Quote:
 def published_snapshot(now: datetime, policy: Policy) -> Snapshot:
     """What a tenant may know of the calendar: its own time, and anonymous busy time."""
     until = now + timedelta(seconds=policy.horizon)
+    used = used_read(now)
     return Snapshot(
         now=seconds(now),
         models=models_read(),
@@ -112,12 +123,35 @@ def published_snapshot(now: datetime, policy: Policy) -> Snapshot:
         held=(*_own_held(), *_busy_held(now, until)),
         requests=(),
         extensions=(),
-        limits=limits_read(),
+        limits=(*limits_read(), *_lenders()),
+        tiers=tiers_read(),
+        caps=caps_read(now, used),
+        used=used,
     )
 
 
+def _lenders() -> Iterator[Limit]:
+    """All other tenants as one, with what they lend in all."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT gpu_class, guaranteed, lent FROM portal_lenders()")
+        for gpu_class, guaranteed, lent in cursor.fetchall():
+            yield Limit(OTHERS, None, gpu_class, int(guaranteed), None, int(lent))
+
+
+def _claims(now: datetime, policy: Policy) -> Iterator[Claim]:
+    """From when to when others wait for what they have lent."""
+    until = now + timedelta(seconds=policy.horizon)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT gpu_class, period_start, period_end FROM portal_claims(%s, %s)", [now, until]
+        )
+        for gpu_class, starts, ends in cursor.fetchall():
+            yield Claim("", OTHERS, gpu_class, seconds(starts), seconds(ends))
+
+
 def _own_held() -> Iterator[Held]:
-    for row in Allocation.objects.filter(state__in=Allocation.LIVE):
+    rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
+    for row in rows:
         yield Held(
             id=str(row.id),
             booking=str(row.booking_id),
@@ -127,6 +161,7 @@ def _own_held() -> Iterator[Held]:
             starts=seconds(row.period.lower),
             ends=seconds(row.period.upper),
             started=row.state != Allocation.State.PLANNED,
+            tier=row.booking.tier_id,
         )
 
 
@@ -137,18 +172,18 @@ def _busy_held(now: datetime, until: datetime) -> Iterator[Held]:
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT gpu_id, mode, start, size, period_start, period_end"
+            "SELECT gpu_id, mode, start, size, period_start, period_end, false"
             " FROM portal_busy(%s, %s) WHERE NOT mine"
-            " UNION ALL SELECT gpu_id, mode, start, size, period_start, period_end"
+            " UNION ALL SELECT gpu_id, mode, start, size, period_start, period_end, mine"
             " FROM portal_promised(%s, %s)",
             [now, until, now, until],
         )
         rows = cursor.fetchall()
-    for number, (gpu, mode, start, size, starts, ends) in enumerate(rows):
+    for number, (gpu, mode, start, size, starts, ends, mine) in enumerate(rows):
         yield Held(
             id=f"busy-{number}",
             booking=f"busy-{number}",
-            tenant="",
+            tenant="" if mine else OTHERS,
             project="",
             place=Place(str(gpu), None if mode == "whole" else "busy", start, size),
             starts=seconds(starts),
@@ -165,22 +200,14 @@ def _rates(prices: dict[tuple[str, str], PriceNow], tier: str) -> dict[str, int]
     }
 
 
-def _options(
-    found: Sequence[Option],
-    terms: Terms,
-    wish: Wish,
-    prices: dict[tuple[str, str], PriceNow],
-) -> Iterator[QuoteOption]:
-    for option in found:
-        if made := _option(option, terms.tier, wish, prices):
-            yield made
-    asked = next((option for option in found if option.kind == "as_asked"), None)
-    if asked is None:
-        return
-    for tier in Tier.objects.exclude(slug=terms.tier.slug):
-        too_long = wish.ask.duration > tier.max_duration_seconds
-        if not too_long and (made := _option(asked, tier, wish, prices)):
-            yield made
+def _in_other_tiers(site: Availability, question: Question) -> Iterator[tuple[Tier, Option]]:
+    """The ask exactly as it is, in each other tier that has it: quota differs by tier."""
+    tiers = Tier.objects.exclude(slug=question.tier)
+    for tier in tiers.filter(max_duration_seconds__gte=question.duration):
+        answer = site.quote(replace(question, tier=tier.slug))
+        for option in answer.options:
+            if option.kind == "as_asked":
+                yield tier, option
 
 
 def _option(
@@ -206,8 +233,22 @@ def _option(
         price=cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=ask.duration),
         currency=price.currency,
         request=document_text(ask, ZoneInfo(wish.zone)),
-        notes=(tier.description,) if tier.description else (),
+        notes=tuple(_notes(option, tier, ZoneInfo(wish.zone))),
     )
+
+
+def _notes(option: Option, tier: Tier, zone: ZoneInfo) -> Iterator[str]:
+    if option.borrowed:
+        own, borrowed = (
+            f"{units / UNITS_PER_GPU:.3g}"
+            for units in (option.units - option.borrowed, option.borrowed)
+        )
+        note = f"{own} own + {borrowed} borrowed"
+        if option.at_risk_from is not None:
+            note += f", at risk from {instant(option.at_risk_from).astimezone(zone):%H:%M, %d %b}"
+        yield note
+    if tier.description:
+        yield tier.description
 
 
 def _ask_of(option: Option, asked: AskDocument) -> AskDocument:

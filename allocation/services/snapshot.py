@@ -10,11 +10,11 @@ from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, 
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings import EXTENDABLE
+from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
     Ask,
     Extension,
     Held,
-    Limit,
     Model,
     Place,
     Placement,
@@ -24,7 +24,6 @@ from allocation.solver import (
 )
 from allocation.solver import Gpu as SolverGpu
 from allocation.solver.types import Mode
-from tenants.models import Quota
 
 # A device that was given back is cleared within seconds. What takes longer is expected to take as
 # long again as it has taken already: nobody is promised the room of a device that hangs.
@@ -39,6 +38,7 @@ def snapshot_take(now: datetime) -> Snapshot:
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        used = used_read(now)
         return Snapshot(
             now=seconds(now),
             models=models_read(),
@@ -47,6 +47,9 @@ def snapshot_take(now: datetime) -> Snapshot:
             requests=_requests(),
             extensions=_extensions(),
             limits=limits_read(),
+            tiers=tiers_read(),
+            caps=caps_read(now, used),
+            used=used,
         )
 
 
@@ -98,19 +101,6 @@ def gpus_read() -> tuple[SolverGpu, ...]:
     )
 
 
-def limits_read() -> tuple[Limit, ...]:
-    """Quota of tenants and projects; under the wall, of the one tenant that was said."""
-    return tuple(
-        Limit(
-            owner=str(row.project_id or row.tenant_id),
-            gpu_class=row.gpu_class_id,
-            guaranteed=row.guaranteed_units,
-            limit=row.limit_units,
-        )
-        for row in Quota.objects.order_by("tenant_id", "project_id", "gpu_class_id")
-    )
-
-
 def place_of(data: dict[str, Any]) -> Place:
     """A place as it is stored on a booking."""
     return Place(data["gpu"], data["profile"], data["start"], data["size"])
@@ -144,7 +134,8 @@ def _fixed_mode(gpu: Gpu) -> Mode | None:
 
 
 def _held(now: datetime) -> tuple[Held, ...]:
-    rows = Allocation.objects.filter(state__in=Allocation.LIVE).order_by("id")
+    rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
+    rows = rows.order_by("id")
     return tuple(_held_of(row, seconds(now)) for row in rows)
 
 
@@ -160,6 +151,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         starts=seconds(row.period.lower),
         ends=max(ends, now + max(CLEARING_SECONDS, now - ends)) if started else ends,
         started=started,
+        tier=row.booking.tier_id,
     )
 
 

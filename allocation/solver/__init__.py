@@ -3,13 +3,24 @@
 from allocation.solver.codec import decode, digest, encode
 from allocation.solver.cycle import solve
 from allocation.solver.geometry import units_of
-from allocation.solver.plan import Alternative, Assign, Extend, Plan, Reason, Refuse, Waiting
-from allocation.solver.quota import Quota
+from allocation.solver.plan import (
+    Alternative,
+    Assign,
+    Borrow,
+    Claim,
+    Extend,
+    Plan,
+    Reason,
+    Refuse,
+    Waiting,
+)
+from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.quote import Availability, Option, Question, Quote, quote
 from allocation.solver.types import (
     SLOTS_PER_GPU,
     UNITS_PER_GPU,
     Ask,
+    Cap,
     Extension,
     Gpu,
     Held,
@@ -21,6 +32,8 @@ from allocation.solver.types import (
     Promise,
     Request,
     Snapshot,
+    Tier,
+    Used,
 )
 
 __all__ = [
@@ -30,6 +43,10 @@ __all__ = [
     "Ask",
     "Assign",
     "Availability",
+    "Block",
+    "Borrow",
+    "Cap",
+    "Claim",
     "Extend",
     "Extension",
     "Gpu",
@@ -49,6 +66,9 @@ __all__ = [
     "Refuse",
     "Request",
     "Snapshot",
+    "Tier",
+    "Use",
+    "Used",
     "Waiting",
     "decode",
     "digest",

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 
+from allocation.solver.borrowing import borrows_of, said
 from allocation.solver.explain import (
     Line,
     freed_by,
@@ -19,8 +20,9 @@ from allocation.solver.explain import (
     with_totals,
 )
 from allocation.solver.extensions import extension_decide
+from allocation.solver.line import Queues
 from allocation.solver.options import alternatives, next_free
-from allocation.solver.ordering import has_promise, in_order, line_order, promise_order
+from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Assign, Extend, Plan, Reason, Refuse, Waiting
 from allocation.solver.promises import promise_improve, promises_lay
@@ -45,10 +47,13 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     for request in promised:
         _promised(outcome, request, kept.get(request.booking), broken.get(request.booking))
     # 5. Everybody else in line: fixed windows there or not at all, the others as early as possible.
-    for request in sorted(filterfalse(has_promise, snapshot.requests), key=line_order):
-        _newcomer(outcome, request, None)
-    # 6. Reasons for everyone, each with its place among all that wait.
-    return outcome.plan(extensions)
+    queues = Queues(working, snapshot, kept.values())
+    for request in queues.order(filterfalse(has_promise, snapshot.requests)):
+        found = _newcomer(outcome, request, None)
+        if found is not None:
+            queues.placed(found)
+    # 6. Who borrows, and reasons for everyone, each with its place among all that wait.
+    return outcome.plan(snapshot, extensions)
 
 
 def possible_wants(
@@ -117,17 +122,25 @@ class _Outcome:
             )
         )
 
-    def plan(self, extensions: tuple[Extend, ...]) -> Plan:
+    def plan(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> Plan:
+        borrows, claims = borrows_of(self.working, snapshot, [*self.assigns, *self.waits])
+        by_booking = {borrow.booking: borrow for borrow in borrows}
         waits = (
             replace(wait, reasons=with_totals(wait.reasons, self.line(wait.gpu_class).bookings))
             for wait in self.waits
         )
         return Plan(
-            tuple(sorted(self.assigns, key=lambda each: each.booking)),
-            tuple(sorted(waits, key=lambda each: each.booking)),
-            tuple(sorted(self.refusals, key=lambda each: each.booking)),
+            tuple(said(row, by_booking) for row in sorted(self.assigns, key=_booking)),
+            tuple(said(row, by_booking) for row in sorted(waits, key=_booking)),
+            tuple(sorted(self.refusals, key=_booking)),
             extensions,
+            borrows,
+            claims,
         )
+
+
+def _booking(answer: Assign | Waiting | Refuse) -> str:
+    return answer.booking
 
 
 def _extensions(working: Working, snapshot: Snapshot, kept: dict[str, Found]) -> tuple[Extend, ...]:
@@ -158,18 +171,21 @@ def _promised(
     outcome.wait(request, found, reasons, None)
 
 
-def _newcomer(outcome: _Outcome, request: Request, broken: Reason | None) -> None:
-    """A booking without a promise that holds; `broken` says what became of the one it had."""
+def _newcomer(outcome: _Outcome, request: Request, broken: Reason | None) -> Found | None:
+    """A booking without a promise that holds; `broken` says what became of the one it had.
+
+    Returns what it got, already reserved.
+    """
     wants, never = possible_wants(outcome.working, wants_of(request))
     untimely = _untimely(outcome.working, request)
     if untimely is not None or not wants:
         # What is too late as asked would still fit in a later window.
         reasons = never if untimely is None else (untimely, *never)
         outcome.refuse(request, reasons, wants if request.duration > 0 else ())
-    elif request.fixed:
-        _fixed(outcome, request, wants)
-    else:
-        _flexible(outcome, request, wants, broken)
+        return None
+    if request.fixed:
+        return _fixed(outcome, request, wants)
+    return _flexible(outcome, request, wants, broken)
 
 
 def _untimely(working: Working, request: Request) -> Reason | None:
@@ -201,7 +217,7 @@ def _too_late(working: Working, request: Request) -> Reason | None:
     return None
 
 
-def _fixed(outcome: _Outcome, request: Request, wants: tuple[Want, ...]) -> None:
+def _fixed(outcome: _Outcome, request: Request, wants: tuple[Want, ...]) -> Found | None:
     """Exactly there or refused; a window that has begun is given what is left of it."""
     working = outcome.working
     starts = max(request.earliest, working.now)
@@ -212,8 +228,9 @@ def _fixed(outcome: _Outcome, request: Request, wants: tuple[Want, ...]) -> None
         if found is not None:
             working.reserve(found)
             outcome.assign(request, found)
-            return
+            return found
     outcome.refuse(request, _window_reasons(outcome, wants[0], starts), wants)
+    return None
 
 
 def _window_reasons(outcome: _Outcome, want: Want, starts: int) -> tuple[Reason, ...]:
@@ -225,22 +242,23 @@ def _window_reasons(outcome: _Outcome, want: Want, starts: int) -> tuple[Reason,
 
 def _flexible(
     outcome: _Outcome, request: Request, wants: tuple[Want, ...], broken: Reason | None
-) -> None:
+) -> Found | None:
     """The earliest start there is; inside the freeze horizon it is given, else it is promised."""
     working = outcome.working
     first, last = working.first_start(request.earliest), working.last_start(request)
     found = working.earliest(wants, first, last)
     if found is None:
         _without_place(outcome, request, wants, broken)
-        return
+        return None
     if found.starts <= working.now + working.policy.freeze_horizon:
         working.reserve(found)
         outcome.assign(request, found)
-        return
+        return found
     reasons = why_waiting(working, request, found, outcome.line(found.want.gpu_class))
     working.reserve(found)
     late = request.promise is not None and found.starts > request.promise.starts
     outcome.wait(request, found, reasons, broken if late else None)
+    return found
 
 
 def _without_place(

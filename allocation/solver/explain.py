@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from allocation.solver.placement import Want, fits, most_together
-from allocation.solver.plan import Reason
+from allocation.solver.plan import Borrow, Reason
+from allocation.solver.quota import Block
 from allocation.solver.types import UNITS_PER_GPU, Request, Together
 from allocation.solver.working import Found, Working
 
@@ -40,6 +41,10 @@ RULES: dict[str, tuple[str, str]] = {
     "placed": ("R36", "together"),
     "ask_changed": ("R37", "policy"),
     "not_live": ("R38", "policy"),
+    "guarantee_only": ("R41", "quota"),
+    "lent_out": ("R42", "quota"),
+    "gpu_hours": ("R43", "quota"),
+    "borrowed": ("R44", "quota"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 
@@ -125,15 +130,16 @@ def _why_never_so_many(working: Working, want: Want) -> Reason | None:
 
 
 def _why_never_within_quota(working: Working, want: Want) -> Reason | None:
-    units = want.count * working.pools[want.gpu_class].units(want.profile)
-    for owner, code, words in _owners(want):
-        limit = working.quota.limit(owner, want.gpu_class)
-        if limit is not None and units > limit:
-            sentence = (
-                f"{words} may use {gpus(limit)} {want.gpu_class} at once; this needs {gpus(units)}."
-            )
-            return reason(code, sentence, owner=owner, limit=limit, asked=units)
-    return None
+    use = working.use(want)
+    block = working.quota.never(use, want.duration)
+    if block is None:
+        return None
+    if block.kind == "limit":
+        code, words = _whose(want, block.owner)
+        most, asked = gpus(block.most), gpus(use.units)
+        sentence = f"{words} may use {most} {want.gpu_class} at once; this needs {asked}."
+        return reason(code, sentence, owner=block.owner, limit=block.most, asked=use.units)
+    return _quota_reason(working, want, block, want.duration)
 
 
 def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[Reason, ...]:
@@ -160,24 +166,75 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
 
 def why_quota(working: Working, want: Want, starts: int) -> Reason | None:
     """The limit that forbids the window which begins at `starts`, with when it frees."""
-    owner = working.over(want, starts)
-    if owner is None:
+    block = working.over(want, starts)
+    if block is None:
         return None
-    units = want.count * working.pools[want.gpu_class].units(want.profile)
-    window = (starts, starts + want.duration)
-    limit = working.quota.limit(owner, want.gpu_class) or 0
-    used = working.quota.peak(owner, want.gpu_class, window)
-    code, words = next((code, words) for o, code, words in _owners(want) if o == owner)
-    return reason(
-        code,
-        f"{words} has {gpus(used)} of {gpus(limit)} {want.gpu_class} in use or booked; "
-        f"this needs {gpus(units)} more.",
-        working.quota.frees_at(owner, want.gpu_class, units, window),
-        owner=owner,
-        used=used,
-        limit=limit,
-        asked=units,
+    frees = working.quota.frees_at(working.use(want), (starts, starts + want.duration))
+    found = _quota_reason(working, want, block, want.duration, starts)
+    return replace(found, frees_at=frees)
+
+
+def _quota_reason(
+    working: Working, want: Want, block: Block, seconds: int, starts: int | None = None
+) -> Reason:
+    """What the block says; without `starts` it holds for ever."""
+    asked, most, used = working.use(want).units, block.most, block.used
+    code, words = _whose(want, block.owner)
+    if block.kind == "limit":
+        sentence = (
+            f"{words} has {gpus(used)} of {gpus(most)} {want.gpu_class} in use or booked; "
+            f"this needs {gpus(asked)} more."
+        )
+        return reason(code, sentence, owner=block.owner, used=used, limit=most, asked=asked)
+    if block.kind == "guarantee":
+        sentence = (
+            f"A tier that is never paused can't borrow: {gpus(most - used)} of the {gpus(most)} "
+            f"{want.gpu_class} guaranteed to your project are left; this needs {gpus(asked)}."
+        )
+        return reason("guarantee_only", sentence, used=used, guaranteed=most, asked=asked)
+    if block.kind == "hours":
+        return _hours_reason(words, asked * seconds, block)
+    own = 0
+    if starts is not None:
+        window = (starts, starts + want.duration)
+        own = asked - working.quota.borrowed(working.use(want), window)
+    sentence = (
+        f"{gpus(asked - own)} of the {gpus(asked)} {want.gpu_class} would have to be borrowed, "
+        "and others do not lend so many."
     )
+    return reason("lent_out", sentence, own=own, borrowed=asked - own, asked=asked)
+
+
+def _hours_reason(words: str, asked: int, block: Block) -> Reason:
+    hours = UNITS_PER_GPU * 3_600
+    days = block.cap.rolling_days if block.cap else None
+    period = f"in any {days} days" if days else "in the period"
+    most, used, needs = block.most // hours, -(-block.used // hours), -(-asked // hours)
+    sentence = (
+        f"{words} may have {most:,} GPU-hours {period}; {used:,} are used or booked, "
+        f"and this needs {needs:,}."
+    )
+    return reason("gpu_hours", sentence, owner=block.owner, limit=most, used=used, asked=needs)
+
+
+def borrowed_reason(borrow: Borrow) -> Reason:
+    """What of a booking is borrowed: `8 own + 2 borrowed`."""
+    numbers = {"own": borrow.own, "borrowed": borrow.borrowed}
+    if borrow.at_risk_from is not None:
+        numbers["at_risk_from"] = borrow.at_risk_from
+    asks = ", and one of them asks for them" if borrow.at_risk_from is not None else ""
+    sentence = (
+        f"{gpus(borrow.own)} own + {gpus(borrow.borrowed)} borrowed: what is borrowed may be "
+        f"paused when those who lend it need it{asks}."
+    )
+    return reason("borrowed", sentence, **numbers)
+
+
+def _whose(want: Want, owner: str) -> tuple[str, str]:
+    """Rule and words for an owner of the want: its tenant or its project."""
+    if want.owners and owner == want.owners[0]:
+        return ("tenant_quota", "Your organisation")
+    return ("project_quota", "Your project")
 
 
 def why_waiting(working: Working, request: Request, found: Found, line: Line) -> tuple[Reason, ...]:
@@ -229,8 +286,3 @@ def _in_line(want: Want, line: Line) -> Reason:
     return reason(
         "line", sentence, position=line.bookings + 1, ahead=line.bookings, ahead_units=line.units
     )
-
-
-def _owners(want: Want) -> tuple[tuple[str, str, str], ...]:
-    words = (("tenant_quota", "Your organisation"), ("project_quota", "Your project"))
-    return tuple((owner, *said) for owner, said in zip(want.owners, words, strict=False))

@@ -38,7 +38,7 @@ def _rest(working: Working, row: Held, until: int) -> Found:
     starts = working.end_of(row)
     gpu_class = working.class_of(row.place.gpu) or ""
     owners = (row.tenant, row.project)
-    want = Want(gpu_class, row.place.profile, 1, "any", until - starts, owners)
+    want = Want(gpu_class, row.place.profile, 1, "any", until - starts, owners, row.tier)
     return Found(want, (row.place,), starts)
 
 
@@ -63,6 +63,7 @@ def _quota_blocks(working: Working, wanted: tuple[Found, ...]) -> Reason | None:
             "any",
             first.want.duration,
             first.want.owners,
+            first.want.tier,
         )
         blocked = why_quota(working, want, first.starts)
         if blocked is not None:

@@ -1,11 +1,12 @@
 """Every order in the solver, each total: the last key is the id, so input order never matters."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeVar
 
 from allocation.solver.types import (
+    Cap,
     Extension,
     Gpu,
     Held,
@@ -13,12 +14,15 @@ from allocation.solver.types import (
     Model,
     Place,
     Placement,
+    Policy,
     Promise,
     Request,
     Snapshot,
+    Tier,
+    Used,
 )
 
-T = TypeVar("T", Gpu, Held, Request, Extension, Limit, Model)
+T = TypeVar("T", Gpu, Held, Request, Extension, Model, Tier)
 
 
 def has_promise(request: Request) -> bool:
@@ -27,14 +31,55 @@ def has_promise(request: Request) -> bool:
 
 
 def promise_order(request: Request) -> tuple[int, int, int, str]:
-    """Promised bookings: promised start, then as without a promise."""
+    """Promised bookings: promised start, higher priority, submitted earlier, id."""
     starts = request.promise.starts if request.promise else 0
-    return (starts, *line_order(request))
+    return (starts, -request.priority, request.submitted, request.booking)
 
 
-def line_order(request: Request) -> tuple[int, int, str]:
-    """Bookings without a promise: higher priority, submitted earlier, id."""
-    return (-request.priority, request.submitted, request.booking)
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a booking without a promise stands in line. Shares in steps of the policy's.
+
+    `borrowing`: it would not be within guarantee; `over_share`: its tenant or project would then
+    have more than its part of what is split by weight.
+    """
+
+    request: Request
+    borrowing: bool
+    over_share: bool
+    tenant_share: int
+    project_share: int
+    policy: Policy
+
+
+Key = tuple[int, bool, bool, int, int, int, int, str]
+
+
+def line_order(standing: Standing) -> Key:
+    """Bookings without a promise, the first placed first:
+
+    1. the tier's priority, higher first;
+    2. within guarantee before borrowing;
+    3. of those that borrow, who is under the part that weight gives before who is over it;
+    4. the tenant's dominant share of late, lower first; then the project's;
+    5. ageing: waiting for more whole steps first;
+    6. submitted earlier;
+    7. id.
+    """
+    request = standing.request
+    shares = (standing.tenant_share, standing.project_share)
+    rest = queue_order(request, standing.policy)
+    return (-request.priority, standing.borrowing, standing.over_share, *shares, *rest)
+
+
+def queue_order(request: Request, policy: Policy) -> tuple[int, int, str]:
+    """Bookings of one project and priority: the last three criteria of the line.
+
+    Age begins when it was submitted or could first start, whichever is later; as all have the
+    same present, the earlier step is the older.
+    """
+    since = max(request.submitted, request.earliest)
+    return (since // policy.age_step, request.submitted, request.booking)
 
 
 def place_order(place: Place) -> tuple[str, int, int, str]:
@@ -52,6 +97,16 @@ def limit_order(limit: Limit) -> tuple[str, str]:
     return (limit.owner, limit.gpu_class)
 
 
+def cap_order(cap: Cap) -> tuple[str, str, int, int, int]:
+    """GPU-hour caps: owner, class, days in a row or the begin of the period, amount."""
+    return (cap.owner, cap.gpu_class, cap.rolling_days or 0, cap.starts, cap.most)
+
+
+def used_order(used: Used) -> tuple[str, str, int, str]:
+    """History: project, class, day, tenant."""
+    return (used.project, used.gpu_class, used.day, used.tenant)
+
+
 def in_order(snapshot: Snapshot) -> Snapshot:
     """The same snapshot with every set sorted. ValueError when an id is there twice."""
     return replace(
@@ -65,6 +120,9 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         requests=tuple(map(_request_in_order, _once(snapshot.requests, "booking"))),
         extensions=_once(snapshot.extensions, "booking"),
         limits=_once_limits(snapshot.limits),
+        tiers=_once(snapshot.tiers, "slug"),
+        caps=tuple(sorted(snapshot.caps, key=cap_order)),
+        used=tuple(sorted(snapshot.used, key=used_order)),
     )
 
 

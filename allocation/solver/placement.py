@@ -18,7 +18,7 @@ Counts = npt.NDArray[np.uint8]
 class Want:
     """An ask brought down to one class. `level` is what `required` demands, else "any".
 
-    `owners` are those whose quota it uses: tenant, project.
+    `owners` are those whose quota it uses: tenant, project; `tier` says how far they may go.
     """
 
     gpu_class: str
@@ -27,19 +27,22 @@ class Want:
     level: Together
     duration: int
     owners: tuple[str, ...]
+    tier: str = ""
 
 
-def want_of(ask: Ask, gpu_class: str, duration: int, owners: tuple[str, ...]) -> Want:
+def want_of(
+    ask: Ask, gpu_class: str, duration: int, owners: tuple[str, ...], tier: str = ""
+) -> Want:
     """The ask on one of its classes."""
     level = ask.together if ask.required and ask.count > 1 else "any"
-    return Want(gpu_class, ask.profile, ask.count, level, duration, owners)
+    return Want(gpu_class, ask.profile, ask.count, level, duration, owners, tier)
 
 
 def wants_of(request: Request) -> tuple[Want, ...]:
     """The booking on each of its classes, in order of taste."""
     owners = (request.tenant, request.project)
     return tuple(
-        want_of(request.ask, gpu_class, request.duration, owners)
+        want_of(request.ask, gpu_class, request.duration, owners, request.tier)
         for gpu_class in dict.fromkeys(request.ask.classes)
     )
 

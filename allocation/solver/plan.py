@@ -84,10 +84,39 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class Borrow:
+    """What a held, given or promised booking has above its owners' guarantees, in units.
+
+    From `at_risk_from` on (Unix seconds; None: nobody asks) a lender waits for it.
+    """
+
+    booking: str
+    own: int
+    borrowed: int
+    at_risk_from: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A waiting booking within guarantee that would be running in [starts, ends) had it room."""
+
+    booking: str
+    tenant: str
+    gpu_class: str
+    starts: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole output of one cycle, each tuple ordered by booking id."""
+    """The whole output of one cycle, each tuple ordered by booking id.
+
+    `claims` are told only while somebody borrows: without that nobody could give room back.
+    """
 
     assigns: tuple[Assign, ...]
     waits: tuple[Waiting, ...]
     refusals: tuple[Refuse, ...]
     extensions: tuple[Extend, ...]
+    borrows: tuple[Borrow, ...] = ()
+    claims: tuple[Claim, ...] = ()

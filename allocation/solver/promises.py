@@ -56,7 +56,7 @@ def _certificate(
         return None, hardware
     gpu_class = working.class_of(promise.places[0].gpu) or ""
     owners = (request.tenant, request.project)
-    want = want_of(request.ask, gpu_class, request.duration, owners)
+    want = want_of(request.ask, gpu_class, request.duration, owners, request.tier)
     starts = max(promise.starts, working.now, request.earliest)
     found = Found(want, promise.places, starts)
     if not _matches(working, request, found):

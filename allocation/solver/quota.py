@@ -1,103 +1,216 @@
-"""Quota over time: what each owner uses of a class, and whether a window stays under the limit.
+"""Quota over time: within guarantee, borrowing, or over, at every instant of a window.
 
-Bookings lie in the future, so a limit holds at every instant of a window, reservations included.
-Only owners with a limit are followed: no row, no limit. Units; seconds.
+Bookings lie in the future, so use is a profile over time: held, promised and planned. Who may go
+how far depends on the tier. What can't be paused stays within guarantees, so that whoever lends
+gets back in time; what can be paused borrows what others leave idle; what does not count (spot)
+always borrows and is never in the way of what counts. A guarantee is there whatever others
+borrow. Only owners with a limit are followed: no row, no limit. Units; seconds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from allocation.solver.calendar import Steps
 from allocation.solver.fragmentation import Ints
+from allocation.solver.hours import Hours, Window
+from allocation.solver.quota_tree import PLATFORM, Tree, lending_tree, sure_tree
 from allocation.solver.topology import Bools
-from allocation.solver.types import Limit
+from allocation.solver.types import Cap, Limit, Snapshot, Tier
 
-Key = tuple[str, str]
+Trees = tuple[Tree, Tree, Tree]
+"""Of one class: within guarantee, lending among what counts, lending among everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Units of a class that somebody wants or has. `owners`: tenant, project."""
+
+    owners: tuple[str, ...]
+    tier: str
+    gpu_class: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What forbids a use: an own limit, a guarantee that must not be exceeded, idle guarantees of
+    others that are not idle, or a GPU-hour cap. `most` and `used` in units (cap: unit-seconds)."""
+
+    kind: Literal["limit", "guarantee", "lent", "hours"]
+    owner: str
+    used: int
+    most: int
+    cap: Cap | None = None
 
 
 class Quota:
-    """Usage of each (owner, class) that has a limit."""
+    """Use of each class by each owner, and what more is possible."""
 
-    def __init__(self, limits: Iterable[Limit], origin: int) -> None:
-        """Nobody uses anything from `origin` on."""
-        self._limits: dict[Key, int] = {
-            (row.owner, row.gpu_class): row.limit for row in limits if row.limit is not None
+    def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int]) -> None:
+        """Nobody uses anything from now on. `capacity`: units of each class in the fleet."""
+        self._tiers = {tier.slug: tier for tier in snapshot.tiers}
+        self._hours = Hours(snapshot.caps, snapshot.used)
+        by_class: dict[str, list[Limit]] = {}
+        for row in snapshot.limits:
+            by_class.setdefault(row.gpu_class, []).append(row)
+        all_count = all(tier.counts for tier in snapshot.tiers)
+        self._classes = {
+            name: _trees(rows, capacity.get(name, 0), snapshot.now, all_count=all_count)
+            for name, rows in by_class.items()
         }
-        self._usage = {key: Steps(origin, 1, np.int64) for key in self._limits}
 
-    def prime(self, instants: dict[str, list[int]]) -> None:
+    def prime(self, instants: Mapping[str, list[int]]) -> None:
         """Prepare for these starts and ends by class; before anything is added."""
-        for (_, gpu_class), usage in self._usage.items():
-            usage.prime(instants.get(gpu_class, ()))
+        for name, trees in self._classes.items():
+            for tree in {id(tree): tree for tree in trees}.values():
+                tree.prime(instants.get(name, ()))
 
-    def add(
-        self, owners: Iterable[str], gpu_class: str, units: int, window: tuple[int, int]
-    ) -> None:
-        """Each owner uses `units` more (fewer when negative) in [starts, ends)."""
-        for owner in owners:
-            usage = self._usage.get((owner, gpu_class))
-            if usage is not None:
-                rows = usage.cut(*window)
-                usage.values[rows, 0] += units
+    def tier(self, slug: str) -> Tier:
+        """The tier's rules; one that nobody described counts and is not paused."""
+        return self._tiers.get(slug) or Tier(slug, pausable=False, counts=True)
 
-    def limit(self, owner: str, gpu_class: str) -> int | None:
-        """Most units at any instant; None when there is no limit."""
-        return self._limits.get((owner, gpu_class))
+    def follows(self, use: Use) -> bool:
+        """True when some owner has a limit for the class."""
+        trees = self._classes.get(use.gpu_class)
+        return trees is not None and any(owner in trees[0].nodes for owner in use.owners)
 
-    def peak(self, owner: str, gpu_class: str, window: tuple[int, int]) -> int:
-        """Most units used at any instant of [starts, ends); 0 for an owner without a limit."""
-        usage = self._usage.get((owner, gpu_class))
-        if usage is None:
+    def add(self, use: Use, window: Window, sign: int = 1) -> None:
+        """It is used in [starts, ends); with `sign` -1 no longer."""
+        self._hours.add(use.owners, use.gpu_class, sign * use.units, window)
+        trees = self._classes.get(use.gpu_class)
+        if trees is None:
+            return
+        sure, lending, total = trees
+        units = sign * use.units
+        if self.tier(use.tier).counts:
+            sure.add(sure.way_up(use.owners), units, window)
+            lending.add(lending.way_up(use.owners), units, window)
+        if total is not lending:
+            total.add(total.way_up(use.owners), units, window)
+
+    def over(self, use: Use, window: Window) -> Block | None:
+        """What forbids the use somewhere in [starts, ends); None when nothing does."""
+        cap = self._hours.over(use.owners, use.gpu_class, use.units, window)
+        if cap is not None:
+            return Block("hours", cap.owner, self._hours.used(cap, window[0]), cap.most, cap)
+        return self._over_trees(use, window) if use.gpu_class in self._classes else None
+
+    def is_sure(self, use: Use, window: Window) -> bool:
+        """True when all of it lies within guarantees at every instant of [starts, ends)."""
+        if not self.tier(use.tier).counts:
+            return not self.follows(use)
+        trees = self._classes.get(use.gpu_class)
+        if trees is None:
+            return True
+        return trees[0].over(trees[0].way_up(use.owners), use.units, window) is None
+
+    def never(self, use: Use, seconds: int) -> Block | None:
+        """What forbids the use even if nobody used anything."""
+        cap = self._hours.never(use.owners, use.gpu_class, use.units, seconds)
+        if cap is not None:
+            return Block("hours", cap.owner, 0, cap.most, cap)
+        trees = self._classes.get(use.gpu_class)
+        if trees is None:
+            return None
+        sure, lending, _ = trees
+        node = lending.never(lending.way_up(use.owners), use.units)
+        if node is not None and node.owner != PLATFORM:
+            return Block("limit", node.owner, 0, node.cap)
+        tier = self.tier(use.tier)
+        if tier.counts and sure.never(sure.way_up(use.owners), use.units) is None:
+            return None
+        if not tier.pausable:
+            return Block("guarantee", use.owners[0], 0, self.most_sure(use))
+        return Block("lent", PLATFORM, 0, node.cap) if node else None
+
+    def allows(self, use: Use, starts: Ints, duration: int) -> Bools | None:
+        """Which windows [start, start + duration) nothing forbids; None: all of them."""
+        hours = self._hours.allows(use.owners, use.gpu_class, use.units, starts, duration)
+        trees = self._classes.get(use.gpu_class)
+        return hours if trees is None else _both(hours, self._trees_allow(use, starts, duration))
+
+    def borrowed(self, use: Use, window: Window) -> int:
+        """How much of it would be borrowed at some instant of [starts, ends), before `add`."""
+        if not self.follows(use):
             return 0
-        return int(usage.values[usage.rows(*window), 0].max(initial=0))
+        if not self.tier(use.tier).counts:
+            return use.units
+        sure = self._classes[use.gpu_class][0]
+        return max(0, use.units - sure.room(sure.way_up(use.owners), window))
 
-    def over(
-        self, owners: Iterable[str], gpu_class: str, units: int, window: tuple[int, int]
-    ) -> str | None:
-        """First owner whose limit `units` more would break somewhere in [starts, ends)."""
-        for owner in owners:
-            limit = self._limits.get((owner, gpu_class))
-            if limit is not None and self.peak(owner, gpu_class, window) + units > limit:
-                return owner
-        return None
+    def most_sure(self, use: Use) -> int:
+        """Units that the owners are guaranteed in all."""
+        sure = self._classes[use.gpu_class][0]
+        way = sure.way_up(use.owners)
+        return min(way[0].cap, sum(node.local if node.parent else node.cap for node in way))
 
-    def allows(
-        self, owners: Iterable[str], gpu_class: str, units: int, starts: Ints, duration: int
-    ) -> Bools | None:
-        """Which windows [start, start + duration) no owner's limit forbids; None: all of them."""
-        allowed: Bools | None = None
-        for owner in owners:
-            key = (owner, gpu_class)
-            if key not in self._limits:
-                continue
-            full = self._usage[key].values[:, 0] + units > self._limits[key]
-            if not full.any():
-                continue
-            mine = _clear_of(full, self._usage[key].times, starts, duration)
-            allowed = mine if allowed is None else allowed & mine
-        return allowed
-
-    def frees_at(
-        self, owner: str, gpu_class: str, units: int, window: tuple[int, int]
-    ) -> int | None:
-        """Earliest start from the window's on at which the owner's limit lets it through."""
+    def frees_at(self, use: Use, window: Window) -> int | None:
+        """Earliest start from the window's on at which nothing forbids the use."""
         starts, ends = window
-        usage = self._usage.get((owner, gpu_class))
-        if usage is None:
-            return starts
-        times = usage.times
-        tried = np.concatenate([np.array([starts]), times[times > starts]])
-        allowed = self.allows((owner,), gpu_class, units, tried, ends - starts)
+        times = [self.instants(use), np.array([starts], dtype=np.int64)]
+        for tree in self._classes.get(use.gpu_class, ()):
+            times += [tree.changes(node.owner) for node in tree.way_up(use.owners)]
+        tried = np.unique(np.concatenate(times))
+        tried = tried[tried >= starts]
+        allowed = self.allows(use, tried, ends - starts)
         if allowed is None:
             return starts
         return int(tried[int(allowed.argmax())]) if allowed.any() else None
 
+    def instants(self, use: Use) -> Ints:
+        """Starts that matter although nothing on the calendar changes then: caps by the day."""
+        return self._hours.instants(use.owners, use.gpu_class, use.units)
 
-def _clear_of(full: Bools, times: Ints, starts: Ints, duration: int) -> Bools:
-    """True for windows that touch no row in which `full` holds."""
-    begins = np.append(times[full], np.iinfo(np.int64).max)
-    ends = np.append(times[1:], np.iinfo(np.int64).max)[full]
-    following = begins[ends.searchsorted(starts, side="right")]
-    clear: Bools = following >= starts + duration
-    return clear
+    def _trees_allow(self, use: Use, starts: Ints, duration: int) -> Bools | None:
+        sure, tree = self._classes[use.gpu_class][0], self._measured(use)
+        way = tree.way_up(use.owners)
+        lent = tree.allows(way, use.units, starts, duration)
+        tier = self.tier(use.tier)
+        if not tier.counts or (tier.pausable and lent is None):
+            return lent
+        inner = tuple(node for node in way if node.owner != PLATFORM)
+        own = tree.allows(inner, use.units, starts, duration)
+        safe = sure.allows(sure.way_up(use.owners), use.units, starts, duration)
+        within = _both(own, safe)
+        if within is None or lent is None or not tier.pausable:
+            return within
+        allowed: Bools = lent | within
+        return allowed
+
+    def _over_trees(self, use: Use, window: Window) -> Block | None:
+        tree, tier = self._measured(use), self.tier(use.tier)
+        node = tree.over(tree.way_up(use.owners), use.units, window)
+        if node is not None and node.owner != PLATFORM:
+            return Block("limit", node.owner, tree.peak(node.owner, window), node.cap)
+        if self.is_sure(use, window):
+            return None
+        if not tier.pausable:
+            return self._past_guarantee(use, window)
+        if node is None:
+            return None
+        return Block("lent", PLATFORM, tree.peak(PLATFORM, window), node.cap)
+
+    def _measured(self, use: Use) -> Tree:
+        """The tree whose use binds the tier: what counts does not see what does not."""
+        _, lending, total = self._classes[use.gpu_class]
+        return lending if self.tier(use.tier).counts else total
+
+    def _past_guarantee(self, use: Use, window: Window) -> Block:
+        most = self.most_sure(use)
+        left = use.units - self.borrowed(use, window)
+        return Block("guarantee", use.owners[0], max(0, most - left), most)
+
+
+def _trees(rows: list[Limit], capacity: int, origin: int, *, all_count: bool) -> Trees:
+    lending = Tree(lending_tree(rows, capacity), origin)
+    total = lending if all_count else Tree(lending.nodes, origin)
+    return Tree(sure_tree(rows), origin), lending, total
+
+
+def _both(one: Bools | None, other: Bools | None) -> Bools | None:
+    """Where both allow; None is everywhere."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

@@ -1,14 +1,15 @@
 """Options for an ask before anybody books: when, where, at what rate, and what else would work."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from allocation.solver.borrowing import at_risk_from
 from allocation.solver.cycle import possible_wants
 from allocation.solver.explain import Line, freed_by, reason, why_not_at
 from allocation.solver.options import Kind, in_fleet, next_free, variants
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, want_of
-from allocation.solver.plan import Reason
+from allocation.solver.plan import Claim, Reason
 from allocation.solver.promises import promises_lay
 from allocation.solver.types import Ask, Policy, Snapshot
 from allocation.solver.working import Found, Working
@@ -32,13 +33,15 @@ class Question:
     tenant: str
     project: str
     rates: Mapping[str, int] = field(default_factory=dict)
+    tier: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One way to get it. `weight` is rate × units × seconds: for comparing, not for paying.
 
-    `places_hint` are node names; the place itself is found again when it is booked.
+    `places_hint` are node names; the place itself is found again when it is booked. `borrowed` is
+    how much of `units` lies above the guarantees, at risk from `at_risk_from` on (None: unknown).
     """
 
     gpu_class: str
@@ -50,6 +53,8 @@ class Option:
     kind: Kind
     units: int
     weight: int
+    borrowed: int = 0
+    at_risk_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,12 @@ class Quote:
 class Availability:
     """A site as it will be if nobody books anything more; asked as often as one likes."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
-        """Lay what is live and what is promised. ValueError: contradicting snapshot."""
+    def __init__(self, snapshot: Snapshot, policy: Policy, claims: Iterable[Claim] = ()) -> None:
+        """Lay what is live and what is promised. ValueError: contradicting snapshot.
+
+        `claims` are the last plan's: what is borrowed is at risk from them.
+        """
+        self._claims = tuple(claims)
         snapshot = in_order(snapshot)
         self._working = Working(snapshot, policy)
         promised = sorted(filter(has_promise, snapshot.requests), key=promise_order)
@@ -75,7 +84,7 @@ class Availability:
         working = self._working
         owners = (question.tenant, question.project)
         asked = tuple(
-            want_of(question.ask, gpu_class, question.duration, owners)
+            want_of(question.ask, gpu_class, question.duration, owners, question.tier)
             for gpu_class in dict.fromkeys(question.ask.classes)
         )
         wants, never = possible_wants(working, asked)
@@ -132,7 +141,9 @@ class Availability:
         want = found.want
         pool = self._working.pools[want.gpu_class]
         nodes = sorted({pool.gpus[pool.column[place.gpu]].node for place in found.places})
-        units = self._working.units(want.gpu_class, found.places)
+        use = self._working.use(want)
+        units, window = use.units, found.window
+        borrowed = self._working.quota.borrowed(use, window)
         weight = question.rates.get(want.gpu_class, 0) * units * want.duration
         return Option(
             gpu_class=want.gpu_class,
@@ -144,6 +155,8 @@ class Availability:
             kind=kind,
             units=units,
             weight=weight,
+            borrowed=borrowed,
+            at_risk_from=at_risk_from(use, window, self._claims) if borrowed else None,
         )
 
     def _first(self, question: Question) -> int:

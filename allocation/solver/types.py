@@ -67,7 +67,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A live allocation: on the calendar already, and never moved in this version."""
+    """A live allocation: on the calendar already, and never moved in this version.
+
+    `tier` may be one that the snapshot does not describe: it counts, and is never paused.
+    """
 
     id: str
     booking: str
@@ -77,6 +80,7 @@ class Held:
     starts: int
     ends: int
     started: bool
+    tier: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,26 +136,75 @@ class Extension:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """The most units of a class that an owner may use at any instant.
+class Tier:
+    """What quota must know of a service class.
 
-    `owner` is a tenant id or a project id; `guaranteed` is kept for order and for the answer.
+    `counts`: its use counts against guarantees. What does not count always borrows, and nobody
+    who has a guarantee feels it.
+    """
+
+    slug: str
+    pausable: bool
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A node of the quota tree: a tenant (no `parent`), or a project of the tenant `parent`.
+
+    Units of a class. A tenant's `guaranteed` covers what its projects are guaranteed. `borrow` is
+    the most above the guarantee (None: as much as there is), `lend` the most of the idle guarantee
+    that others may use (None: all). What is idle above all guarantees is split by `weight`.
     """
 
     owner: str
+    parent: str | None
     gpu_class: str
     guaranteed: int
-    limit: int | None
+    borrow: int | None
+    lend: int | None
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """The most unit-seconds of a class for an owner: in [starts, ends), which are days of UTC,
+    or, with `rolling_days`, in any that many days in a row."""
+
+    owner: str
+    gpu_class: str
+    most: int
+    starts: int
+    ends: int
+    rolling_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Unit-seconds of a class that a project has had on the UTC day that begins at `day`."""
+
+    tenant: str
+    project: str
+    gpu_class: str
+    day: int
+    unit_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Every tunable of a cycle. Seconds."""
+    """Every tunable of a cycle. Seconds, but for `share_step`: millionths of a class.
+
+    `half_life`: after it, use counts half in the fair share. Shares are compared in steps of
+    `share_step`, and waiting in steps of `age_step`, so that neither is decided by crumbs.
+    """
 
     version: int
     grid: int = 300
     freeze_horizon: int = 60
     horizon: int = 28 * 86_400
+    half_life: int = 7 * 86_400
+    share_step: int = 5_000
+    age_step: int = 6 * 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +218,6 @@ class Snapshot:
     requests: tuple[Request, ...]
     extensions: tuple[Extension, ...]
     limits: tuple[Limit, ...]
+    tiers: tuple[Tier, ...] = ()
+    caps: tuple[Cap, ...] = ()
+    used: tuple[Used, ...] = ()

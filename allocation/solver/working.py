@@ -9,9 +9,9 @@ from allocation.solver.calendar import Calendar
 from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
 from allocation.solver.placement import Want, fits, place
-from allocation.solver.quota import Quota
+from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.topology import Pool, pools_of
-from allocation.solver.types import Held, Place, Policy, Request, Snapshot
+from allocation.solver.types import UNITS_PER_GPU, Held, Place, Policy, Request, Snapshot
 
 _FIRST_CHUNK = 8
 _CHUNK_GROWTH = 4
@@ -50,7 +50,8 @@ class Working:
             mixes_of(snapshot.gpus, snapshot.held, snapshot.requests),
         )
         self.calendars = {name: Calendar(pool, self.now) for name, pool in self.pools.items()}
-        self.quota = Quota(snapshot.limits, self.now)
+        self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
+        self.quota = Quota(snapshot, self.capacity)
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
         self._prime(snapshot)
         for held in snapshot.held:
@@ -92,21 +93,22 @@ class Working:
         """Take room and quota for it. ValueError when the room is not free."""
         want = found.want
         self.calendars[want.gpu_class].put(found.places, *found.window)
-        units = self.units(want.gpu_class, found.places)
-        self.quota.add(want.owners, want.gpu_class, units, found.window)
+        self.quota.add(self.use(want), found.window)
 
     def free(self, found: Found) -> None:
         """Undo of `reserve`."""
         want = found.want
         self.calendars[want.gpu_class].drop(found.places, *found.window)
-        units = self.units(want.gpu_class, found.places)
-        self.quota.add(want.owners, want.gpu_class, -units, found.window)
+        self.quota.add(self.use(want), found.window, -1)
 
-    def over(self, want: Want, starts: int) -> str | None:
-        """First owner whose limit forbids the window that begins at `starts`."""
+    def use(self, want: Want) -> Use:
+        """What the want takes of its owners' quota."""
         units = want.count * self.pools[want.gpu_class].units(want.profile)
-        window = (starts, starts + want.duration)
-        return self.quota.over(want.owners, want.gpu_class, units, window)
+        return Use(want.owners, want.tier, want.gpu_class, units)
+
+    def over(self, want: Want, starts: int) -> Block | None:
+        """What of quota forbids the window that begins at `starts`."""
+        return self.quota.over(self.use(want), (starts, starts + want.duration))
 
     def at(self, want: Want, starts: int) -> Found | None:
         """Places for exactly this start; None when room or quota says no."""
@@ -132,8 +134,11 @@ class Working:
         if first > last:
             return None
         tried = calendar.starts_between(first, last)
-        units = want.count * pool.units(want.profile)
-        allowed = self.quota.allows(want.owners, want.gpu_class, units, tried, want.duration)
+        use = self.use(want)
+        days = self.quota.instants(use)
+        if len(days):
+            tried = np.union1d(tried, days[(days > first) & (days <= last)])
+        allowed = self.quota.allows(use, tried, want.duration)
         if allowed is not None:
             tried = tried[allowed]
         # The first candidate alone, then ever larger bites: most bookings need few of them.
@@ -175,4 +180,4 @@ class Working:
         window = (held.starts, self.end_of(held))
         self.calendars[name].lay((held.place,), *window)
         units = self.units(name, (held.place,))
-        self.quota.add((held.tenant, held.project), name, units, window)
+        self.quota.add(Use((held.tenant, held.project), held.tier, name, units), window)

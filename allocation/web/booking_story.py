@@ -13,6 +13,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.ask_text import duration_text, fixed_text, shape_text
 from allocation.rules.states import OPEN, State
 from allocation.services.bookings import booking_cost
+from allocation.solver import UNITS_PER_GPU
 from allocation.web.times import length_words, moment_words, window_words
 from billing.rules import money_text
 
@@ -40,12 +41,13 @@ BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SC
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Who reads, when and where, and the names of classes."""
+    """Who reads, when and where, the names of classes, and what the booking takes in units."""
 
     now: datetime
     zone: tzinfo
     base: str
     labels: Mapping[str, str]
+    units: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Story:
     can_check_in: bool
     can_undo: bool
     undo_seconds: int
+    borrowed: str
 
 
 def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
@@ -129,6 +132,7 @@ def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
         can_check_in=may_change and state == State.ACTIVE and booking.checked_in_at is None,
         can_undo=can_undo,
         undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,
+        borrowed=_borrowed(booking, scene) if state in OPEN else "",
     )
 
 
@@ -216,6 +220,20 @@ def _detail(booking: Booking, scene: Scene) -> str:
     return sayings.get(state, "")
 
 
+def _borrowed(booking: Booking, scene: Scene) -> str:
+    """`8 own + 2 borrowed`, and from when on somebody waits for what is borrowed."""
+    if not booking.borrowed_units:
+        return ""
+    own, borrowed = (
+        f"{units / UNITS_PER_GPU:.3g}"
+        for units in (max(0, scene.units - booking.borrowed_units), booking.borrowed_units)
+    )
+    if booking.at_risk_from is None:
+        return f"{own} own + {borrowed} borrowed: may be paused when those who lend need it."
+    since = moment_words(booking.at_risk_from, scene.zone, scene.now)
+    return f"{own} own + {borrowed} borrowed: at risk from {since}."
+
+
 def _until_start(booking: Booking, now: datetime) -> str:
     seconds = (booking.planned_starts - now).total_seconds() if booking.planned_starts else 0.0
     return f"In {length_words(seconds)}." if seconds > 0 else "As soon as its devices are empty."
@@ -237,6 +255,9 @@ def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
 def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
     found: dict[str, list[dict[str, Any]]] = {}
     for reason in booking.reasons:
+        if reason.get("code") == "borrowed":
+            # Says what the place is worth; it is in nobody's way.
+            continue
         found.setdefault(reason.get("check", "policy"), []).append(reason)
     checks = []
     for key, name, fine in CHECKS:

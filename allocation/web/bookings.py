@@ -22,6 +22,7 @@ from allocation.queries.bookings import (
     history_of,
     places_of,
 )
+from allocation.queries.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings import (
     booking_cancel,
@@ -138,10 +139,15 @@ def _booking_answer(
 ) -> HttpResponse:
     scene = scene_of(actor, timezone.now())
     places = places_of(booking)
+    story = story_of(
+        booking,
+        replace(scene, units=_units(booking)),
+        may_change=may_change(actor, booking),
+    )
     context = {
         "booking": booking,
         "title": booking.name or booking.label,
-        "story": story_of(booking, scene, may_change=may_change(actor, booking)),
+        "story": story,
         "places": places,
         "commands": commands_of(booking, places),
         "events": history_of(booking),
@@ -220,3 +226,10 @@ urlpatterns = [
     path(f"{BOOKING}/extend", _action(_extend), name="booking-extend"),
     path(f"{BOOKING}/check-in", _action(_check_in), name="booking-check-in"),
 ]
+
+
+def _units(booking: Booking) -> int:
+    """What it takes of its class, for what of it is borrowed."""
+    if not booking.borrowed_units:
+        return 0
+    return ask_units(AskDocument.from_json(booking.ask)).get(booking.planned_class, 0)

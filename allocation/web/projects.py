@@ -45,8 +45,11 @@ class QuotaBar:
     note: str
     words: str
     u: float
+    b: float
     g: float
     m: float
+    lent: float
+    lent_at: float
     l: float | None  # noqa: E741 the part's own word
 
 
@@ -135,13 +138,22 @@ def _quota(line: QuotaUse, top: int) -> QuotaBar:
         words = f"{used} of {gpus_text(line.limit)} GPUs"
         if line.of_tenant:
             notes.append(f"{whose}, of which your tenant uses {gpus_text(line.tenant_used)}")
+    if line.borrowed:
+        own = gpus_text(line.used - line.borrowed)
+        notes.append(f"{own} own + {gpus_text(line.borrowed)} borrowed")
+    if line.lent:
+        notes.append(f"{gpus_text(line.lent)} of your tenant's lent to others")
+    lent = min(line.lent, max(0, line.guaranteed - line.used))
     return QuotaBar(
         name=line.label,
         note=", ".join(notes),
         words=words,
-        u=100 * line.used / top,
+        u=100 * (line.used - line.borrowed) / top,
+        b=100 * line.borrowed / top,
         g=100 * line.guaranteed / top,
         m=100 * line.guaranteed / top,
+        lent=100 * lent / top,
+        lent_at=100 * (line.guaranteed - lent) / top,
         l=None if line.limit is None else 100 * line.limit / top,
     )
 

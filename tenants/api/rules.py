@@ -10,9 +10,9 @@ from tenants.access import access_project, require_tenant_admin
 from tenants.api.base import ApiView, listed
 from tenants.api.fields import Flag, Strict, Text, Whole
 from tenants.api.schema import described, page
-from tenants.errors import missing
+from tenants.errors import invalid, missing
 from tenants.models import Quota, Tenant, Tier, User
-from tenants.services import Share, TierTerms, quota_set, tenant_quota_set, tier_set
+from tenants.services import Share, ShareMore, TierTerms, quota_set, tenant_quota_set, tier_set
 from tenants.wall import operator_tx
 
 
@@ -27,6 +27,9 @@ class TierTermsIn(Strict):
     max_duration_seconds = Whole()
     advance_seconds = Whole()
     description = Text(required=False, allow_blank=True, max_length=200, default="")
+    counts_against_guarantee = Flag(
+        required=False, default=True, help_text="Without it the tier always borrows."
+    )
 
 
 class TierOut(serializers.Serializer[Any]):
@@ -41,6 +44,7 @@ class TierOut(serializers.Serializer[Any]):
     max_duration_seconds = serializers.IntegerField()
     advance_seconds = serializers.IntegerField()
     description = serializers.CharField()
+    counts_against_guarantee = serializers.BooleanField()
 
 
 class Tiers(ApiView):
@@ -82,7 +86,21 @@ class QuotaOut(serializers.Serializer[Any]):
     project = serializers.CharField(source="project.slug", default=None, allow_null=True)
     gpu_class = serializers.CharField(source="gpu_class_id")
     guaranteed_units = serializers.IntegerField()
-    limit_units = serializers.IntegerField(allow_null=True)
+    borrow_limit_units = serializers.IntegerField(
+        allow_null=True, help_text="The most above the guarantee; null: what there is."
+    )
+    lend_limit_units = serializers.IntegerField(
+        allow_null=True, help_text="The most of an idle guarantee that others may use; null: all."
+    )
+    limit_units = serializers.IntegerField(
+        allow_null=True, help_text="Guaranteed and borrow limit together; null: no limit."
+    )
+    weight = serializers.IntegerField(help_text="Part in what is idle above all guarantees.")
+    cap_gpu_hours = serializers.IntegerField(allow_null=True)
+    cap_days = serializers.IntegerField(
+        allow_null=True, help_text="The cap holds in so many days in a row; null: by month (UTC)."
+    )
+    cap_carries = serializers.BooleanField(help_text="What a month leaves is added to the next.")
 
 
 class QuotaIn(Strict):
@@ -92,13 +110,28 @@ class QuotaIn(Strict):
     tenant = Text(required=False, max_length=40)
     gpu_class = Text(max_length=40)
     guaranteed_units = Whole(max_value=10**12)
-    limit_units = Whole(max_value=10**12, required=False, allow_null=True, default=None)
+    borrow_limit_units = Whole(max_value=10**12, required=False, allow_null=True)
+    lend_limit_units = Whole(max_value=10**12, required=False, allow_null=True, default=None)
+    limit_units = Whole(
+        max_value=10**12,
+        required=False,
+        allow_null=True,
+        help_text="Instead of borrow_limit_units: guaranteed and borrowed together.",
+    )
+    weight = Whole(max_value=1000, required=False, default=1)
+    cap_gpu_hours = Whole(max_value=10**9, required=False, allow_null=True, default=None)
+    cap_days = Whole(max_value=31, required=False, allow_null=True, default=None)
+    cap_carries = Flag(required=False, default=False)
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         """Exactly one of project and tenant. Raises ValidationError."""
         if ("project" in given) == ("tenant" in given):
             raise serializers.ValidationError(
                 {"project": ["Name either a project or a tenant."]}, code="missing_field"
+            )
+        if "limit_units" in given and "borrow_limit_units" in given:
+            raise serializers.ValidationError(
+                {"limit_units": ["Say borrow_limit_units or limit_units."]}, code="bad_value"
             )
         return given
 
@@ -125,7 +158,7 @@ class Quotas(ApiView):
     def put(self, request: Request) -> Response:
         """The quota after the change."""
         sent = self.sent(QuotaIn)
-        share = Share(sent["guaranteed_units"], sent["limit_units"])
+        share = _share(sent)
         if "tenant" in sent:
             return Response(self._tenant(sent, share))
         with self.tx():
@@ -154,3 +187,16 @@ class Quotas(ApiView):
                 now=self.now,
             )
             return dict(QuotaOut(quota).data)
+
+
+def _share(sent: dict[str, Any]) -> Share:
+    guaranteed, limit = sent["guaranteed_units"], sent.get("limit_units")
+    if limit is not None and limit < guaranteed:
+        raise invalid("bad_share", "The limit is less than what is guaranteed.", "limit_units")
+    more = {field: sent[field] for field in ("weight", "cap_gpu_hours", "cap_days", "cap_carries")}
+    return Share(
+        guaranteed,
+        sent.get("borrow_limit_units") if limit is None else limit - guaranteed,
+        sent["lend_limit_units"],
+        ShareMore(**more),
+    )

@@ -16,7 +16,7 @@ from tenants.services.platform import (
     tenant_open_set,
     tier_set,
 )
-from tenants.services.quotas import Share, quota_set, tenant_quota_set
+from tenants.services.quotas import Share, ShareMore, quota_set, tenant_quota_set
 from tenants.services.tokens import TokenHolder, token_create, token_revoke, token_verify
 from tenants.services.words import (
     gpus_text,
@@ -28,6 +28,7 @@ from tenants.services.words import (
 
 __all__ = [
     "Share",
+    "ShareMore",
     "TierTerms",
     "TokenHolder",
     "account_create",

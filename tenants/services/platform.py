@@ -32,6 +32,7 @@ class TierTerms:
     max_duration_seconds: int
     advance_seconds: int
     description: str = ""
+    counts_against_guarantee: bool = True
 
 
 LIMITS = {
@@ -61,6 +62,9 @@ def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> T
     for field, (low, high, sentence) in LIMITS.items():
         if not low <= values[field] <= high:
             raise invalid("bad_tier", sentence, field)
+    if not (terms.pausable or terms.counts_against_guarantee):
+        sentence = "What is never paused counts against the guarantee."
+        raise invalid("bad_tier", sentence, "counts_against_guarantee")
     tier = Tier.objects.select_for_update().filter(slug=slug).first()
     before = {field: getattr(tier, field) for field in values} if tier else None
     tier, _ = Tier.objects.update_or_create(slug=slug, defaults=values)

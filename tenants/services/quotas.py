@@ -1,8 +1,7 @@
 """Who may use how many GPUs of a class: the tenant's share by the operator, its split by the
 tenant's admins."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -19,10 +18,24 @@ from tenants.services.words import gpus_text
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Units of a class: what is sure, and the most at any instant (None: the parent's limit)."""
+    """Units of a class: what is sure, the most above it (None: what there is), and the most of it
+    that others may use while it is idle (None: all). `more` None leaves the rest as it was."""
 
     guaranteed_units: int
-    limit_units: int | None
+    borrow_limit_units: int | None = None
+    lend_limit_units: int | None = None
+    more: "ShareMore | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMore:
+    """The weight in what is split above guarantees, and a cap of GPU-hours: in any `cap_days` days
+    in a row, or by month of UTC, where `cap_carries` adds what the month before left."""
+
+    weight: int = 1
+    cap_gpu_hours: int | None = None
+    cap_days: int | None = None
+    cap_carries: bool = False
 
 
 @transaction.atomic
@@ -80,14 +93,30 @@ def tenant_quota_set(
 
 
 def _check(share: Share) -> None:
-    if share.guaranteed_units < 0 or (share.limit_units or 0) < 0:
+    if share.guaranteed_units < 0:
         raise invalid("bad_share", "A share is never negative.", "guaranteed")
-    if share.limit_units is not None and share.limit_units < share.guaranteed_units:
+    if (share.borrow_limit_units or 0) < 0:
+        raise invalid("bad_share", "What may be borrowed is never negative.", "borrow")
+    if (share.lend_limit_units or 0) < 0:
+        raise invalid("bad_share", "What may be lent is never negative.", "lend")
+    if share.more is not None:
+        _check_more(share.more)
+
+
+def _check_more(more: ShareMore) -> None:
+    if not 0 <= more.weight <= 1000:
+        raise invalid("bad_share", "A weight is a whole number from 0 to 1000.", "weight")
+    if more.cap_gpu_hours is None:
+        if more.cap_days is not None or more.cap_carries:
+            raise invalid("bad_share", "Say how many GPU-hours the cap has.", "cap_gpu_hours")
+        return
+    if more.cap_gpu_hours <= 0:
+        raise invalid("bad_share", "A cap has at least one GPU-hour.", "cap_gpu_hours")
+    if more.cap_days is not None and (not 1 <= more.cap_days <= 31 or more.cap_carries):
         raise invalid(
             "bad_share",
-            f"The limit ({gpus_text(share.limit_units)}) is less than what is guaranteed"
-            f" ({gpus_text(share.guaranteed_units)}).",
-            "limit",
+            "A cap holds in 1 to 31 days in a row, or by month; only a month carries over.",
+            "cap_days",
         )
 
 
@@ -131,15 +160,20 @@ def _exceeded(model: GpuClass, *, guaranteed: int, others: int, wanted: int) -> 
 
 
 def _write(row: Quota, share: Share, user_id: int, now: datetime) -> Quota:
-    values = {"guaranteed_units": share.guaranteed_units, "limit_units": share.limit_units}
+    values: dict[str, Any] = {
+        "guaranteed_units": share.guaranteed_units,
+        "borrow_limit_units": share.borrow_limit_units,
+        "lend_limit_units": share.lend_limit_units,
+        **(asdict(share.more) if share.more else {}),
+    }
     quota, is_new = Quota.objects.select_for_update().get_or_create(
         tenant_id=row.tenant_id, project=row.project, gpu_class=row.gpu_class, defaults=values
     )
-    before = None if is_new else _numbers(quota)
+    before = None if is_new else {name: getattr(quota, name) for name in values}
     if before == values:
         return quota
-    quota.guaranteed_units = share.guaranteed_units
-    quota.limit_units = share.limit_units
+    for name, value in values.items():
+        setattr(quota, name, value)
     quota.save(update_fields=list(values))
     audit_record(
         tenant_id=quota.tenant_id,
@@ -155,7 +189,3 @@ def _write(row: Quota, share: Share, user_id: int, now: datetime) -> Quota:
         },
     )
     return quota
-
-
-def _numbers(quota: Quota) -> Mapping[str, Any]:
-    return {"guaranteed_units": quota.guaranteed_units, "limit_units": quota.limit_units}

@@ -28,6 +28,8 @@ class RowShown:
 
     owner: Project | Tenant
     guaranteed: str
+    borrow: str
+    lend: str
     limit: str
     guaranteed_percent: str
     limit_percent: str
@@ -115,16 +117,20 @@ def _tenant_set(operator: User, form: QueryDict) -> str:
 
 
 def _share_read(form: QueryDict) -> Share:
-    limit = form.get("limit", "").strip()
+    borrow, lend = (form.get(name, "").strip() for name in ("borrow", "lend"))
     return Share(
         guaranteed_units=units_read(form.get("guaranteed", ""), param="guaranteed"),
-        limit_units=units_read(limit, param="limit") if limit else None,
+        borrow_limit_units=units_read(borrow, param="borrow") if borrow else None,
+        lend_limit_units=units_read(lend, param="lend") if lend else None,
     )
 
 
 def _sentence(name: str, share: Share) -> str:
-    most = "no limit of its own" if share.limit_units is None else gpus_text(share.limit_units)
-    return f"{name}: {gpus_text(share.guaranteed_units)} guaranteed, at most {most}."
+    borrow, lend = share.borrow_limit_units, share.lend_limit_units
+    more = "what there is" if borrow is None else f"at most {gpus_text(borrow)}"
+    idle = "all that is idle" if lend is None else f"at most {gpus_text(lend)}"
+    sure = gpus_text(share.guaranteed_units)
+    return f"{name}: {sure} guaranteed, borrows {more}, lends {idle}."
 
 
 def _shown(classes: list[ClassShares]) -> list[ClassShown]:
@@ -149,6 +155,8 @@ def _row(row: ShareRow, scale: int) -> RowShown:
     return RowShown(
         owner=row.owner,
         guaranteed=gpus_text(row.guaranteed_units),
+        borrow="" if row.borrow_limit_units is None else gpus_text(row.borrow_limit_units),
+        lend="" if row.lend_limit_units is None else gpus_text(row.lend_limit_units),
         limit="" if row.limit_units is None else gpus_text(row.limit_units),
         guaranteed_percent=_percent(row.guaranteed_units, scale),
         limit_percent="" if row.limit_units is None else _percent(row.limit_units, scale),

@@ -54,6 +54,7 @@ class TierForm:
     slug: str
     title: str
     pausable: bool
+    counts: bool
     fields: tuple[FieldShown, ...]
     is_new: bool
     failed: bool
@@ -89,14 +90,14 @@ def ops_tiers(request: HttpRequest, operator: User) -> HttpResponse:
             tier,
             _form_sent(request.POST, refusal, tier)
             if refusal and tier["slug"] == sent
-            else _form(tier, pausable=bool(tier["pausable"])),
+            else _form(tier, pausable=bool(tier["pausable"]), counts=bool(tier["counts"])),
         )
         for tier in shown
     ]
     new = (
         _form_sent(request.POST, refusal, None)
         if refusal and is_new
-        else _form(EMPTY, pausable=True, is_new=True)
+        else _form(EMPTY, pausable=True, counts=True, is_new=True)
     )
     context = {"tiers": forms, "new": new, "refusal": refusal}
     return render(request, "tenants/ops_tiers.html", context, status=422 if refusal else 200)
@@ -112,6 +113,7 @@ def _set(operator: User, form: QueryDict) -> str:
         priority=whole_read(form.get("priority", ""), param="priority"),
         pausable="pausable" in form,
         description=form.get("description", ""),
+        counts_against_guarantee="counts" in form,
         **times,
     )
     tier = tier_set(operator=operator, slug=slug, terms=terms, now=timezone.now())
@@ -120,7 +122,9 @@ def _set(operator: User, form: QueryDict) -> str:
 
 def _form_sent(sent: QueryDict, refusal: Refused, tier: Mapping[str, object] | None) -> TierForm:
     param = (refusal.param or "").removesuffix("_seconds")
-    form = _form(sent.dict(), pausable="pausable" in sent, is_new=tier is None)
+    form = _form(
+        sent.dict(), pausable="pausable" in sent, counts="counts" in sent, is_new=tier is None
+    )
     fields = tuple(
         replace(field, error=refusal.sentence) if field.name == param else field
         for field in form.fields
@@ -129,11 +133,14 @@ def _form_sent(sent: QueryDict, refusal: Refused, tier: Mapping[str, object] | N
     return replace(form, title=title, fields=fields, failed=True)
 
 
-def _form(values: Mapping[str, object], *, pausable: bool, is_new: bool = False) -> TierForm:
+def _form(
+    values: Mapping[str, object], *, pausable: bool, counts: bool, is_new: bool = False
+) -> TierForm:
     return TierForm(
         slug=str(values.get("slug", "")),
         title=str(values.get("name", "")),
         pausable=pausable,
+        counts=counts,
         fields=tuple(
             FieldShown(name, label, str(values.get(name, "")), "", name != "description")
             for name, label in LABELS.items()
@@ -150,6 +157,7 @@ def _shown(tier: Tier) -> dict[str, object]:
         "name": tier.name,
         "priority": str(tier.priority),
         "pausable": tier.pausable,
+        "counts": tier.counts_against_guarantee,
         "description": tier.description,
         **{name: seconds_text(getattr(tier, f"{name}_seconds")) for name in TIMES},
     }

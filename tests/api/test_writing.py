@@ -56,6 +56,24 @@ def test_a_tenant_admin_splits_the_quota_and_not_more_than_there_is(site: Site) 
     assert said(over)["numbers"]["over"] == 1
 
 
+def test_what_a_project_borrows_and_lends_is_set_beside_its_guarantee(site: Site) -> None:
+    share = {"project": "hidden", "gpu_class": "h100", "guaranteed_units": 56_000}
+    more = {"borrow_limit_units": 112_000, "lend_limit_units": 14_000, "weight": 3}
+    cap = {"cap_gpu_hours": 500, "cap_carries": True}
+    made = said(site.admin.put("quotas", {**share, **more, **cap}))
+    assert {key: made[key] for key in (*more, *cap)} == {**more, **cap}
+    assert (made["limit_units"], made["cap_days"]) == (168_000, None)
+    by_limit = said(site.admin.put("quotas", {**share, "limit_units": 70_000}))
+    assert (by_limit["borrow_limit_units"], by_limit["cap_gpu_hours"]) == (14_000, None)
+    for wrong in (
+        {"limit_units": 55_999},
+        {"limit_units": 70_000, "borrow_limit_units": 14_000},
+        {"cap_days": 7},
+        {"cap_gpu_hours": 5, "cap_days": 7, "cap_carries": True},
+    ):
+        assert site.admin.put("quotas", {**share, **wrong}).status_code == 422, wrong
+
+
 def test_an_operator_sets_a_tenants_share(site: Site) -> None:
     share = {"tenant": "northlab", "gpu_class": "h100", "guaranteed_units": 56_000}
     assert said(site.operator.put("quotas", share))["guaranteed_units"] == 56_000

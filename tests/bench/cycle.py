@@ -100,7 +100,7 @@ def a_site(gpu_count: int, bookings: int) -> Snapshot:
     chance = random.Random(7)  # noqa: S311  a made-up site, the same each time
     fleet = a_fleet(gpu_count)
     limits = tuple(
-        Limit(f"t{tenant}", name, 0, gpu_count * 56_000 // 12)
+        Limit(f"t{tenant}", None, name, gpu_count * 56_000 // 12, 0, None)
         for tenant in range(12)
         for name, _ in CLASSES
     )

@@ -91,7 +91,7 @@ def test_a_slice_pays_by_its_units(lab: Lab) -> None:
 
 def test_of_two_classes_the_dearer_one_is_held(lab: Lab) -> None:
     a_model("b200-180gb", product="NVIDIA B200")
-    a_quota(lab.tenant, a_gpu_class("b200"), limit=8)
+    a_quota(lab.tenant, a_gpu_class("b200"), guaranteed=8, limit=8)
     prices = {("h100", "standard"): Decimal(4), ("b200", "standard"): Decimal(9)}
     with as_system():
         price_book_publish(
@@ -119,13 +119,13 @@ def test_the_same_id_again_is_the_same_row(lab: Lab) -> None:
 
 def limit_of_the_tenant(lab: Lab) -> None:
     Quota.objects.filter(tenant=lab.tenant, project=None).update(
-        guaranteed_units=0, limit_units=56_000
+        guaranteed_units=56_000, borrow_limit_units=0
     )
 
 
 def limit_of_the_project(lab: Lab) -> None:
     Quota.objects.create(
-        tenant=lab.tenant, project=lab.project, gpu_class=a_gpu_class(), limit_units=56_000
+        tenant=lab.tenant, project=lab.project, gpu_class=a_gpu_class(), borrow_limit_units=56_000
     )
 
 

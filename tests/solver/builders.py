@@ -5,6 +5,7 @@ Times are seconds from NOON; models carry the geometry of the real cards.
 
 from allocation.solver import (
     Ask,
+    Cap,
     Extension,
     Gpu,
     Held,
@@ -16,6 +17,8 @@ from allocation.solver import (
     Promise,
     Request,
     Snapshot,
+    Tier,
+    Used,
 )
 from allocation.solver.types import Mode, Together
 
@@ -23,6 +26,12 @@ NOON = 1_800_014_400
 HOUR = 3_600
 DAY = 86_400
 POLICY = Policy(version=1)
+# Standard stays within guarantees, flex may borrow, spot always does.
+TIERS = (
+    Tier("standard", pausable=False, counts=True),
+    Tier("flex", pausable=True, counts=True),
+    Tier("spot", pausable=True, counts=False),
+)
 
 # Profile id, compute slices, starts, memory slots, most per GPU.
 _EIGHT = (
@@ -109,13 +118,14 @@ def a_request(
     promise: Promise | None = None,
     tenant: str = "lab",
     project: str = "folding",
+    tier: str = "standard",
 ) -> Request:
     """A flexible booking of one hour from now on; `earliest` and `latest` from NOON."""
     return Request(
         booking=booking,
         tenant=tenant,
         project=project,
-        tier="standard",
+        tier=tier,
         priority=priority,
         submitted=NOON - DAY + submitted,
         ask=ask or an_ask(),
@@ -138,6 +148,7 @@ def a_held(
     booking: str = "",
     tenant: str = "other",
     project: str = "else",
+    tier: str = "standard",
 ) -> Held:
     """A live allocation; times from NOON."""
     return Held(
@@ -149,6 +160,7 @@ def a_held(
         starts=NOON + starts,
         ends=NOON + ends,
         started=starts <= 0,
+        tier=tier,
     )
 
 
@@ -162,10 +174,20 @@ def whole(gpu: str) -> Place:
     return Place(gpu, None, 0, 8)
 
 
-def a_limit(owner: str, gpus_at_once: float | None, gpu_class: str = "h100") -> Limit:
-    """At most so many GPUs of a class at any instant."""
-    units = None if gpus_at_once is None else int(gpus_at_once * 56_000)
-    return Limit(owner, gpu_class, 0, units)
+def a_limit(
+    owner: str,
+    guaranteed: float,
+    gpu_class: str = "h100",
+    *,
+    parent: str | None = None,
+    borrow: float | None = 0,
+    lend: float | None = None,
+    weight: int = 1,
+) -> Limit:
+    """A tenant's quota in GPUs, or with `parent` a project's; nothing may be borrowed."""
+    borrow_units, lend_units = (None if n is None else int(n * 56_000) for n in (borrow, lend))
+    units = int(guaranteed * 56_000)
+    return Limit(owner, parent, gpu_class, units, borrow_units, lend_units, weight)
 
 
 def a_snapshot(
@@ -175,6 +197,8 @@ def a_snapshot(
     extensions: tuple[Extension, ...] = (),
     limits: tuple[Limit, ...] = (),
     now: int = 0,
+    caps: tuple[Cap, ...] = (),
+    used: tuple[Used, ...] = (),
 ) -> Snapshot:
     """A site at noon: one node of eight H100 unless said."""
     return Snapshot(
@@ -185,4 +209,7 @@ def a_snapshot(
         requests=requests,
         extensions=extensions,
         limits=limits,
+        tiers=TIERS,
+        caps=caps,
+        used=used,
     )

@@ -16,6 +16,7 @@ PROFILES = {
 }
 MODES: tuple[Mode | None, ...] = (None, None, None, "whole", "sliced")
 TENANTS = ("lab", "firm")
+PROJECTS = ("p", "q")
 minutes = st.integers(0, 40).map(lambda step: step * 371)
 
 
@@ -49,6 +50,7 @@ def requests(draw: st.DrawFn, number: int) -> Request:
     duration = draw(st.integers(1, 12)) * 1_777
     earliest = draw(minutes)
     spare = draw(st.none() | st.integers(0, 20).map(lambda step: step * 999))
+    tenant = draw(st.sampled_from(TENANTS))
     made = a_request(
         f"b{number}",
         an_ask(
@@ -62,8 +64,9 @@ def requests(draw: st.DrawFn, number: int) -> Request:
         fixed=fixed,
         priority=draw(st.sampled_from((10, 50, 90))),
         submitted=draw(st.integers(0, 3)),
-        tenant=draw(st.sampled_from(TENANTS)),
-        project=draw(st.sampled_from(("p", "q"))),
+        tenant=tenant,
+        project=f"{tenant}-{draw(st.sampled_from(PROJECTS))}",
+        tier=draw(st.sampled_from(("standard", "flex", "spot"))),
     )
     latest = None if fixed or spare is None else made.earliest + duration + spare
     return replace(made, duration=duration, latest=latest)
@@ -83,11 +86,12 @@ def held_rows(draw: st.DrawFn, fleet: tuple[Gpu, ...]) -> tuple[Held, ...]:
                 id=f"h-{gpu.id}",
                 booking=f"k-{gpu.id}",
                 tenant=tenant,
-                project="p",
+                project=f"{tenant}-p",
                 place=place,
                 starts=NOON + starts,
                 ends=NOON + ends,
                 started=starts <= 0,
+                tier=draw(st.sampled_from(("standard", "flex", "spot"))),
             )
             found.append(row)
     return tuple(found)
@@ -95,10 +99,21 @@ def held_rows(draw: st.DrawFn, fleet: tuple[Gpu, ...]) -> tuple[Held, ...]:
 
 @st.composite
 def limits(draw: st.DrawFn) -> tuple[Limit, ...]:
-    """Some owners have limits, one may be nothing at all."""
+    """Some owners have quota, one may have nothing at all."""
+    owners: list[tuple[str, str | None]] = [(tenant, None) for tenant in TENANTS]
+    owners += [(f"{tenant}-{name}", tenant) for tenant in TENANTS for name in PROJECTS]
+    some = st.sampled_from((0, 0.5, 1, 2, 4))
     return tuple(
-        a_limit(owner, draw(st.sampled_from((0, 0.5, 1, 2, 4))), name)
-        for owner in (*TENANTS, "p", "q")
+        a_limit(
+            owner,
+            draw(some),
+            name,
+            parent=parent,
+            borrow=draw(some | st.none()),
+            lend=draw(some | st.none()),
+            weight=draw(st.integers(0, 3)),
+        )
+        for owner, parent in owners
         for name, _ in KINDS
         if draw(st.integers(0, 2)) == 0
     )
@@ -133,6 +148,7 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
             starts=row.starts,
             ends=row.ends,
             started=row.starts <= site.now,
+            tier=wishes[row.booking].tier,
         )
         for row in plan.assigns
         for place in row.places

@@ -174,6 +174,31 @@ def test_the_hash_seed_of_the_process_does_not_matter() -> None:
     assert len(next(iter(told)).split()) == 3
 
 
+@few
+@given(sites(), st.integers(1, 4), st.integers(1, 8))
+def test_a_guarantee_can_be_had_while_others_only_borrow(
+    site: Snapshot, guaranteed: int, borrowers: int
+) -> None:
+    """Whatever flex and spot of other tenants hold, quota never keeps the owner out."""
+    fleet = (*gpus(8, node="b1"), *gpus(guaranteed, node="b2"))
+    held = tuple(
+        replace(a_held(f"b1-{n}", ends=20 * HOUR, tenant="firm", project="firm-p"), tier=tier)
+        for n, tier in zip(range(borrowers), ("flex", "spot") * 4, strict=False)
+    )
+    limits = tuple(row for row in site.limits if row.gpu_class != "h100" or row.owner != "lab")
+    limits = tuple(row for row in limits if row.parent != "lab" or row.gpu_class != "h100")
+    site = replace(
+        site,
+        gpus=fleet,
+        held=held,
+        extensions=(),
+        requests=(a_request("b1", an_ask(guaranteed), hours=2),),
+        limits=(*limits, a_limit("lab", guaranteed)),
+    )
+    plan = solve(site, POLICY)
+    assert [row.booking for row in plan.assigns] == ["b1"]
+
+
 class TestControls:
     """Each guard taken out once: the damage its property looks for appears."""
 
@@ -245,5 +270,5 @@ def _start(plan: Plan, booking: str) -> int:
     return next(each.starts for each in truth.given_by(plan) if each.booking == booking)
 
 
-def _anywhere(_: object, gpu_class: str, duration: int, owners: tuple[str, ...]) -> Want:
-    return Want(gpu_class, None, 2, "any", duration, owners)
+def _anywhere(_: object, gpu_class: str, duration: int, owners: tuple[str, ...], tier: str) -> Want:
+    return Want(gpu_class, None, 2, "any", duration, owners, tier)

@@ -2,11 +2,24 @@
 
 from collections import Counter
 from itertools import combinations
+from typing import NamedTuple
 
 from allocation.solver import Assign, Place, Plan, Request, Snapshot, Waiting
-from allocation.solver.types import Held, Model
+from allocation.solver.types import Held, Limit, Model
 
 Row = tuple[Place, int, int]
+
+
+class Piece(NamedTuple):
+    """Units of a class that an owner has in [starts, ends), decided now or before."""
+
+    owner: str
+    tier: str
+    gpu_class: str
+    starts: int
+    ends: int
+    units: int
+    decided: bool
 
 
 def given_by(plan: Plan) -> list[Assign | Waiting]:
@@ -94,32 +107,52 @@ def too_many_media_engines(snapshot: Snapshot, plan: Plan) -> list[str]:
 
 
 def over_limit(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str, int]]:
-    """(owner, class, second) at which an owner uses more than its limit, by what was decided."""
-    use = _usage(snapshot, plan)
+    """(owner, class, second) at which an owner has more than guaranteed + borrow limit, or at
+    which what can't be paused has more than the guarantee, when something of it begins."""
+    tiers = {tier.slug: tier for tier in snapshot.tiers}
+    use = [row for row in _usage(snapshot, plan) if tiers[row.tier].counts]
     bad = []
     for limit in snapshot.limits:
-        rows = [row for row in use if row[0] == limit.owner and row[1] == limit.gpu_class]
-        for second in sorted({row[2] for row in rows if row[5]}):
-            used = sum(units for _, _, starts, ends, units, _ in rows if starts <= second < ends)
-            if limit.limit is not None and used > limit.limit:
-                bad.append((limit.owner, limit.gpu_class, second))
+        rows = [row for row in use if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)]
+        most = None if limit.borrow is None else limit.guaranteed + limit.borrow
+        bad += _beyond(limit, rows, [row for row in rows if row.decided], most)
+        if limit.parent is None:
+            fixed = [row for row in rows if not tiers[row.tier].pausable]
+            bad += _beyond(limit, fixed, [row for row in fixed if row.decided], limit.guaranteed)
     return bad
 
 
-def _usage(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str, int, int, int, bool]]:
-    """(owner, class, starts, ends, units, decided now) of every place."""
+def _beyond(
+    limit: Limit, rows: list[Piece], decided: list[Piece], most: int | None
+) -> list[tuple[str, str, int]]:
+    return [
+        (limit.owner, limit.gpu_class, second)
+        for second in sorted({row.starts for row in decided})
+        if most is not None
+        and sum(row.units for row in rows if row.starts <= second < row.ends) > most
+    ]
+
+
+def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
+    """Every place twice: for its tenant and for its project."""
     gpus = {gpu.id: gpu for gpu in snapshot.gpus}
     models = {model.slug: model for model in snapshot.models}
     people: dict[str, Held | Request] = {row.booking: row for row in snapshot.held}
     people |= {request.booking: request for request in snapshot.requests}
     decided = {given.booking for given in given_by(plan)}
-    found = []
-    for booking, (place, starts, ends) in rows_of(snapshot, plan):
-        units = _units(models[gpus[place.gpu].model], place)
-        for owner in (people[booking].tenant, people[booking].project):
-            gpu_class = gpus[place.gpu].gpu_class
-            found.append((owner, gpu_class, starts, ends, units, booking in decided))
-    return found
+    return [
+        Piece(
+            owner,
+            people[booking].tier,
+            gpus[place.gpu].gpu_class,
+            starts,
+            ends,
+            _units(models[gpus[place.gpu].model], place),
+            booking in decided,
+        )
+        for booking, (place, starts, ends) in rows_of(snapshot, plan)
+        for owner in (people[booking].tenant, people[booking].project)
+    ]
 
 
 def _units(model: Model, place: Place) -> int:

@@ -29,9 +29,8 @@ NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
 
 
 def _gpus(guaranteed: float, limit: float | None = None) -> Share:
-    return Share(
-        int(guaranteed * UNITS_PER_GPU), None if limit is None else int(limit * UNITS_PER_GPU)
-    )
+    units = int(guaranteed * UNITS_PER_GPU)
+    return Share(units, None if limit is None else int(limit * UNITS_PER_GPU) - units)
 
 
 def _give(actor: Actor, project: Project, share: Share, gpu_class: str = "h100") -> Quota:

@@ -1,5 +1,6 @@
 """Pages of bookings: state first, why it waits, what it costs, and what its owner can do."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -14,7 +15,7 @@ from allocation.web.times import length_words, window_words
 from billing.rules import month_of
 from billing.services import budget_set, hold_place
 from tenants.models import Membership, Role
-from tests.builders import a_member, a_project, a_tenant, a_user
+from tests.builders import UNITS_PER_GPU, a_member, a_project, a_tenant, a_user
 from tests.roles import as_system
 from tests.web.fleet_builders import a_booking, a_node, a_place
 
@@ -36,7 +37,8 @@ def _url(booking: Booking, action: str = "") -> str:
 def _change(booking: Booking, **values: object) -> Booking:
     with as_system():
         Booking.objects.filter(id=booking.id).update(**values)
-        return Booking.objects.select_related("project", "tier", "owner").get(id=booking.id)
+        found = Booking.objects.select_related("tenant", "project", "tier", "owner")
+        return found.get(id=booking.id)
 
 
 def _story(booking: Booking, *, may_change: bool = True) -> Story:
@@ -126,6 +128,33 @@ def test_a_waiting_booking_shows_six_checks_with_what_blocks_first() -> None:
     assert [check.blocks for check in story.checks] == [True, False, False, False, False, False]
     assert story.checks[0].frees == "today 14:30"
     assert story.headline == "Should start today 09:00"
+
+
+def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:
+    member = a_member(a_project())
+    booking = a_booking(member, now=NOW, state=State.ACTIVE)
+    ask = {**booking.ask, "count": 10}
+    booking = _change(booking, ask=ask, planned_class="h100", borrowed_units=2 * UNITS_PER_GPU)
+    scene = replace(SCENE, units=10 * UNITS_PER_GPU)
+    story = story_of(booking, scene, may_change=True)
+    assert story.borrowed.startswith("8 own + 2 borrowed: may be paused")
+    booking = _change(booking, at_risk_from=NOW.replace(hour=13, minute=40))
+    story = story_of(booking, scene, may_change=True)
+    assert story.borrowed == "8 own + 2 borrowed: at risk from today 13:40."
+    page = _client(member).get(_url(booking)).content.decode()
+    assert "2 borrowed: at risk from" in page
+
+
+def test_what_is_borrowed_is_not_said_to_be_in_the_way() -> None:
+    booking = a_booking(a_member(a_project()), now=NOW, state=State.QUEUED)
+    reason = {
+        "code": "borrowed",
+        "check": "quota",
+        "sentence": "1 own + 1 borrowed.",
+        "numbers": {},
+    }
+    story = _story(_change(booking, reasons=[reason]))
+    assert not any(check.blocks for check in story.checks)
 
 
 def test_a_refused_booking_offers_what_would_work_as_one_click() -> None:

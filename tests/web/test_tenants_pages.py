@@ -26,6 +26,7 @@ from tests.builders import (
 from tests.roles import as_system
 
 pytestmark = pytest.mark.django_db
+SHARE = {"act": "set", "gpu_class": "h100", "project": "vision", "guaranteed": "", "borrow": ""}
 HOSTILE = "<script>alert('x')</script>\"'&{{7*7}}"
 
 
@@ -158,13 +159,16 @@ def test_a_quota_is_split_in_gpus_and_kept_in_units(admin: Client, tenant: Tenan
         "gpu_class": "h100",
         "project": "vision",
         "guaranteed": "2.5",
-        "limit": "",
+        "borrow": "",
+        "lend": "1.5",
     }
     answer = admin.post("/t/own/quotas", form, follow=True)
     assert "2.5 split among projects, 5.5 not yet" in _text(answer.content)
     with tenant_tx(tenant.id):
         quota = Quota.objects.get(project=project)
     assert (quota.guaranteed_units, quota.limit_units) == (140_000, None)
+    assert quota.lend_limit_units == 84_000
+    assert "borrows what there is, lends at most 1.5" in _text(answer.content)
 
 
 def test_too_large_a_share_says_by_how_much_and_keeps_what_was_typed(
@@ -172,13 +176,7 @@ def test_too_large_a_share_says_by_how_much_and_keeps_what_was_typed(
 ) -> None:
     a_project(tenant, "vision")
     a_quota(tenant, guaranteed=8)
-    form = {
-        "act": "set",
-        "gpu_class": "h100",
-        "project": "vision",
-        "guaranteed": "9",
-        "limit": "10",
-    }
+    form = SHARE | {"guaranteed": "9", "borrow": "1"}
     answer = admin.post("/t/own/quotas", form)
     assert answer.status_code == 422
     assert "9 is 1 too many: 8 would work" in _text(answer.content)
@@ -189,7 +187,7 @@ def test_too_large_a_share_says_by_how_much_and_keeps_what_was_typed(
 def test_a_bad_number_changes_nothing(admin: Client, tenant: Tenant, text: str) -> None:
     a_project(tenant, "vision")
     a_quota(tenant, guaranteed=8)
-    form = {"act": "set", "gpu_class": "h100", "project": "vision", "guaranteed": text, "limit": ""}
+    form = SHARE | {"guaranteed": text}
     assert admin.post("/t/own/quotas", form).status_code == 422
     with tenant_tx(tenant.id):
         assert Quota.objects.count() == 1
@@ -198,7 +196,7 @@ def test_a_bad_number_changes_nothing(admin: Client, tenant: Tenant, text: str) 
 def test_another_tenants_project_gets_no_share(admin: Client, tenant: Tenant) -> None:
     a_project(a_tenant(), "theirs")
     a_quota(tenant, guaranteed=8)
-    form = {"act": "set", "gpu_class": "h100", "project": "theirs", "guaranteed": "1", "limit": ""}
+    form = SHARE | {"project": "theirs", "guaranteed": "1"}
     foreign = admin.post("/t/own/quotas", form)
     unknown = admin.post("/t/own/quotas", {**form, "project": "not-there"})
     assert foreign.status_code == unknown.status_code == 404
@@ -218,7 +216,7 @@ def test_members_read_their_share_and_may_not_change_it(
     assert "2 guaranteed" in page
     assert "Secret project" not in page
     assert 'name="guaranteed"' not in page
-    form = {"act": "set", "gpu_class": "h100", "project": "vision", "guaranteed": "3", "limit": ""}
+    form = SHARE | {"guaranteed": "3"}
     assert client.post("/t/own/quotas", form).status_code == 403
 
 
@@ -229,12 +227,14 @@ def test_an_operator_gives_a_tenant_its_share(operator: Client, tenant: Tenant) 
         "gpu_class": "h100",
         "tenant": str(tenant.id),
         "guaranteed": "16",
-        "limit": "24",
+        "borrow": "8",
+        "lend": "4",
     }
     assert operator.post("/ops/quotas", form).status_code == 302
     with tenant_tx(tenant.id):
         quota = Quota.objects.get(project=None)
     assert (quota.guaranteed_units, quota.limit_units) == (16 * UNITS_PER_GPU, 24 * UNITS_PER_GPU)
+    assert quota.lend_limit_units == 4 * UNITS_PER_GPU
     assert "16" in _text(operator.get("/ops/quotas").content)
     assert operator.post("/ops/quotas", {**form, "tenant": "x"}).status_code == 404
 

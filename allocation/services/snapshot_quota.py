@@ -1,0 +1,128 @@
+"""What a snapshot says of quota: tiers, the tree, GPU-hour caps and the use that counts."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from django.db import connection
+
+from allocation.solver import UNITS_PER_GPU, Cap, Limit, Tier, Used
+from tenants.models import Quota
+from tenants.models import Tier as TierRow
+
+# Use fades: after this the fair share sees less than a hundredth of it. Months carry over in it.
+HISTORY = timedelta(days=62)
+GPU_HOUR = UNITS_PER_GPU * 3_600
+
+# Charged time per project, class and UTC day: from "ready" to the release, else until now.
+_USED = """
+SELECT u.tenant_id, u.project_id, u.gpu_class_id, extract(epoch FROM d.day)::bigint,
+       sum(u.units * extract(epoch FROM least(u.until, d.day + interval '1 day')
+                                        - greatest(u.since, d.day)))::bigint
+FROM (
+  SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
+         greatest(b.ready_at, lower(a.period), %(since)s) AS since,
+         least(upper(a.period), coalesce(b.released_at, b.ended_at, %(now)s), %(now)s) AS until
+  FROM allocation_allocation a
+    JOIN allocation_booking b ON b.id = a.booking_id
+    JOIN allocation_gpu g ON g.id = a.gpu_id
+  WHERE b.ready_at IS NOT NULL AND a.state <> 'superseded'
+    AND a.period && tstzrange(%(since)s, %(now)s)
+) u CROSS JOIN LATERAL generate_series(
+  date_trunc('day', u.since, 'UTC'), u.until - interval '1 microsecond', interval '1 day'
+) AS d(day)
+WHERE u.until > u.since
+GROUP BY 1, 2, 3, 4
+ORDER BY 2, 3, 4
+"""
+
+
+def tiers_read() -> tuple[Tier, ...]:
+    """What each tier may do with quota."""
+    return tuple(
+        Tier(tier.slug, tier.pausable, tier.counts_against_guarantee)
+        for tier in TierRow.objects.order_by("slug")
+    )
+
+
+def limits_read() -> tuple[Limit, ...]:
+    """The quota tree of tenants and projects; under the wall, of the one tenant that was said."""
+    return tuple(
+        Limit(
+            owner=str(row.project_id or row.tenant_id),
+            parent=str(row.tenant_id) if row.project_id else None,
+            gpu_class=row.gpu_class_id,
+            guaranteed=row.guaranteed_units,
+            borrow=row.borrow_limit_units,
+            lend=row.lend_limit_units,
+            weight=row.weight,
+        )
+        for row in Quota.objects.order_by("tenant_id", "project_id", "gpu_class_id")
+    )
+
+
+def used_read(now: datetime) -> tuple[Used, ...]:
+    """Unit-seconds by project, class and UTC day; under the wall, of one tenant."""
+    since = (now - HISTORY).replace(hour=0, minute=0, second=0, microsecond=0)
+    with connection.cursor() as cursor:
+        cursor.execute(_USED, {"since": since, "now": now})
+        rows = cursor.fetchall()
+    return tuple(
+        Used(str(tenant), str(project), gpu_class, day, amount)
+        for tenant, project, gpu_class, day, amount in rows
+        if amount > 0
+    )
+
+
+def caps_read(now: datetime, used: tuple[Used, ...]) -> tuple[Cap, ...]:
+    """GPU-hour caps: rolling ones, or this month and the next two."""
+    rows = Quota.objects.filter(cap_gpu_hours__isnull=False)
+    rows = rows.order_by("tenant_id", "project_id", "gpu_class_id")
+    return tuple(cap for row in rows for cap in _caps(row, used, now))
+
+
+def caps_rolling_read() -> tuple[Cap, ...]:
+    """Only the caps over so many days in a row: what is more than one never fits."""
+    rows = Quota.objects.filter(cap_gpu_hours__isnull=False, cap_days__isnull=False)
+    return tuple(
+        Cap(
+            str(row.project_id or row.tenant_id),
+            row.gpu_class_id,
+            (row.cap_gpu_hours or 0) * GPU_HOUR,
+            0,
+            0,
+            row.cap_days,
+        )
+        for row in rows.order_by("tenant_id", "project_id", "gpu_class_id")
+    )
+
+
+def month_starts(now: datetime, count: int) -> list[datetime]:
+    """The first instants of last month, this one, and so on: `count` in all."""
+    first = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    months = [(first - timedelta(days=1)).replace(day=1)]
+    while len(months) < count:
+        months.append((months[-1] + timedelta(days=32)).replace(day=1))
+    return months
+
+
+def _caps(row: Quota, used: tuple[Used, ...], now: datetime) -> Iterator[Cap]:
+    owner = str(row.project_id or row.tenant_id)
+    most = (row.cap_gpu_hours or 0) * GPU_HOUR
+    if row.cap_days is not None:
+        yield Cap(owner, row.gpu_class_id, most, 0, 0, row.cap_days)
+        return
+    before, *starts = (int(month.timestamp()) for month in month_starts(now, 5))
+    carried = 0
+    if row.cap_carries:
+        had = sum(
+            each.unit_seconds
+            for each in used
+            if owner in (each.tenant, each.project)
+            and each.gpu_class == row.gpu_class_id
+            and before <= each.day < starts[0]
+        )
+        carried = max(0, most - had)
+    for begin, end in pairwise(starts):
+        yield Cap(owner, row.gpu_class_id, most + carried, begin, end)
+        carried = 0

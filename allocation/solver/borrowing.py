@@ -1,0 +1,140 @@
+"""Who borrows what, and from when on a lender asks for it back.
+
+Borrowed GPUs are at risk as soon as somebody else's booking that is within guarantee wants to run
+and waits for room.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from allocation.solver.explain import borrowed_reason
+from allocation.solver.placement import wants_of
+from allocation.solver.plan import Assign, Borrow, Claim, Waiting
+from allocation.solver.quota import Quota, Use
+from allocation.solver.types import Request, Snapshot
+from allocation.solver.working import Working
+
+Answer = TypeVar("Answer", Assign, Waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What a booking has of a class, held or planned."""
+
+    booking: str
+    use: Use
+    window: tuple[int, int]
+
+
+def borrows_of(
+    working: Working, snapshot: Snapshot, given: Iterable[Assign | Waiting]
+) -> tuple[tuple[Borrow, ...], tuple[Claim, ...]]:
+    """Everything held, given or promised that lies above guarantees, and who claims it back.
+
+    The guarantee goes to what can't be paused first, then to who has it earliest.
+    """
+    answers = list(given)
+    rows = [*_held_rows(working, snapshot), *_given_rows(working, snapshot, answers)]
+    touched = {_whose(row) for row in rows if _may_borrow(working.quota, row.use)}
+    fresh = Quota(snapshot, working.capacity)
+    borrowed: list[tuple[_Row, int]] = []
+    for row in sorted(rows, key=lambda each: _rank(working.quota, each)):
+        if _whose(row) in touched:
+            above = fresh.borrowed(row.use, row.window)
+            fresh.add(row.use, row.window)
+            borrowed += [(row, above)] if above else []
+    if not borrowed:
+        return (), ()
+    waits = [answer for answer in answers if isinstance(answer, Waiting)]
+    claims = _claims(working, snapshot.requests, waits)
+    found = [
+        Borrow(row.booking, row.use.units - above, above, at_risk_from(row.use, row.window, claims))
+        for row, above in borrowed
+    ]
+    return tuple(sorted(found, key=lambda each: each.booking)), claims
+
+
+def at_risk_from(use: Use, window: tuple[int, int], claims: Iterable[Claim]) -> int | None:
+    """When in [starts, ends) another tenant begins to wait for what is borrowed of the class."""
+    starts, ends = window
+    return min(
+        (
+            max(starts, claim.starts)
+            for claim in claims
+            if claim.gpu_class == use.gpu_class
+            and claim.tenant != use.owners[0]
+            and claim.starts < ends
+            and starts < claim.ends
+        ),
+        default=None,
+    )
+
+
+def said(answer: Answer, borrows: dict[str, Borrow]) -> Answer:
+    """The answer, saying what of it is borrowed."""
+    borrow = borrows.get(answer.booking)
+    if borrow is None:
+        return answer
+    return replace(answer, reasons=(*answer.reasons, borrowed_reason(borrow)))
+
+
+def _may_borrow(quota: Quota, use: Use) -> bool:
+    tier = quota.tier(use.tier)
+    return (tier.pausable or not tier.counts) and quota.follows(use)
+
+
+def _rank(quota: Quota, row: _Row) -> tuple[bool, bool, int, str]:
+    tier = quota.tier(row.use.tier)
+    return (not tier.counts, tier.pausable, row.window[0], row.booking)
+
+
+def _whose(row: _Row) -> tuple[str, str]:
+    return (row.use.owners[0], row.use.gpu_class)
+
+
+def _claims(
+    working: Working, requests: Iterable[Request], waits: Iterable[Waiting]
+) -> tuple[Claim, ...]:
+    """The claims of those who wait although quota would let them start at their wish."""
+    wishes = {request.booking: request for request in requests}
+    claims = []
+    for wait in waits:
+        request = wishes[wait.booking]
+        first = working.first_start(request.earliest)
+        if wait.starts <= first:
+            continue
+        want = next(want for want in wants_of(request) if want.gpu_class == wait.gpu_class)
+        use, window = working.use(want), (first, first + want.duration)
+        working.quota.add(use, (wait.starts, wait.ends), -1)
+        if working.quota.is_sure(use, window) and working.quota.over(use, window) is None:
+            claims.append(Claim(request.booking, request.tenant, want.gpu_class, *window))
+        working.quota.add(use, (wait.starts, wait.ends))
+    return tuple(sorted(claims, key=lambda each: each.booking))
+
+
+def _held_rows(working: Working, snapshot: Snapshot) -> list[_Row]:
+    """One row per booking and class: the places of a gang have one window."""
+    found: dict[tuple[str, str], _Row] = {}
+    for held in snapshot.held:
+        name = working.class_of(held.place.gpu)
+        if name is None:
+            continue
+        units = working.units(name, (held.place,))
+        key = (held.booking, name)
+        have = found[key].use.units if key in found else 0
+        use = Use((held.tenant, held.project), held.tier, name, have + units)
+        found[key] = _Row(held.booking, use, (held.starts, working.end_of(held)))
+    return list(found.values())
+
+
+def _given_rows(
+    working: Working, snapshot: Snapshot, given: Iterable[Assign | Waiting]
+) -> list[_Row]:
+    wishes = {request.booking: request for request in snapshot.requests}
+    rows = []
+    for answer in given:
+        request = wishes[answer.booking]
+        want = next(want for want in wants_of(request) if want.gpu_class == answer.gpu_class)
+        rows.append(_Row(answer.booking, working.use(want), (answer.starts, answer.ends)))
+    return rows

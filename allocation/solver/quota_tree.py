@@ -1,0 +1,232 @@
+"""The quota tree of one GPU class: projects under tenants under the platform, use over time.
+
+The algebra is Kueue's. With guaranteed N, borrow limit B and lend limit L of a node:
+subtree = N + what the children lend upwards; local = what of it is never lent; of a child's use
+the parent sees what exceeds the child's local. More fits while no node on the way up is used
+above its cap (subtree + B, the platform: subtree) by what arrives there. Units; seconds.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocation.solver.calendar import Steps
+from allocation.solver.fragmentation import Ints
+from allocation.solver.topology import Bools
+from allocation.solver.types import Limit
+
+PLATFORM = "*"
+"""The root above all tenants; no owner has this id."""
+
+_UNBOUNDED = 1 << 56
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One owner's place in a tree: at most `cap` in use, `local` of it unseen by `parent`."""
+
+    owner: str
+    parent: str | None
+    subtree: int
+    local: int
+    cap: int
+
+
+def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
+    """The tree in which idle guarantees are lent. All limits of one class; units it has in all.
+
+    What the fleet has above all tenants' guarantees belongs to the platform, which lends it.
+    """
+    rows = list(limits)
+    nodes: dict[str, Node] = {}
+    lent: dict[str, int] = {}
+    kept: dict[str, int] = {}
+    for row in rows:
+        if row.parent is not None:
+            node = nodes[row.owner] = _node(row, row.parent, row.guaranteed, row.guaranteed)
+            lent[row.parent] = lent.get(row.parent, 0) + _lends(node)
+            kept[row.parent] = kept.get(row.parent, 0) + node.local
+    split = _split(rows)
+    tenants = [row for row in rows if row.parent is None]
+    for row in tenants:
+        rest = max(0, row.guaranteed - split.get(row.owner, 0))
+        # What projects keep for themselves is not seen up here, but it is of the guarantee too.
+        own = max(0, row.guaranteed - kept.get(row.owner, 0))
+        nodes[row.owner] = _node(row, PLATFORM, rest + lent.get(row.owner, 0), own)
+    idle = max(0, capacity - sum(row.guaranteed for row in tenants))
+    subtree = idle + sum(_lends(nodes[row.owner]) for row in tenants)
+    nodes[PLATFORM] = Node(PLATFORM, None, subtree, 0, subtree)
+    return nodes
+
+
+def sure_tree(limits: Iterable[Limit]) -> dict[str, Node]:
+    """The tree in which nobody lends: a project has its guarantee and, up to its borrow limit,
+    what its tenant has not split among projects. What fits here is within guarantee."""
+    rows = list(limits)
+    split = _split(rows)
+    nodes: dict[str, Node] = {}
+    for row in rows:
+        own = row.guaranteed
+        if row.parent is None:
+            rest = max(0, own - split.get(row.owner, 0))
+            nodes[row.owner] = Node(row.owner, None, rest, 0, rest)
+        else:
+            nodes[row.owner] = Node(row.owner, row.parent, own, own, own + _borrows(row))
+    return nodes
+
+
+def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
+    """What the owner may still use at an instant; negative after a quota cut.
+
+    `usage` is what each node is used, a parent with what it sees of its children.
+    """
+    node, used = nodes[owner], usage.get(owner, 0)
+    if node.parent not in nodes:
+        return node.cap - used
+    above = available(nodes, usage, node.parent)
+    through = node.cap - node.local - max(0, used - node.local)
+    return max(0, node.local - used) + min(above, through)
+
+
+class Tree:
+    """How much of each node is used over time."""
+
+    def __init__(self, nodes: dict[str, Node], origin: int) -> None:
+        """Nobody uses anything from `origin` on."""
+        self.nodes = nodes
+        self._usage = {owner: Steps(origin, 1, np.int64) for owner in nodes}
+
+    def prime(self, instants: Iterable[int]) -> None:
+        """Prepare for these starts and ends; before anything is added."""
+        instants = list(instants)
+        for usage in self._usage.values():
+            usage.prime(instants)
+
+    def way_up(self, owners: tuple[str, ...]) -> tuple[Node, ...]:
+        """From the project to the platform; owners (tenant, project) without quota left out."""
+        way = [self.nodes[owner] for owner in reversed(owners) if owner in self.nodes]
+        if way and way[-1].parent == PLATFORM:
+            way.append(self.nodes[PLATFORM])
+        return tuple(way)
+
+    def add(self, way: tuple[Node, ...], units: int, window: tuple[int, int]) -> None:
+        """`units` more (fewer when negative) in [starts, ends), as far up as they are seen."""
+        more: int | Ints = units
+        times = np.zeros(0, dtype=np.int64)
+        for node in way:
+            usage = self._usage[node.owner]
+            rows = usage.cut(*window)
+            arriving = _at(more, times, usage.times[rows])
+            before = usage.values[rows, 0].copy()
+            usage.values[rows, 0] += arriving
+            more = arriving if not node.local else _seen(before, arriving, node.local)
+            times = usage.times[rows]
+
+    def over(self, way: tuple[Node, ...], units: int, window: tuple[int, int]) -> Node | None:
+        """The first node that `units` more would push above its cap in [starts, ends)."""
+        more: int | Ints = units
+        times = np.zeros(0, dtype=np.int64)
+        for node in way:
+            usage = self._usage[node.owner]
+            rows = usage.rows(*window)
+            arriving = _at(more, times, usage.times[rows])
+            used = usage.values[rows, 0]
+            if ((used + arriving > node.cap) & (arriving > 0)).any():
+                return node
+            more = arriving if not node.local else _seen(used, arriving, node.local)
+            times = usage.times[rows]
+        return None
+
+    def allows(
+        self, way: tuple[Node, ...], units: int, starts: Ints, duration: int
+    ) -> Bools | None:
+        """Which windows [start, start + duration) no node forbids; None: all of them."""
+        allowed: Bools | None = None
+        more: int | Ints = units
+        times = np.zeros(0, dtype=np.int64)
+        for node in way:
+            usage = self._usage[node.owner]
+            used = usage.values[:, 0]
+            arriving = _at(more, times, usage.times)
+            full = (used + arriving > node.cap) & (arriving > 0)
+            if full.any():
+                mine = clear_of(full, usage.times, starts, duration)
+                allowed = mine if allowed is None else allowed & mine
+            more = arriving if not node.local else _seen(used, arriving, node.local)
+            times = usage.times
+        return allowed
+
+    def never(self, way: tuple[Node, ...], units: int) -> Node | None:
+        """The first node that `units` would push above its cap if nobody used anything."""
+        for node in way:
+            if units > max(node.cap, 0):
+                return node
+            units = max(0, units - node.local)
+        return None
+
+    def peak(self, owner: str, window: tuple[int, int]) -> int:
+        """Most units used at any instant of [starts, ends)."""
+        usage = self._usage[owner]
+        return int(usage.values[usage.rows(*window), 0].max(initial=0))
+
+    def room(self, way: tuple[Node, ...], window: tuple[int, int]) -> int:
+        """The most units that fit in all of [starts, ends); never negative."""
+        if not way:
+            return _UNBOUNDED
+        low, high = 0, max(0, min(way[0].cap, way[-1].cap + sum(node.local for node in way)))
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.over(way, middle, window) is None:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def changes(self, owner: str) -> Ints:
+        """Seconds at which the owner's use may change."""
+        return self._usage[owner].times
+
+
+def clear_of(full: Bools, times: Ints, starts: Ints, duration: int) -> Bools:
+    """True for windows that touch no row in which `full` holds."""
+    begins = np.append(times[full], np.iinfo(np.int64).max)
+    ends = np.append(times[1:], np.iinfo(np.int64).max)[full]
+    following = begins[ends.searchsorted(starts, side="right")]
+    clear: Bools = following >= starts + duration
+    return clear
+
+
+def _seen(used: Ints, arriving: int | Ints, local: int) -> Ints:
+    """What the parent sees of `arriving` more on top of `used`."""
+    seen: Ints = np.maximum(0, used + arriving - local) - np.maximum(0, used - local)
+    return seen
+
+
+def _at(more: int | Ints, times: Ints, wanted: Ints) -> int | Ints:
+    """A child's values at its parent's instants, which are at least as many."""
+    if isinstance(more, int) or not len(wanted):
+        return more if isinstance(more, int) else more[:0]
+    return more[np.maximum(times.searchsorted(wanted, side="right") - 1, 0)]
+
+
+def _node(row: Limit, parent: str, subtree: int, own: int) -> Node:
+    local = 0 if row.lend is None else max(0, subtree - row.lend)
+    return Node(row.owner, parent, subtree, local, own + _borrows(row))
+
+
+def _lends(node: Node) -> int:
+    return node.subtree - node.local
+
+
+def _borrows(row: Limit) -> int:
+    return _UNBOUNDED if row.borrow is None else row.borrow
+
+
+def _split(rows: Iterable[Limit]) -> dict[str, int]:
+    """What each tenant has guaranteed to its projects."""
+    split: dict[str, int] = {}
+    for row in rows:
+        if row.parent is not None:
+            split[row.parent] = split.get(row.parent, 0) + row.guaranteed
+    return split
