@@ -4,28 +4,21 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import cache
 from uuid import UUID
 
 import redis
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
 from allocation import wire
 from allocation.models import Allocation, MigPlacement, Node, SolverState
 from allocation.services.fleet import node_key
+from allocation.services.links import agents_redis
 
 logger = logging.getLogger(__name__)
 
 TOLD = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
 Profiles = Mapping[tuple[str, str], int]
-
-
-@cache
-def agents_redis() -> "redis.Redis":
-    """The connection to the server that agents read from."""
-    return redis.Redis.from_url(settings.AGENTS_REDIS_URL, socket_timeout=2)
 
 
 def publish_due(now: datetime) -> int:
@@ -34,7 +27,9 @@ def publish_due(now: datetime) -> int:
     Needs no outbox: whoever finds `published_generation < generation` writes the whole document.
     A server that is down loses nothing; the next call writes it. Returns how many were written.
     """
-    waiting = Node.objects.filter(published_generation__lt=F("generation"), key_version__gt=1)
+    waiting = Node.objects.filter(
+        published_generation__lt=F("generation"), link_digest__isnull=False
+    )
     try:
         return _publish(waiting.values_list("id", flat=True))
     except redis.RedisError as error:
@@ -44,7 +39,7 @@ def publish_due(now: datetime) -> int:
 
 def republish_all() -> int:
     """Writes every node's assignment again, e.g. after the server has lost its data."""
-    return _publish(Node.objects.filter(key_version__gt=1).values_list("id", flat=True))
+    return _publish(Node.objects.filter(link_digest__isnull=False).values_list("id", flat=True))
 
 
 def _publish(node_ids: Iterable[UUID]) -> int:

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,17 @@ import pytest
 import redis
 
 from allocation import wire
+from allocation.services.links import link_open, link_password, link_replace, link_url
 from tests.agent.builders import HOUR, KEY, KEYS, NODE, a_document, a_slice, a_whole
-from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
 
 
 class Portal:
     """The portal's side: answers enrolments, writes documents, reads reports."""
 
-    def __init__(self, client: "redis.Redis", agents_url: str) -> None:
+    def __init__(self, client: "redis.Redis", agents_url: str, digest: bytes) -> None:
         self.client = client
+        self.digest = digest
         self.enrolments: list[dict[str, Any]] = []
         self.answers: list[tuple[int, dict[str, Any]]] = []
         self.identity = {
@@ -128,9 +128,12 @@ class Process:
 
 
 @pytest.fixture
-def portal(redis_client: "redis.Redis", servers: Servers) -> Iterator[Portal]:
-    found = Portal(redis_client, f"{servers.access.url('agents')}/3")
+def portal(redis_client: "redis.Redis") -> Iterator[Portal]:
+    password, digest = link_password()
+    link_open(NODE, digest)
+    found = Portal(redis_client, link_url(NODE, password), digest)
     yield found
+    link_replace(NODE, None)
     found.close()
 
 
@@ -198,7 +201,7 @@ def test_after_kill_nine_the_agent_finds_its_slices_and_needs_no_second_token(
 
 
 def test_bookings_end_on_time_while_redis_is_away_and_that_is_told_afterwards(
-    portal: Portal, agent: Process, servers: Servers
+    portal: Portal, agent: Process
 ) -> None:
     agent.start()
     seen(lambda: len(portal.reports()) > 0)
@@ -207,16 +210,11 @@ def test_bookings_end_on_time_while_redis_is_away_and_that_is_told_afterwards(
     seen(lambda: portal.states() == {"w1": "ready"})
     folder = agent.state / "bookings" / "BK-7"
 
-    admin = portal.client
-    with ExitStack() as stack:
-        stack.callback(admin.acl_setuser, "agents", enabled=True, nopass=False)
-        admin.acl_setuser("agents", enabled=False)
-        for client in admin.client_list():
-            if client["user"] == "agents":
-                admin.client_kill_filter(_id=client["id"])
-        seen(lambda: not folder.exists())
-        assert booked.ends <= time.time() < booked.ends + 2
-        assert portal.states() == {"w1": "ready"}
+    link_replace(NODE, None)
+    seen(lambda: not folder.exists())
+    assert booked.ends <= time.time() < booked.ends + 2
+    assert portal.states() == {"w1": "ready"}
+    link_open(NODE, portal.digest)
     seen(lambda: portal.states() == {"w1": "empty"})
     since = portal.reports()[-1].allocations[0].since
     assert since - booked.ends <= 1

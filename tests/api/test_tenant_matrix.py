@@ -26,6 +26,7 @@ OPEN = {
     "price-books/<int:version>",
     "fleet/nodes/<slug:name>/drain",
     "fleet/nodes/<slug:name>/ready",
+    "fleet/nodes/<slug:name>/revoke",
 }
 BODIES: dict[str, Any] = {
     "extend": {"by": "PT1H"},

@@ -26,7 +26,7 @@ from allocation.agent.store import Store
 from allocation.models import Allocation, Booking, Node
 from allocation.services.cycle import CycleResult, cycle_run
 from allocation.services.fleet import enrolment_token_create, node_enrol
-from allocation.services.publish import agents_redis
+from allocation.services.links import agents_redis
 from allocation.services.reader import Reader
 from allocation.services.reports import message_apply
 from tests.builders_allocation import NOW

@@ -8,7 +8,8 @@ import redis
 from allocation import wire
 from allocation.models import Node
 from allocation.services.bookings import booking_request
-from allocation.services.publish import agents_redis, publish_due
+from allocation.services.links import agents_redis
+from allocation.services.publish import publish_due
 from allocation.services.reader import Reader
 from tests.builders_allocation import NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
