@@ -34,7 +34,7 @@ check: $(TESTING)
 	$(BIN)/lint-imports --no-logo
 
 bench: $(TESTING)
-	$(BIN)/python -m pytest -q -m bench tests/bench
+	$(BIN)/python -m tests.bench
 
 screens: $(TESTING) browser
 	$(BIN)/python -m tests.browser.screens

@@ -1,12 +1,10 @@
 """The demo site's hardware and terms: what the simulated agents will find, and what it costs."""
 
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from allocation.agent.simulated_hardware import Hardware, Model, models_load
-from allocation.models import Gpu, GpuModel, MigPlacement, Node, PolicyVersion, Rack, SolverState
-from allocation.solver import Policy
+from allocation.models import Gpu, GpuModel, MigPlacement, Node, Rack
 from billing.models import PriceBook
 from billing.services import price_book_publish
 from tenants.models import GpuClass, Tier
@@ -77,13 +75,6 @@ def catalogue_seed(now: datetime) -> None:
     for name in NODES:
         _node_seed(name, known)
     _prices_seed(now)
-    tunables = {
-        name: value for name, value in asdict(Policy(version=1)).items() if name != "version"
-    }
-    PolicyVersion.objects.get_or_create(
-        number=1, defaults={"document": tunables, "state": "live", "created": now}
-    )
-    SolverState.objects.get_or_create(id=1)
 
 
 def _model_seed(slug: str, gpu_class: str, model: Model) -> None:

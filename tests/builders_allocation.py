@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
 from uuid import UUID, uuid4
@@ -24,8 +24,8 @@ from allocation.models import (
 from allocation.rules.ask import AskDocument, Together
 from allocation.rules.states import State
 from allocation.services.bookings import Wish
-from billing.models import Budget
-from billing.rules import Period
+from billing.models import Budget, PriceBook
+from billing.rules import Period, month_after, month_of
 from billing.services import budget_set, hold_place, price_book_publish
 from tenants.access import Actor
 from tenants.models import Project, Tenant
@@ -127,16 +127,15 @@ def a_budget(
     project: Project,
     amount: str = "1000",
     *,
-    starts: date = date(2026, 11, 1),
-    ends: date = date(2027, 1, 1),
     now: datetime = NOW,
 ) -> Budget:
-    """A budget of November and December unless said otherwise."""
+    """A budget of this month and the next."""
+    month = month_of(now.date())
     with as_system():
         return budget_set(
             actor_id=None,
             project=project,
-            period=Period(starts, ends),
+            period=Period(month.starts, month_after(month.ends)),
             amount=Decimal(amount),
             now=now,
         )
@@ -297,16 +296,18 @@ class Lab:
         return self.tenant.id
 
 
-def a_lab(slug: str = "", *, money: str = "1000", limit: int = 8, gpus: int = 1) -> Lab:
+def a_lab(
+    slug: str = "", *, money: str = "1000", limit: int = 8, gpus: int = 1, now: datetime = NOW
+) -> Lab:
     """A lab, and the first time a node with `gpus` H100 and everything cycles need."""
     a_model()
     a_tier()
-    if not PolicyVersion.objects.exists():
+    if not PriceBook.objects.exists():
         a_policy()
-        a_price_book()
+        a_price_book(valid_from=now)
         if gpus:
             a_node(gpus=gpus)
     tenant = a_tenant(slug)
     project = a_project(tenant)
     a_quota(tenant, guaranteed=limit, limit=limit)
-    return Lab(tenant, project, an_actor(a_member(project)), a_budget(project, money))
+    return Lab(tenant, project, an_actor(a_member(project)), a_budget(project, money, now=now))

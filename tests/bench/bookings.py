@@ -13,7 +13,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,6 +31,7 @@ HOT_SLOTS = 10
 # Everything the demo's seed has booked is nearer than this.
 FREE_FROM = timedelta(days=9)
 DECIDED_SECONDS = 120
+Wish = dict[str, Any]
 
 
 class WrongResult(Exception):
@@ -46,7 +47,7 @@ class Answers:
     seconds: list[float] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)
 
-    async def ask(self, rest: httpx.AsyncClient, wish: Mapping[str, Any], prefer: str) -> None:
+    async def ask(self, rest: httpx.AsyncClient, wish: Wish, prefer: str) -> None:
         """Sends one request under a key of its own, and notes the answer."""
         headers = {"Idempotency-Key": str(uuid4()), **({"Prefer": prefer} if prefer else {})}
         began = time.monotonic()
@@ -64,13 +65,13 @@ class Answers:
         return sum(n for status, n in self.statuses.items() if status >= 500)
 
 
-def wish_at(project: str, starts: datetime, ask: Mapping[str, Any]) -> dict[str, Any]:
+def wish_at(project: str, starts: datetime, ask: Mapping[str, Any]) -> Wish:
     """A request for a fixed window."""
     window = {"starts": starts.strftime("%Y-%m-%dT%H:%M:%SZ"), **ask}
     return {"project": project, "tier": "standard", "ask": window}
 
 
-def a_spread_wish(chance: random.Random, first: datetime) -> dict[str, Any]:
+def a_spread_wish(chance: random.Random, first: datetime) -> Wish:
     """A slice for a quarter of an hour somewhere in four days."""
     starts = first + timedelta(minutes=15 * chance.randrange(4 * 96))
     ask = {"count": 1, "classes": ["h100"], "profile": "1g.10gb", "duration": 900}
@@ -155,7 +156,7 @@ async def hot_load(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _clients(
-    rest: httpx.AsyncClient, count: int, seconds: float, answers: Answers, wish: Any
+    rest: httpx.AsyncClient, count: int, seconds: float, answers: Answers, wish: Callable[[], Wish]
 ) -> None:
     until = time.monotonic() + seconds
 

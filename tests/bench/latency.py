@@ -25,6 +25,8 @@ TENANT = "helix"
 PART = "researcher"
 OPEN = {"requested", "queued", "scheduled", "starting"}
 PATIENCE_SECONDS = 30
+# A page looks at the first hint at once and then no more often than this; ours are more patient.
+LOOK_GAP_SECONDS = 0.15
 
 
 @dataclass(eq=False)
@@ -38,6 +40,7 @@ class Trip:
     answered: float = 0.0
     reached: dict[str, float] = field(default_factory=dict)
     looks: int = 0
+    next_look: float = 0.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -69,7 +72,9 @@ class Page:
             trip.changed.set()
         while trip.state in OPEN:
             await asyncio.wait_for(trip.changed.wait(), PATIENCE_SECONDS)
+            await asyncio.sleep(trip.next_look - time.monotonic())
             trip.changed.clear()
+            trip.next_look = time.monotonic() + LOOK_GAP_SECONDS
             answer = await self._rest.get(f"/bookings/{trip.label}")
             trip.looks += 1
             trip.state = answer.json()["state"]
@@ -139,7 +144,9 @@ async def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         began, own, (busy, total) = time.monotonic(), cpu_seconds(), cpu_of_machine()
         await load.run()
         seconds, own = time.monotonic() - began, cpu_seconds() - own
-        busy, total = (now - then for now, then in zip(cpu_of_machine(), (busy, total), strict=True))
+        busy, total = (
+            now - then for now, then in zip(cpu_of_machine(), (busy, total), strict=True)
+        )
         listening.cancel()
     measured = [trip for trip in load.trips if trip.measured]
     active = [trip for trip in measured if "active" in trip.reached]

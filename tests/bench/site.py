@@ -28,11 +28,12 @@ class SiteDidNotStart(Exception):
 
 @dataclass(frozen=True)
 class Site:
-    """An address and who may do what there. `launcher` is 0 for a site that is not ours."""
+    """An address, who may do what there, and the folder of the launcher that runs it."""
 
     url: str
     tokens: Mapping[str, str]
     passwords: Mapping[str, Mapping[str, str]]
+    var: Path
     launcher: int = 0
     ready_seconds: float | None = None
 
@@ -111,8 +112,6 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", said: Path) -> None:
         time.sleep(0.05)
 
 
-def _site(
-    url: str, keys: Path, *, launcher: int = 0, ready_seconds: float | None = None
-) -> Site:
+def _site(url: str, keys: Path, *, launcher: int = 0, ready_seconds: float | None = None) -> Site:
     found = json.loads(keys.read_text(encoding="utf-8"))
-    return Site(url, found["tokens"], found["passwords"], launcher, ready_seconds)
+    return Site(url, found["tokens"], found["passwords"], keys.parent, launcher, ready_seconds)

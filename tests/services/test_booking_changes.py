@@ -29,6 +29,7 @@ from tests.builders_allocation import (
 )
 from tests.roles import as_system
 
+NOTHING = Decimal(0)
 SOON = NOW + timedelta(minutes=30)
 ROW_OF = {
     State.SCHEDULED: "planned",
@@ -93,13 +94,13 @@ def told(booking: Booking) -> list[str]:
 )
 def test_cancelling_what_has_not_started_frees_all_of_its_money(lab: Lab, state: State) -> None:
     booking = in_state(lab, state)
-    assert money_of(booking) == (Decimal("9.60"), 0)
+    assert money_of(booking) == (Decimal("9.60"), NOTHING)
 
     booking = changed(booking_cancel, lab, booking)
 
-    assert (booking.state, booking.outcome, booking.charged) == ("cancelled", "cancelled", 0)
+    assert (booking.state, booking.outcome, booking.charged) == ("cancelled", "cancelled", NOTHING)
     assert booking.ended_at == SOON
-    assert money_of(booking) == (0, 0)
+    assert money_of(booking) == (NOTHING, NOTHING)
     assert set(row_states(booking)) <= {"superseded"}
     assert told(booking) == ["cancelled"]
     with as_system():
@@ -119,7 +120,7 @@ def test_what_is_on_its_device_ends_and_pays_only_when_it_is_proven_empty(
     assert (booking.state, booking.outcome) == ("ending", outcome)
     assert booking.released_at == SOON
     assert booking.ended_at is None
-    assert money_of(booking) == (Decimal("9.60"), 0)
+    assert money_of(booking) == (Decimal("9.60"), NOTHING)
     # The rows are the cycle's to release.
     assert set(row_states(booking)) <= {"starting", "active"}
     assert told(booking) == ["ending"]
@@ -175,7 +176,7 @@ def test_more_time_is_asked_for_in_whole_seconds_and_not_given_yet(lab: Lab, sta
     assert booking.extension_until == until
     assert booking.planned_ends == NOW + 2 * HOUR
     assert told(booking) == ["extension_asked"]
-    assert money_of(booking) == (Decimal("9.60"), 0)
+    assert money_of(booking) == (Decimal("9.60"), NOTHING)
     refused = refusal_of(booking_extend, lab, booking, until=until + HOUR)
     assert refused.code == "extension_pending"
 

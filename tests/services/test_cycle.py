@@ -36,6 +36,7 @@ from tests.builders_allocation import (
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh, rows_of
 
+NOTHING = Decimal(0)
 MINUTE = timedelta(minutes=1)
 CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
 
@@ -101,7 +102,7 @@ def test_a_booking_goes_all_the_way_and_is_charged_to_the_second(plant: Plant, l
     # 2g.20gb is two sevenths of 4.80 an hour, for 2233 seconds.
     assert (booking.state, booking.outcome) == ("ended", "released")
     assert booking.charged == Decimal("0.850667")
-    assert money_of(booking) == (0, booking.charged)
+    assert money_of(booking) == (NOTHING, booking.charged)
     assert plant.hardware.gpus[row.gpu.index].instances == {}
     assert story(booking) == ["requested", "scheduled", "starting", "started", "ending", "ended"]
     with as_system():
@@ -156,7 +157,7 @@ def test_a_fixed_window_that_is_busy_is_refused_with_what_would_work(
     assert (fresh(first).state, second.state) == ("active", "refused")
     assert second.reasons
     assert second.alternatives
-    assert (money_of(second), second.charged) == ((0, 0), 0)
+    assert (money_of(second), second.charged) == ((NOTHING, NOTHING), NOTHING)
     assert all_is_well()
 
 
@@ -209,8 +210,8 @@ def test_what_never_found_its_device_free_expires_and_costs_nothing(plant: Plant
     assert (fresh(squatter).state, fresh(late).state) == ("ending", "scheduled")
     plant.now = NOW + 2 * HOUR
     plant.cycle()
-    assert (fresh(late).state, fresh(late).charged) == ("expired", 0)
-    assert money_of(late) == (0, 0)
+    assert (fresh(late).state, fresh(late).charged) == ("expired", NOTHING)
+    assert money_of(late) == (NOTHING, NOTHING)
     assert [row.state for row in rows_of(late)] == ["superseded"]
     assert fresh(squatter).state == "ending"
 
@@ -224,7 +225,11 @@ def test_a_start_that_fails_on_the_node_is_taken_back_and_costs_nothing(
     plant.driver.faults[CREATE].clear()
     plant.later(10 * MINUTE)
     booking = fresh(booking)
-    assert (booking.state, booking.charged, money_of(booking)) == ("failed", 0, (0, 0))
+    assert (booking.state, booking.charged, money_of(booking)) == (
+        "failed",
+        NOTHING,
+        (NOTHING, NOTHING),
+    )
     assert [row.state for row in rows_of(booking)] == ["ended"]
     assert rows_of(booking)[0].error
     again = requested(plant, lab, an_ask(profile="3g.40gb"))
@@ -294,7 +299,7 @@ def test_an_extension_is_granted_paid_and_told_to_the_node(plant: Plant, lab: La
     plant.round()
     booking = fresh(booking)
     assert (booking.planned_ends, booking.extension_until) == (NOW + 3 * HOUR, None)
-    assert (booking.held, money_of(booking)) == (Decimal("14.40"), (Decimal("14.40"), 0))
+    assert (booking.held, money_of(booking)) == (Decimal("14.40"), (Decimal("14.40"), NOTHING))
     plant.later_until(NOW + 2 * HOUR + MINUTE)
     assert fresh(booking).state == "active"
     plant.later_until(NOW + 3 * HOUR)

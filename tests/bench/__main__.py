@@ -1,0 +1,87 @@
+"""All benches, one after the other, on one fresh site: `make bench`.
+
+Writes a JSON file for each to var/bench and prints a table of the figures that have a goal.
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.bench import bookings, latency, memory
+from tests.bench.machine import ROOT, report
+from tests.bench.site import launched
+
+Result = Mapping[str, Any]
+
+
+def run(out: Path) -> dict[str, Result]:
+    """Results by the name of their bench."""
+    results: dict[str, Result] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        launched(Path(folder) / "var") as site,
+    ):
+        # Memory first: what the site takes before it has worked.
+        results["memory"] = {**memory.measure(site), "ready_seconds": site.ready_seconds}
+        people = latency.arguments().parse_args([])
+        results["latency"] = asyncio.run(latency.measure(site, people))
+        clients = bookings.arguments()
+        results["bookings-hot"] = bookings.measure(site, clients.parse_args(["--hot"]))
+        results["bookings"] = bookings.measure(site, clients.parse_args([]))
+        results["memory-after"] = memory.measure(site)
+    results["cycle"] = _cycle()
+    for name, result in results.items():
+        report(name, result, out)
+    return results
+
+
+def _cycle() -> Result:
+    command = [sys.executable, "-m", "tests.bench.cycle", "--gpus", "256", "--bookings", "1000"]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    found: Result = json.loads(done.stdout)
+    return found
+
+
+def table(results: Mapping[str, Result]) -> str:
+    """The figures that have a goal, and whether they meet it."""
+    active = results["latency"]["request_to_active"]
+    waited, asked = results["latency"]["active"], results["latency"]["asked"]
+    hot, cycle = results["bookings-hot"], results["cycle"]
+    rows = [
+        ("request to active, p50", active.get("p50_ms", 0), 1000, "ms"),
+        ("request to active, p99", active.get("p99_ms", 0), 3000, "ms"),
+        ("never active", asked - waited, 0, f"of {asked}"),
+        ("granted beyond the slots", abs(hot["granted"] - hot["slots"]), 0, f"of {hot['tries']}"),
+        ("cycle, 256 GPUs, 1,000 new", cycle["solve_ms"], 5000, "ms"),
+        ("cycle, 1,000 promises kept", cycle["solve_promises_ms"], 5000, "ms"),
+    ]
+    lines = [
+        f"{name:<28} {value:>9,.0f} {unit:<7} goal {goal:>6,}  {_word(value, goal)}"
+        for name, value, goal, unit in rows
+    ]
+    given = results["bookings"]
+    lines.append(f"{'bookings taken':<28} {given['per_second']:>9,.1f} a second")
+    lines.append(f"{'memory of the site':<28} {results['memory']['pss_mb']:>9,.0f} MB")
+    return "\n".join(lines)
+
+
+def _word(value: float, goal: float) -> str:
+    return "ok" if value <= goal else "MISSED"
+
+
+def main() -> None:
+    """Measure, write, print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "var" / "bench")
+    results = run(parser.parse_args().out)
+    sys.stdout.write("\n" + table(results) + "\n")
+
+
+if __name__ == "__main__":
+    main()

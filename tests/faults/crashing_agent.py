@@ -1,0 +1,21 @@
+"""The agent, killed in the middle of its first MIG slice: the instance is there, unusable yet.
+
+Options as for `python -m allocation.agent`.
+"""
+
+import os
+import signal
+import sys
+
+from allocation.agent.__main__ import main
+from allocation.agent.simulated_hardware import Gpu, Hardware, Instance
+
+
+def dies(_: Hardware, __: Gpu, ___: Instance) -> None:
+    """Between the two steps that make a slice."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    Hardware.compute_create = dies  # type: ignore[method-assign, assignment]
+    sys.exit(main(sys.argv[1:], os.environ))

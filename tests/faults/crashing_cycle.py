@@ -1,0 +1,52 @@
+"""A process that runs one cycle and is killed at a chosen point of it.
+
+`python -m tests.faults.crashing_cycle POINT NOW`
+"""
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import datetime
+
+import django
+
+# Where it dies: just before this function is called for the n-th time.
+POINTS = {
+    "before the plan is written": ("allocation.services.cycle", "plan_apply", 1),
+    "in the middle of writing it": ("allocation.services.plans", "event_add", 2),
+    "after it is committed": ("allocation.services.cycle", "starts_due", 1),
+    "in the middle of a start": ("allocation.services.lifecycle", "nodes_bump", 1),
+    "between two starts": ("allocation.services.lifecycle", "_start", 2),
+    "before nodes are told": ("allocation.services.cycle", "publish_due", 1),
+    "while a node is told": ("allocation.wire", "seal", 1),
+}
+
+
+def dying(really: Callable[..., object], times: int) -> Callable[..., object]:
+    """As `really`, until it is called for the last time."""
+    left = [times]
+
+    def function(*args: object, **named: object) -> object:
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return really(*args, **named)
+
+    return function
+
+
+def main(point: str, now: str) -> None:
+    """Never comes back."""
+    django.setup()
+    from allocation.services.cycle import cycle_run  # noqa: PLC0415 (needs the settings)
+
+    name, function, times = POINTS[point]
+    module = importlib.import_module(name)
+    setattr(module, function, dying(getattr(module, function), times))
+    cycle_run(datetime.fromisoformat(now))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

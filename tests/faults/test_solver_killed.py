@@ -1,0 +1,97 @@
+"""kill -9 of the decision-maker at every point where that could matter."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from allocation.models import Allocation, Decision
+from allocation.services.bookings import booking_release, booking_request
+from allocation.services.invariants import invariants_check
+from tests.builders_allocation import a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
+from tests.faults.crashing_cycle import POINTS
+from tests.roles import as_system
+from tests.servers.servers import ROOT, Servers
+from tests.services.plant import Plant, a_plant, fresh
+
+pytestmark = pytest.mark.faults
+WRITTEN_BEFORE_COMMIT = ("before the plan is written", "in the middle of writing it")
+
+
+@pytest.fixture
+def plant(real_db: Servers, tmp_path: Path) -> Iterator[Plant]:
+    a_model(enrolled=False)
+    a_policy()
+    a_price_book()
+    with a_plant(tmp_path, gpus=2) as found:
+        yield found
+
+
+def cycle_killed(servers: Servers, plant: Plant, point: str) -> None:
+    """A cycle in a process of its own, which is seen to die by the signal."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.crashing_cycle", point, plant.now.isoformat()],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": servers.dsn("portal_system")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -9, done.stderr
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_next_cycle_goes_on_where_a_killed_one_was(
+    point: str, plant: Plant, real_db: Servers
+) -> None:
+    lab = a_lab("helix", gpus=0)
+    with as_system():
+        bookings = [
+            booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+            for ask in (an_ask(), an_ask(profile="3g.40gb"))
+        ]
+
+    cycle_killed(real_db, plant, point)
+
+    with as_system():
+        assert invariants_check() == []
+        count = Allocation.objects.count()
+        assert count == (0 if point in WRITTEN_BEFORE_COMMIT else 2)
+        assert Decision.objects.count() == (1 if count else 0)
+    # The lock of the dead fell with its session: the next one leads at once.
+    assert plant.cycle().outcome in ("decided", "unchanged")
+    plant.round()
+    assert [fresh(booking).state for booking in bookings] == ["active", "active"]
+    assert sum(len(gpu.instances) for gpu in plant.hardware.gpus) == 1
+
+    plant.later(timedelta(hours=1))
+    with as_system():
+        for booking in bookings:
+            booking_release(actor=lab.actor, booking=booking, now=plant.now)
+    plant.later(timedelta(seconds=10))
+    assert [str(fresh(booking).charged) for booking in bookings] == ["4.800000", "2.400000"]
+    with as_system():
+        assert Allocation.objects.count() == 2
+        assert invariants_check() == []
+
+
+def test_a_cycle_killed_while_it_ends_bookings_ends_them_next_time(
+    plant: Plant, real_db: Servers
+) -> None:
+    lab = a_lab("helix", gpus=0)
+    with as_system():
+        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+    plant.round()
+    plant.agent.pause()
+    plant.now += timedelta(hours=2)
+    cycle_killed(real_db, plant, "in the middle of a start")
+    assert fresh(booking).state == "active"
+    plant.round()
+    assert (fresh(booking).state, str(fresh(booking).charged)) == ("ended", "9.600000")
+    with as_system():
+        assert invariants_check() == []
