@@ -9,6 +9,7 @@ import hashlib
 import logging
 import secrets
 from functools import cache
+from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 from uuid import UUID
 
@@ -66,7 +67,8 @@ def link_open(node_name: str, digest: bytes) -> None:
         f" %R~{wire.desired_key(node_name)} %W~{wire.report_stream(node_name)}"
         f" &{wire.wake_channel(node_name)} {_COMMANDS}"
     )
-    user, server = link_user(node_name), agents_redis()
+    server: Any = agents_redis()
+    user = link_user(node_name)
     try:
         server.execute_command("ACL SETUSER", user, *rights.split(), _INTRODUCTION)
     except redis.ResponseError as error:
@@ -91,7 +93,8 @@ def link_replace(node_name: str, digest: bytes | None) -> None:
 def _close(user: str) -> None:
     # An account that is only switched off goes on on the connections that are open. Removing it
     # ends them; closing its rights first leaves no moment for a command that is on its way.
-    with agents_redis().pipeline(transaction=True) as pipe:
+    server: Any = agents_redis()
+    with server.pipeline(transaction=True) as pipe:
         pipe.execute_command("ACL SETUSER", user, "off", "resetkeys", "resetchannels", "-@all")
         pipe.execute_command("CLIENT KILL", "USER", user)
         pipe.execute_command("ACL DELUSER", user)
@@ -105,11 +108,10 @@ def links_ensure() -> int:
     goes. Raises redis.RedisError.
     """
     there = _accounts()
+    rows = Node.objects.filter(link_digest__isnull=False)
     wanted = {
-        link_user(name): (identifier, bytes(digest))
-        for identifier, name, digest in Node.objects.filter(link_digest__isnull=False).values_list(
-            "id", "name", "link_digest"
-        )
+        link_user(name): (identifier, bytes(digest or b""))
+        for identifier, name, digest in rows.values_list("id", "name", "link_digest")
     }
     stray = there.keys() - wanted.keys()
     lost = [
@@ -128,7 +130,8 @@ def links_ensure() -> int:
 
 def _accounts() -> dict[str, set[str]]:
     """The rules of each node's account that the server has."""
-    lines = [line.split() for line in agents_redis().acl_list()]
+    server: Any = agents_redis()
+    lines = [line.split() for line in server.acl_list()]
     return {rules[1]: set(rules[2:]) for rules in lines if rules[1].startswith(PREFIX)}
 
 

@@ -1,12 +1,11 @@
 """Roles and servers."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-import redis
 from django.db import connection
 
 from portal.database import Passwords, roles_ensure

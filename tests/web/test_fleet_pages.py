@@ -134,6 +134,31 @@ def test_an_operator_drains_a_node_with_a_reason_and_brings_it_back(operator: Cl
     assert node.state == Node.State.READY
 
 
+def test_an_operator_locks_an_agent_out_from_its_nodes_page(operator: Client) -> None:
+    node = a_node(now=timezone.now())
+    assert "Lock the agent" not in _page(operator, f"/ops/fleet/{node.name}")
+    with as_system():
+        Node.objects.filter(id=node.id).update(link_digest=b"d" * 32)
+    assert f"/ops/fleet/{node.name}/revoke" in _page(operator, f"/ops/fleet/{node.name}")
+    answer = operator.post(f"/ops/fleet/{node.name}/revoke", follow=True)
+    assert "can only be enrolled anew" in answer.content.decode()
+    node.refresh_from_db()
+    assert (node.state, node.link_digest) == (Node.State.QUARANTINED, None)
+    assert "locked out" in node.state_reason
+
+
+def test_nobody_else_locks_an_agent_out_or_sees_the_button(client: Client) -> None:
+    node = a_node(now=timezone.now())
+    with as_system():
+        Node.objects.filter(id=node.id).update(link_digest=b"d" * 32)
+    member = a_member(a_project())
+    client.force_login(member.user)
+    assert "revoke" not in _page(client, f"/t/{member.tenant.slug}/fleet/{node.name}")
+    assert client.post(f"/ops/fleet/{node.name}/revoke").status_code == 404
+    node.refresh_from_db()
+    assert node.link_digest is not None
+
+
 def test_a_quarantined_node_waits_for_the_operator_with_its_reason(operator: Client) -> None:
     node = a_node(now=timezone.now(), state=Node.State.QUARANTINED)
     with as_system():
