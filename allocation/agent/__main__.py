@@ -19,6 +19,7 @@ from allocation.agent.enrol import (
     enrol,
     identity_load,
 )
+from allocation.agent.follow import Keys
 from allocation.agent.gpu import GpuError
 from allocation.agent.handover import Handover, Owner
 from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
@@ -32,6 +33,7 @@ from allocation.agent.store import Store, StoreError, folder_locked
 
 log = logging.getLogger("allocation.agent")
 
+IDENTITY = "identity.json"
 _LONGEST_RETRY_S = 30
 
 
@@ -48,6 +50,11 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
         "--token",
         default=default("GPU_AGENT_TOKEN"),
         help="one-time enrolment token (first start only; better by environment)",
+    )
+    parser.add_argument(
+        "--enrol-again",
+        action="store_true",
+        help="enrol although this node was enrolled before, after it was locked out",
     )
     parser.add_argument(
         "--state",
@@ -80,7 +87,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             stack.enter_context(folder_locked(options.state))
             port, host, owners = _gpus(options, stack)
             identity = _identity(options, host, port)
-            _serve(identity, _node(options.state, identity, port, host, owners))
+            _serve(_node(options.state, identity, port, host, owners))
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:
         log.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
@@ -107,12 +114,12 @@ def _gpus(
 
 def _identity(options: argparse.Namespace, host: Host, port: NvmlGpu) -> Identity:
     """The saved one, else by enrolment, for as long as the portal does not answer."""
-    path = options.state / "identity.json"
+    path = options.state / IDENTITY
     found = identity_load(path)
-    if found is not None:
+    if found is not None and not options.enrol_again:
         return found
     if not options.portal or not options.token:
-        raise ValueError("this node is not enrolled yet: give --portal and --token once")
+        raise ValueError("to enrol this node, give --portal and --token once")
     inventory = inventory_take(host, port)
     for pause in itertools.chain((1, 2, 4, 8, 16), itertools.repeat(_LONGEST_RETRY_S)):
         try:
@@ -128,7 +135,7 @@ def _node(
 ) -> Node:
     store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
     return Node(
-        identity=identity,
+        keys=Keys(identity, state / IDENTITY),
         port=port,
         store=store,
         handover=Handover(state / "bookings", owners),
@@ -136,8 +143,8 @@ def _node(
     )
 
 
-def _serve(identity: Identity, node: Node) -> None:
-    agent = Agent(node)
+def _serve(node: Node) -> None:
+    agent, identity = Agent(node), node.keys.identity
     link = Link(url=identity.redis_url, node=identity.node, arrive=agent.inbox.put)
     # A signal only asks the loop to end, so that no step is cut in half.
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -14,6 +14,7 @@ from allocation.services.fleet import (
     enrolment_token_create,
     node_drain,
     node_enrol,
+    node_key_rotate,
     node_ready,
     node_revoke,
 )
@@ -232,6 +233,29 @@ class NodeRevoke(ApiView):
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
                 node_revoke(operator=operator, node=_node(name), now=self.now)
+                return Response(NodeOut(_node(name)).data)
+
+        return self.once(work)
+
+
+class NodeKeyRotate(ApiView):
+    """Changing an agent's signing key."""
+
+    @described(
+        "act_rotate_node_key",
+        "Give a node's agent a new signing key (operators)",
+        answer=NodeOut,
+        request=None,
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """The node; its old key is good until the agent signs with the new one."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            self.require_operator()
+            with operator_tx():
+                operator = User.objects.get(id=self.actor.user_id)
+                node_key_rotate(operator=operator, node=_node(name))
                 return Response(NodeOut(_node(name)).data)
 
         return self.once(work)

@@ -1,13 +1,14 @@
 """Nodes come and go: enrolment, what an agent found on its node, drain and return."""
 
 import hashlib
+import logging
 import re
 import secrets
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import F, Max
 
 from allocation import wire
 from allocation.models import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack, SolverState
@@ -16,6 +17,8 @@ from tenants.errors import Refused, invalid
 from tenants.models import User
 from tenants.outbox import nudge
 from tenants.wall import operator_tx
+
+logger = logging.getLogger(__name__)
 
 NODE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 TOKEN_LIFETIME = timedelta(minutes=15)
@@ -109,6 +112,9 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     node.cores = inventory.cores
     node.memory_mb = inventory.memory_mb
     node.driver = inventory.driver[:40]
+    if node.agent_version != inventory.agent[:40]:
+        # What it is told may be more, or less, than what its last version could read.
+        node.generation += 1
     node.agent_version = inventory.agent[:40]
     node.boot_id = inventory.boot[:64]
     node.last_seen = now
@@ -208,6 +214,49 @@ def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
     _node_state(node, Node.State.QUARANTINED, why)
     name = node.name
     transaction.on_commit(lambda: link_replace(name, None))
+
+
+def node_key_rotate(*, operator: User, node: Node) -> None:
+    """Gives the node's agent a new key; the old one is good until the agent signs with the new.
+
+    Raises:
+        Refused: `node_not_enrolled`, `rotation_running`, `agent_too_old`.
+    """
+    node = Node.objects.select_for_update().get(id=node.id)
+    if node.link_digest is None:
+        raise not_enrolled(node)
+    if node.key_confirmed < node.key_version:
+        raise Refused(
+            "rotation_running",
+            f"{node.name} was told of its new key and has not signed with it yet. If its agent"
+            " never answers again, lock it out and enrol it anew.",
+        )
+    if not reads_later(node):
+        raise Refused(
+            "agent_too_old",
+            f"The agent of {node.name} ({node.agent_version or 'version not known'}) can't change"
+            f" its key. Upgrade it to {'.'.join(map(str, wire.LATER_SINCE))} or later first.",
+        )
+    node.key_version += 1
+    node.generation += 1
+    node.save(update_fields=["key_version", "generation"])
+    logger.warning("%s gives %s its key %d", operator.username, node.name, node.key_version)
+    nudge("allocation.publish")
+
+
+def key_confirm(node: Node, version: int) -> None:
+    """The agent has signed with `version`: older keys are worthless from now on."""
+    changed = Node.objects.filter(
+        id=node.id, key_version=version, key_confirmed__lt=version
+    ).update(key_confirmed=version, generation=F("generation") + 1)
+    if changed:
+        nudge("allocation.publish")
+
+
+def reads_later(node: Node) -> bool:
+    """Whether the node's agent reads the fields that wire version 1 did not have at first."""
+    said = re.match(r"(\d{1,4})\.(\d{1,4})", node.agent_version)
+    return said is not None and (int(said[1]), int(said[2])) >= wire.LATER_SINCE
 
 
 def not_enrolled(node: Node) -> Refused:

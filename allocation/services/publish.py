@@ -72,13 +72,24 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
                 _desired_gpu(gpu.uuid, gpu.mode, told[gpu.id])
                 for gpu in node.gpus.order_by("index")
             ),
+            rotation=_rotation(node),
         )
-        envelope = wire.seal(desired, key=node_key(node), key_version=node.key_version)
+        signs = node.key_confirmed
+        envelope = wire.seal(desired, key=node_key(node, signs), key_version=signs)
         link = agents_redis()
         link.set(wire.desired_key(node.name), envelope.to_json())
         link.publish(wire.wake_channel(node.name), str(node.generation))
         node.published_generation = node.generation
         node.save(update_fields=["published_generation"])
+
+
+def _rotation(node: Node) -> wire.Rotation | None:
+    """The key that the agent has not signed with yet, for its eyes only."""
+    if node.key_confirmed == node.key_version:
+        return None
+    old, new, version = node_key(node, node.key_confirmed), node_key(node), node.key_version
+    hidden = wire.key_hide(old=old, new=new, node=node.name, version=version)
+    return wire.Rotation(version=version, hidden=hidden)
 
 
 def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.DesiredAllocation]]:

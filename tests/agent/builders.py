@@ -10,6 +10,7 @@ from _pytest.mark.structures import ParameterSet
 
 from allocation import wire
 from allocation.agent.enrol import Identity
+from allocation.agent.follow import Keys
 from allocation.agent.handover import Handover, Owner
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Outgoing
@@ -177,6 +178,7 @@ def a_rig(
     simulate: str = "h100:2",
     at: float = NOW,
     owners: Callable[[Hardware], tuple[Owner, ...]] = lambda _: (),
+    keys: dict[int, bytes] = KEYS,
 ) -> Iterator[Rig]:
     """Two rigs over the same `state` one after the other are an agent that was restarted."""
     wall, steady, sent = FakeTime(at), FakeTime(1000.0), Sent()
@@ -187,9 +189,9 @@ def a_rig(
         stack.callback(port.close)
         host = host_simulated(NODE, len(hardware.gpus))
         node = Node(
-            identity=Identity(NODE, KEYS, 1, "redis://127.0.0.1:1/0"),
+            keys=Keys(Identity(NODE, keys, 1, "redis://127.0.0.1:1/0"), state / "identity.json"),
             port=port,
-            store=Store(state / "state.json", keys=KEYS, epoch=1, now=at),
+            store=Store(state / "state.json", keys=keys, epoch=1, now=at),
             handover=Handover(state / "bookings", owners(hardware)),
             inventory=lambda: inventory_take(host, port),
         )

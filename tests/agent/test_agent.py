@@ -1,8 +1,6 @@
 """The whole agent on simulated GPUs and a clock that tests move; no sockets."""
 
-import dataclasses
 import json
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -289,9 +287,7 @@ def test_a_program_that_was_about_to_start_does_not_outlive_its_booking(tmp_path
 
 
 def test_every_message_is_signed_with_the_newest_key(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        rig = stack.enter_context(a_rig(tmp_path))
-        rig.agent._identity = dataclasses.replace(rig.node.identity, keys={1: KEY, 2: b"n" * 32})
+    with a_rig(tmp_path, keys={1: KEY, 2: b"n" * 32}) as rig:
         rig.agent.turn(rig.sent)
 
         assert {o.envelope.key_version for o in rig.sent.outgoing} == {2}

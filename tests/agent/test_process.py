@@ -28,6 +28,7 @@ class Portal:
     def __init__(self, client: "redis.Redis", agents_url: str, digest: bytes) -> None:
         self.client = client
         self.digest = digest
+        self.keys = KEYS
         self.enrolments: list[dict[str, Any]] = []
         self.answers: list[tuple[int, dict[str, Any]]] = []
         self.identity = {
@@ -71,7 +72,7 @@ class Portal:
 
     def messages(self) -> list[wire.FromAgent]:
         entries: Any = self.client.xrange(wire.report_stream(NODE))
-        return [wire.open_report(wire.Envelope.from_fields(f), KEYS) for _, f in entries]
+        return [wire.open_report(wire.Envelope.from_fields(f), self.keys) for _, f in entries]
 
     def reports(self) -> list[wire.Report]:
         return [m for m in self.messages() if isinstance(m, wire.Report)]
@@ -95,7 +96,7 @@ class Process:
         self.state = state
         self.running: subprocess.Popen[bytes] | None = None
 
-    def start(self, **environment: str) -> "subprocess.Popen[bytes]":
+    def start(self, *more: str, **environment: str) -> "subprocess.Popen[bytes]":
         options = {
             "PATH": os.environ["PATH"],
             "GPU_AGENT_PORTAL": self.portal.url,
@@ -106,7 +107,7 @@ class Process:
         }
         with (self.state.parent / "agent.log").open("ab") as log:
             self.running = subprocess.Popen(
-                [sys.executable, "-m", "allocation.agent", "--simulate", "h100:2"],
+                [sys.executable, "-m", "allocation.agent", "--simulate", "h100:2", *more],
                 env=options,
                 stderr=log,
             )
@@ -237,6 +238,24 @@ def test_a_change_is_applied_and_reported_in_half_a_second(portal: Portal, agent
         taken.append(time.monotonic() - begin)
 
     assert max(taken) < 0.5
+
+
+def test_a_node_that_was_locked_out_enrols_again_and_keeps_what_it_holds(
+    portal: Portal, agent: Process
+) -> None:
+    agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    booked = a_slice(starts=now(), ends=now() + HOUR)
+    portal.publish(a_document({portal.gpu(): [booked]}))
+    seen(lambda: portal.states() == {"a1": "ready"})
+    agent.stop()
+    portal.client.flushall()
+    portal.identity |= {"key": (b"z" * 32).hex(), "key_version": 2}
+
+    agent.start("--enrol-again")
+    portal.keys = {2: b"z" * 32}
+    seen(lambda: portal.states() == {"a1": "ready"})
+    assert len(portal.enrolments) == 2
 
 
 def test_the_agent_waits_for_a_portal_that_is_not_up_yet(portal: Portal, agent: Process) -> None:

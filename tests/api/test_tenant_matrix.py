@@ -27,6 +27,7 @@ OPEN = {
     "fleet/nodes/<slug:name>/drain",
     "fleet/nodes/<slug:name>/ready",
     "fleet/nodes/<slug:name>/revoke",
+    "fleet/nodes/<slug:name>/rotate-key",
 }
 BODIES: dict[str, Any] = {
     "extend": {"by": "PT1H"},

@@ -124,6 +124,19 @@ def test_an_operator_locks_an_agent_out_and_nobody_else_does(site: Site) -> None
         assert Node.objects.get(name="gpu-a1-01").link_digest is None
 
 
+def test_an_operator_rotates_a_nodes_key_once_at_a_time(site: Site) -> None:
+    path = "fleet/nodes/gpu-a1-01/rotate-key"
+    with as_system():
+        Node.objects.filter(name="gpu-a1-01").update(link_digest=b"d" * 32, agent_version="0.2.0")
+    assert site.admin.post(path).status_code == 403
+    assert site.operator.post(path).status_code == 200
+    again = site.operator.post(path)
+    assert (again.status_code, said(again)["code"]) == (409, "rotation_running")
+    with as_system():
+        node = Node.objects.get(name="gpu-a1-01")
+    assert (node.key_confirmed, node.key_version) == (1, 2)
+
+
 def test_an_operator_gets_a_one_time_token_for_an_agent(site: Site) -> None:
     made = site.operator.post("fleet/enrolments", {"node": "gpu-z9-01", "rack": "z9"})
     assert made.status_code == 201, made.content

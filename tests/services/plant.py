@@ -14,6 +14,7 @@ from typing import Any
 
 from allocation import wire
 from allocation.agent.enrol import Identity
+from allocation.agent.follow import Keys
 from allocation.agent.handover import Handover
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Outgoing
@@ -79,8 +80,9 @@ class Plant:
         store = Store(
             folder / "state.json", keys=keys, epoch=self.identity.epoch, now=self.now.timestamp()
         )
-        node = AgentNode(
-            identity=self.identity,
+        self.folder = folder
+        self.node = node = AgentNode(
+            keys=Keys(self.identity, folder / "identity.json"),
             port=port,
             store=store,
             handover=Handover(folder / "bookings", ()),

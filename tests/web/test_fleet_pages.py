@@ -147,6 +147,21 @@ def test_an_operator_locks_an_agent_out_from_its_nodes_page(operator: Client) ->
     assert "locked out" in node.state_reason
 
 
+def test_an_operator_rotates_a_key_and_sees_that_it_is_on_its_way(operator: Client) -> None:
+    node = a_node(now=timezone.now())
+    with as_system():
+        Node.objects.filter(id=node.id).update(link_digest=b"d" * 32, agent_version="0.2.0")
+    url = f"/ops/fleet/{node.name}"
+    assert "Rotate key" in _page(operator, url)
+    operator.post(f"{url}/rotate-key")
+    page = _page(operator, url)
+    assert "A new key is on its way" in page
+    assert "Rotate key" not in page
+    answer = operator.post(f"{url}/rotate-key")
+    assert answer.status_code == 409
+    assert "has not signed with it yet" in answer.content.decode()
+
+
 def test_nobody_else_locks_an_agent_out_or_sees_the_button(client: Client) -> None:
     node = a_node(now=timezone.now())
     with as_system():
