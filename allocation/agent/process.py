@@ -10,9 +10,11 @@ from allocation import wire
 from allocation.agent import link as links
 from allocation.agent import reconcile, reports
 from allocation.agent.apply import Applier, Outcome
+from allocation.agent.bookings import Bookings
 from allocation.agent.follow import Follower, Keys
 from allocation.agent.gpu import GpuError, GpuPort
 from allocation.agent.handover import Handover
+from allocation.agent.parts import parts_of
 from allocation.agent.store import Store, StoreError
 from allocation.agent.voice import Sender, Voice
 
@@ -40,6 +42,7 @@ class Node:
     port: GpuPort
     store: Store
     handover: Handover
+    bookings: Bookings
     inventory: Callable[[], wire.Inventory]
 
 
@@ -66,6 +69,7 @@ class Agent:
         )
         self._gpus = tuple(gpu.uuid for gpu in node.inventory().gpus)
         self._unsaved: str | None = None
+        self._untold: str | None = None
         self._outcomes: list[Outcome] = []
         start = self._clock.steady()
         self._due = {"reconcile": start, "heartbeat": start, "telemetry": start}
@@ -119,7 +123,7 @@ class Agent:
         if now >= self._due["reconcile"]:
             self._due["reconcile"] = now + RECONCILE_EVERY_S
             self._reconcile()
-            troubles = (self._follower.trouble, self._unsaved)
+            troubles = (self._follower.trouble, self._unsaved, self._untold)
             self._voice.report(sender, self._outcomes, troubles, now)
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
@@ -159,8 +163,10 @@ class Agent:
         for outcome in self._outcomes:
             for name, state in outcome.states.items():
                 ready = state.state == "ready"
-                given = self._node.handover.given.get(name) if ready else None
-                self._voice.entered(name, state.state, given.since if given else int(now))
+                since = self._node.handover.given.get(name) if ready else None
+                self._voice.entered(name, state.state, since.since if since else int(now))
+        given = self._node.handover.devices()
+        self._untold = self._node.bookings.sync(parts_of(self._store.desired, given, now))
 
     def _wishes(self, now: float) -> list[reconcile.Wish]:
         desired = self._store.desired

@@ -8,16 +8,17 @@ from uuid import UUID
 
 import redis
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Count, F
 
 from allocation import wire
-from allocation.models import Allocation, MigPlacement, Node, SolverState
-from allocation.services.fleet import node_key
+from allocation.models import Allocation, Booking, MigPlacement, Node, SolverState
+from allocation.services.fleet import node_key, reads_later
 from allocation.services.links import agents_redis
 
 logger = logging.getLogger(__name__)
 
 TOLD = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
+BEGUN = (*TOLD, Allocation.State.ENDED)
 Profiles = Mapping[tuple[str, str], int]
 
 
@@ -72,6 +73,7 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
                 _desired_gpu(gpu.uuid, gpu.mode, told[gpu.id])
                 for gpu in node.gpus.order_by("index")
             ),
+            gangs=_gangs(node) if reads_later(node) else (),
             rotation=_rotation(node),
         )
         signs = node.key_confirmed
@@ -81,6 +83,30 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
         link.publish(wire.wake_channel(node.name), str(node.generation))
         node.published_generation = node.generation
         node.save(update_fields=["published_generation"])
+
+
+def _gangs(node: Node) -> tuple[wire.Gang, ...]:
+    """The bookings that lie on this node and on others.
+
+    Who belongs to a booking does not change from its start on, whatever becomes of its members, so
+    that one generation always has the same document.
+    """
+    bookings = Allocation.objects.filter(gpu__node=node, state__in=TOLD).values("booking_id")
+    rows = (
+        Allocation.objects.filter(booking__in=bookings, state__in=BEGUN)
+        .values("tenant__slug", "booking__number", "gpu__node__name")
+        .annotate(devices=Count("id"))
+        .order_by("tenant__slug", "booking__number", "gpu__node__name")
+    )
+    members: dict[tuple[str, int], list[wire.Member]] = defaultdict(list)
+    for row in rows:
+        member = wire.Member(node=row["gpu__node__name"], devices=row["devices"])
+        members[row["tenant__slug"], row["booking__number"]].append(member)
+    return tuple(
+        wire.Gang(tenant=tenant, booking=Booking(number=number).label, members=tuple(found))
+        for (tenant, number), found in members.items()
+        if len(found) > 1
+    )
 
 
 def _rotation(node: Node) -> wire.Rotation | None:

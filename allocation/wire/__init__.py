@@ -71,6 +71,24 @@ class DesiredGpu:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One node's part of a booking: how many GPUs or slices of it lie there."""
+
+    node: Name
+    devices: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """A booking that lies on several nodes; `members` in the order of their ranks, the same on
+    every node and for as long as the booking runs."""
+
+    tenant: Name
+    booking: Name
+    members: tuple[Member, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
     """The node's key of a coming version, hidden under the key that signs this document, in hex."""
 
@@ -87,6 +105,7 @@ class Desired:
     epoch: int
     generation: int
     gpus: tuple[DesiredGpu, ...] = ()
+    gangs: tuple[Gang, ...] = dataclasses.field(default=(), metadata=_LATER)
     rotation: Rotation | None = dataclasses.field(default=None, metadata=_LATER)
     version: int = VERSION
 

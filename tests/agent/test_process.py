@@ -165,7 +165,7 @@ def test_a_node_enrols_serves_a_booking_and_stops_cleanly(portal: Portal, agent:
     booked = a_slice(starts=now(), ends=now() + HOUR)
     portal.publish(a_document({portal.gpu(): [booked]}))
     seen(lambda: portal.states() == {"a1": "ready"})
-    environment = agent.state / "bookings" / "BK-2041" / "a1" / "env"
+    environment = agent.state / "bookings" / "biology.BK-2041" / "a1" / "env"
     (device,) = portal.reports()[-1].allocations[0].devices
     assert f"export CUDA_VISIBLE_DEVICES={device}\n" in environment.read_text()
 
@@ -209,7 +209,7 @@ def test_bookings_end_on_time_while_redis_is_away_and_that_is_told_afterwards(
     booked = a_whole(starts=now(), ends=now() + 3)
     portal.publish(a_document({portal.gpu(): [booked]}))
     seen(lambda: portal.states() == {"w1": "ready"})
-    folder = agent.state / "bookings" / "BK-7"
+    folder = agent.state / "bookings" / "biology.BK-7"
 
     link_replace(NODE, None)
     seen(lambda: not folder.exists())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from allocation import wire
+from allocation.agent.bookings import Bookings
 from allocation.agent.enrol import Identity
 from allocation.agent.follow import Keys
 from allocation.agent.handover import Handover
@@ -86,6 +87,7 @@ class Plant:
             port=port,
             store=store,
             handover=Handover(folder / "bookings", ()),
+            bookings=Bookings(folder / "bookings"),
             inventory=lambda: inventory_take(host, port),
         )
         self.agent = Agent(node, Clock(wall=clock, steady=clock))
