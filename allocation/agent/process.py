@@ -159,12 +159,17 @@ class Agent:
         wishes = self._wishes(now)
         named = {wish.gpu for wish in wishes}
         wishes += [reconcile.Wish(gpu, None, ()) for gpu in self._gpus if gpu not in named]
+        # What is about to end goes from the files before its device goes.
+        self._tell_programs(now)
         self._outcomes = [self._applier.turn(wish) for wish in wishes]
         for outcome in self._outcomes:
             for name, state in outcome.states.items():
                 ready = state.state == "ready"
                 since = self._node.handover.given.get(name) if ready else None
                 self._voice.entered(name, state.state, since.since if since else int(now))
+        self._tell_programs(now)
+
+    def _tell_programs(self, now: float) -> None:
         given = self._node.handover.devices()
         self._untold = self._node.bookings.sync(parts_of(self._store.desired, given, now))
 

@@ -305,3 +305,30 @@ def test_a_number_that_is_two_bookings_here_is_asked_back(tmp_path: Path) -> Non
     (other / "booking.json").write_text("{}")
     with pytest.raises(run.NotNow, match=r"biology.BK-7 or rival.BK-7"):
         run.booking_find(tmp_path / "bookings", "BK-7", "ada", NOW)
+
+
+def test_the_files_go_before_the_device_does(rig: Rig, tmp_path: Path) -> None:
+    """While a program that does not want to end still holds the device, nobody is sent to it."""
+    rig.desire(a_document(two_gpus(rig)))
+    rig.hardware.process_start(rig.gpu, label="x", stubborn=True)
+    rig.later(HOUR)
+    assert rig.sent.states()["w1"] == "ending"
+    assert not (tmp_path / "bookings" / NAME / "booking.json").exists()
+    assert list((tmp_path / "cdi").iterdir()) == []
+
+
+def test_the_files_of_an_ending_booking_are_gone_when_its_processes_are_asked_to_end(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.desire(a_document(two_gpus(rig)))
+    rig.hardware.process_start(rig.gpu, label="x")
+    there: list[bool] = []
+    real = rig.node.port.end_processes
+
+    def looks(gpu: str, instance: int | None, *, force: bool) -> None:
+        there.append((tmp_path / "bookings" / NAME / "booking.json").exists())
+        real(gpu, instance, force=force)
+
+    monkeypatch.setattr(rig.node.port, "end_processes", looks)
+    rig.later(HOUR)
+    assert there == [False]

@@ -179,6 +179,41 @@ def test_a_node_enrols_serves_a_booking_and_stops_cleanly(portal: Portal, agent:
     }
 
 
+def test_a_booking_reaches_containers_hooks_and_programs(
+    portal: Portal, agent: Process, tmp_path: Path
+) -> None:
+    cdi, hooks = tmp_path / "cdi", tmp_path / "hooks.d"
+    for event in ("start", "end"):
+        (hooks / event).mkdir(parents=True)
+        (hooks / event / "1").write_text('#!/bin/sh\necho "$GPU_HOOK $GPU_BOOKING" >> said\n')
+        (hooks / event / "1").chmod(0o755)
+    agent.start("--cdi", str(cdi), GPU_AGENT_HOOKS=str(hooks))
+    seen(lambda: len(portal.reports()) > 0)
+    portal.publish(a_document({portal.gpu(): [a_whole(starts=now(), ends=now() + HOUR)]}))
+    seen(lambda: portal.states() == {"w1": "ready"})
+    (specification,) = cdi.iterdir()
+    assert json.loads(specification.read_text())["devices"][0]["name"] == "biology.BK-7"
+    program = ["biology.BK-7", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
+    done = subprocess.run(
+        [sys.executable, "-m", "allocation.agent", "run", *program],
+        env={"PATH": os.environ["PATH"], "GPU_AGENT_STATE": str(agent.state)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == portal.gpu()
+
+    portal.publish(a_document({portal.gpu(): []}, generation=2, mode="whole"))
+    seen(lambda: portal.states() == {"w1": "empty"})
+    assert list(cdi.iterdir()) == []
+    seen(
+        lambda: (
+            (hooks / "said").exists() and (hooks / "said").read_text() == "start BK-7\nend BK-7\n"
+        )
+    )
+    assert agent.stop() == 0
+
+
 @pytest.mark.faults
 def test_after_kill_nine_the_agent_finds_its_slices_and_needs_no_second_token(
     portal: Portal, agent: Process
