@@ -4,8 +4,9 @@ from django.db import migrations
 
 FIRST = """
 INSERT INTO allocation_policyversion (number, document, state, created)
-  VALUES (1, '{}', 'live', '2026-11-01T00:00:00Z');
-INSERT INTO allocation_solverstate (id, leader_term, epoch) VALUES (1, 0, 1);
+  VALUES (1, '{}', 'live', '2026-11-01T00:00:00Z') ON CONFLICT DO NOTHING;
+INSERT INTO allocation_solverstate (id, leader_term, epoch) VALUES (1, 0, 1)
+  ON CONFLICT DO NOTHING;
 """
 
 

@@ -9,7 +9,8 @@ from django.db.models import QuerySet
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
 from allocation.queries.projects import quota_of
-from allocation.queries.timeline import SLOTS, bookings_seen
+from allocation.queries.timeline import bookings_seen
+from allocation.queries.timeline_rows import SLOTS
 from allocation.rules.states import OPEN, TERMINAL, State
 from billing.queries import BudgetEffect, budget_effects
 from billing.rules import UNITS_PER_GPU, Period

@@ -3,174 +3,27 @@ as anonymous blocks."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain
-from typing import Literal
 from uuid import UUID
 
 from django.db import connection
 from django.db.models import QuerySet
-from django.utils.functional import cached_property
 
 from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node
+from allocation.queries.timeline_rows import (
+    Block,
+    ClassGroup,
+    GpuRow,
+    Kind,
+    Line,
+    NodeRow,
+    Timeline,
+    WaitingRow,
+    Window,
+)
 from allocation.rules.states import State
 from tenants.access import Actor
-
-SLOTS = 8
-Kind = Literal["mine", "project", "other"]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The time shown: [starts, ends)."""
-
-    starts: datetime
-    ends: datetime
-
-    @property
-    def length(self) -> timedelta:
-        """From the first to the last instant."""
-        return self.ends - self.starts
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """What a reader may know of a booking that is drawn."""
-
-    label: str
-    name: str
-    state: str
-    tier: str
-    pausable: bool
-    project: str
-
-    @property
-    def title(self) -> str:
-        """The name its owner gave, or its number."""
-        return self.name or self.label
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Slots [start, start + size) of a GPU for [starts, ends).
-
-    `line` is None for what the reader may not know. `expected`: a promise to a waiting booking,
-    not placed yet. `over`: the slots are free again.
-    """
-
-    gpu: UUID
-    start: int
-    size: int
-    whole: bool
-    profile: str | None
-    starts: datetime
-    ends: datetime
-    kind: Kind
-    line: Line | None
-    expected: bool = False
-    over: bool = False
-
-
-@dataclass(frozen=True)
-class GpuRow:
-    """One device with its blocks by start. `shows_slots`: it is, was or will be sliced here.
-
-    Not slotted, so that the busy stretches are computed once.
-    """
-
-    id: UUID
-    index: int
-    gpu_class: str
-    class_label: str
-    model: str
-    domain: int | None
-    usable: bool
-    why_not: str
-    sliced: bool
-    fixed_to_slices: bool
-    compute_slices: int
-    starts_of: Mapping[str, tuple[tuple[int, int], ...]]
-    blocks: tuple[Block, ...]
-
-    @property
-    def shows_slots(self) -> bool:
-        """True when its eight memory slots deserve rows of their own."""
-        return self.sliced or any(not block.whole for block in self.blocks)
-
-    @property
-    def takes_whole(self) -> bool:
-        """True when whole bookings can be placed here: in service, and not fixed to slices."""
-        return self.usable and not self.fixed_to_slices
-
-    @cached_property
-    def busy(self) -> tuple[tuple[datetime, datetime], ...]:
-        """Stretches in which at least one slot is taken or promised, merged, by start."""
-        taken = sorted((b.starts, b.ends) for b in self.blocks if not b.over)
-        return tuple(_merged(taken))
-
-    def is_free(self, starts: datetime, ends: datetime) -> bool:
-        """True when the whole device may be booked for all of [starts, ends)."""
-        return self.takes_whole and not any(a < ends and starts < b for a, b in self.busy)
-
-    def gaps(self, window: Window) -> list[tuple[datetime, datetime]]:
-        """Stretches of the window in which the whole device may be booked."""
-        return self.empty(window) if self.takes_whole else []
-
-    def empty(self, window: Window) -> list[tuple[datetime, datetime]]:
-        """Stretches of the window in which nobody has or is promised any of it."""
-        gaps, at = [], window.starts
-        for starts, ends in self.busy:
-            if starts > at:
-                gaps.append((at, min(starts, window.ends)))
-            at = max(at, ends)
-        if at < window.ends:
-            gaps.append((at, window.ends))
-        return [gap for gap in gaps if gap[0] < gap[1]]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRow:
-    """One node with its GPUs by index."""
-
-    name: str
-    rack: str
-    gpus: tuple[GpuRow, ...]
-
-    @property
-    def has_own(self) -> bool:
-        """True when the reader's own bookings lie on it."""
-        return any(b.kind == "mine" and not b.over for gpu in self.gpus for b in gpu.blocks)
-
-
-@dataclass(frozen=True, slots=True)
-class ClassGroup:
-    """Nodes of one rack with GPUs of one class; a node with two classes is in two groups."""
-
-    gpu_class: str
-    label: str
-    rack: str
-    nodes: tuple[NodeRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingRow:
-    """A waiting booking of the reader's projects with what the last cycle promised."""
-
-    line: Line
-    kind: Kind
-    starts: datetime | None
-    ends: datetime | None
-    gpu_class: str
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """Everything one timeline shows."""
-
-    groups: tuple[ClassGroup, ...]
-    waiting: tuple[WaitingRow, ...]
-    classes: tuple[tuple[str, str], ...]
 
 
 def timeline_read(*, actor: Actor, window: Window, gpu_class: str, now: datetime) -> Timeline:
@@ -389,18 +242,3 @@ def line_of(booking: Booking) -> Line:
 
 def _kind(actor: Actor, booking: Booking) -> Kind:
     return "mine" if booking.owner_id == actor.user_id else "project"
-
-
-def _merged(
-    stretches: Iterable[tuple[datetime, datetime]],
-) -> Iterator[tuple[datetime, datetime]]:
-    current: tuple[datetime, datetime] | None = None
-    for starts, ends in stretches:
-        if current is not None and starts <= current[1]:
-            current = (current[0], max(current[1], ends))
-            continue
-        if current is not None:
-            yield current
-        current = (starts, ends)
-    if current is not None:
-        yield current

@@ -22,7 +22,6 @@ from allocation.services.policies import policy_of
 from allocation.services.publish import publish_due
 from allocation.services.snapshot import snapshot_take
 from allocation.solver import Plan, Snapshot, digest, encode, solve
-from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
@@ -74,11 +73,13 @@ def _turn(now: datetime) -> CycleResult:
     outcome, decision_id = "unchanged", None
     if is_anyone_waiting():
         outcome, decision_id = _decide(snapshot_take(now), term, now)
+    if outcome == "stale":
+        # Somebody was quicker. One more look; then the next tick has its turn, so that a plan
+        # which can never be written does not keep the machine busy.
+        outcome, decision_id = _decide(snapshot_take(now), term, now)
     # 5. What is due starts, 6. and the nodes hear of it.
     started = starts_due(now)
     publish_due(now)
-    if outcome == "stale":
-        nudge("allocation.cycle")
     return CycleResult(outcome, decision_id, started, ended)
 
 

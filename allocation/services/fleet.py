@@ -108,7 +108,11 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
 
     Geometry of a model is taken from the first node that shows it. The node is saved.
     """
+    told = _modes(node)
     problems = [problem for item in inventory.gpus if (problem := _gpu_apply(node, item))]
+    if _modes(node) != told:
+        # GPUs and their modes stand in the node's document: other words need another generation.
+        node.generation += 1
     node.cores = inventory.cores
     node.memory_mb = inventory.memory_mb
     node.driver = inventory.driver[:40]
@@ -128,6 +132,10 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     elif node.state == Node.State.EXPECTED:
         node.state, node.state_reason = Node.State.READY, ""
     node.save()
+
+
+def _modes(node: Node) -> list[tuple[str, str]]:
+    return list(Gpu.objects.filter(node=node).order_by("index").values_list("uuid", "mode"))
 
 
 def _gpu_apply(node: Node, item: wire.InventoryGpu) -> str | None:

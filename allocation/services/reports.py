@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
+from django.db.models import F
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
@@ -99,8 +100,13 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     for item in report.allocations:
         if item.id in own:
             _allocation(own[item.id], item, now)
-    for gpu in report.gpus:
+    modes_changed = sum(
         Gpu.objects.filter(node=node, uuid=gpu.uuid).exclude(mode=gpu.mode).update(mode=gpu.mode)
+        for gpu in report.gpus
+    )
+    if modes_changed:
+        # The modes stand in the node's document: other words need another generation.
+        Node.objects.filter(id=node.id).update(generation=F("generation") + 1)
     taken = Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
         report_seq=report.seq,
         observed_generation=report.observed_generation,

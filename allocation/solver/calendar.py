@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.geometry import Ints, Masks
+from allocation.solver.fragmentation import Ints
+from allocation.solver.geometry import Masks
 from allocation.solver.topology import Bools, Pool
 from allocation.solver.types import Place
 

@@ -6,19 +6,31 @@ those take one more bit, above the slots, so that the mask alone still says what
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from allocation.solver.demand import EVEN, Mix
+from allocation.solver.fragmentation import ILLEGAL, SALE, Ints, Offer, Values
 from allocation.solver.types import SLOTS_PER_GPU, UNITS_PER_GPU, Model, Place, Placement
 
-Ints = npt.NDArray[np.int64]
 Masks = npt.NDArray[np.uint16]
 
 WHOLE_MASK = (1 << SLOTS_PER_GPU) - 1
-UNFIT = 1 << 40
-"""Loss of a place that can't be: more than any loss in units."""
+_UNFIT = 1 << 40
+_TABLES_KEPT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """By busy mask, for one profile: number of the place that costs later asks least (ILLEGAL:
+    none), and how much `sale` and `useful` it takes."""
+
+    number: Ints
+    sale: Ints
+    useful: Ints
 
 
 def units_of(model: Model, profile: str | None) -> int:
@@ -50,8 +62,7 @@ class Geometry:
         self._capacity: dict[str | None, npt.NDArray[np.uint8]] = {
             profile: self._capacity_table(profile) for profile in (None, *self._places)
         }
-        self._worth = self._worth_table()
-        self._best = {profile: self._best_tables(profile) for profile in (None, *self._places)}
+        self._best: dict[tuple[Mix, bool], dict[str, Best]] = {}
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -110,17 +121,51 @@ class Geometry:
         """Table: busy mask -> how many of the profile still fit beside it."""
         return self._capacity[profile]
 
-    def loss(self, profile: str | None) -> Ints:
-        """Table: busy mask -> units of later asks that one more of the profile makes impossible."""
-        return self._best[profile][1]
+    def offers(self, mix: Mix, *, whole: bool = True) -> list[Offer]:
+        """What the mix asks of one GPU of the model, which is given whole or only in slices.
 
-    def best(self, profile: str | None, busy: int) -> Place | None:
+        Each shape counts once more than it was asked for: what was not, may still be.
+        """
+        weights: dict[tuple[str | None, int], int] = dict.fromkeys(
+            ((profile, 1) for profile in self.common_profiles), 1
+        )
+        if whole:
+            weights[None, 1] = 1
+        for profile, count, weight in mix.lines:
+            if profile is None and whole:
+                weights[None, count] = weights.get((None, count), 0) + weight
+            elif profile is not None and self.serves(profile):
+                weights[profile, 1] = weights.get((profile, 1), 0) + weight * count
+        return [
+            self._offer(profile, count, weights[profile, count])
+            for profile, count in sorted(weights, key=lambda line: (line[0] or "", line[1]))
+        ]
+
+    def best_places(self, mix: Mix, *, whole: bool = True) -> dict[str, Best]:
+        """The tables of every profile under the mix; kept for the latest mixes."""
+        key = (mix, whole)
+        if key not in self._best:
+            if len(self._best) >= _TABLES_KEPT:
+                self._best.clear()
+            values = Values([self.offers(mix, whole=whole)])
+            self._best[key] = {profile: self._best_of(profile, values) for profile in self._places}
+        return self._best[key]
+
+    def best(self, profile: str | None, busy: int, mix: Mix = EVEN) -> Place | None:
         """The legal place, its `gpu` empty, that keeps most of the rest usable."""
         if self._capacity[profile][busy] == 0:
             return None
         if profile is None:
             return Place("", None, 0, SLOTS_PER_GPU)
-        chosen = self._places[profile][int(self._best[profile][0][busy])]
+        return self.place(profile, int(self.best_places(mix)[profile].number[busy]))
+
+    def places(self, profile: str) -> tuple[Place, ...]:
+        """All legal places of a profile, their `gpu` empty. KeyError: not a profile of it."""
+        return tuple(Place("", profile, p.start, p.size) for p in self._places[profile])
+
+    def place(self, profile: str, number: int) -> Place:
+        """A place of a profile by its number, its `gpu` empty."""
+        chosen = self._places[profile][number]
         return Place("", profile, chosen.start, chosen.size)
 
     def _tokens(self) -> dict[str, int]:
@@ -158,26 +203,33 @@ class Geometry:
             table = grown
         return table
 
-    def _worth_table(self) -> Ints:
-        worth = self._capacity[None].astype(np.int64) * UNITS_PER_GPU
-        for profile in self._places:
-            if profile not in self._token:
-                worth = worth + self._capacity[profile].astype(np.int64) * self.units(profile)
-        return worth
+    def _offer(self, profile: str | None, count: int, weight: int) -> Offer:
+        after = np.array(
+            [
+                np.where((self._all & mask) == 0, self._all | mask, ILLEGAL)
+                for mask in self._masks(profile)
+            ]
+        )
+        units = self.units(profile)
+        useful = self._capacity[profile].astype(np.int64) * units
+        return Offer(weight, count, 0, units, after, useful)
 
-    def _best_tables(self, profile: str | None) -> tuple[Ints, Ints]:
+    def _best_of(self, profile: str, values: Values) -> Best:
         # A place counts only if the others of the gang still fit: capacity falls by exactly one.
         capacity = self._capacity[profile].astype(np.int64)
-        index = np.zeros(len(capacity), dtype=np.int64)
-        loss = np.full(len(capacity), UNFIT, dtype=np.int64)
-        for number, mask in enumerate(self._masks(profile)):
+        worth = SALE * values.sale[0] + values.useful[0]
+        number = np.full(len(capacity), ILLEGAL, dtype=np.int64)
+        least = np.full(len(capacity), _UNFIT, dtype=np.int64)
+        for each, mask in enumerate(self._masks(profile)):
             after = self._all | mask
             fits = ((self._all & mask) == 0) & (capacity[after] == capacity - 1)
-            cost = np.where(fits, self._worth - self._worth[after], UNFIT)
-            better = cost < loss
-            index[better] = number
-            loss[better] = cost[better]
-        return index, loss
+            cost = np.where(fits, worth - worth[after], _UNFIT)
+            number[cost < least] = each
+            least = np.minimum(cost, least)
+        masks = np.array(self._masks(profile), dtype=np.int64)
+        then = np.where(number == ILLEGAL, self._all, self._all | masks[number])
+        sale, useful = values.sale[0], values.useful[0]
+        return Best(number, sale - sale[then], useful - useful[then])
 
 
 @lru_cache(maxsize=64)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.geometry import UNFIT, Ints, Masks
+from allocation.solver.fragmentation import ILLEGAL, Beside, Ints
+from allocation.solver.geometry import Masks
 from allocation.solver.ordering import place_order
-from allocation.solver.topology import LEVELS, Bools, Pool, levels_within
-from allocation.solver.types import UNITS_PER_GPU, Ask, Place, Request, Together
+from allocation.solver.topology import LEVELS, Bools, Index, Pool, levels_within
+from allocation.solver.types import Ask, Place, Request, Together
 
 Counts = npt.NDArray[np.uint8]
 
@@ -125,32 +126,48 @@ def _whole_columns(
 
 
 def _slices(pool: Pool, chosen: tuple[Together, int], want: Want, busy: Masks) -> list[Place]:
-    """`count` slices in a group, each where it spoils least for later asks."""
-    members = np.array(pool.members(*chosen))
-    eligible = (pool.suits(want.profile) & pool.usable)[members]
-    now = busy[members].astype(np.int64)
+    """`count` slices in a group, each where it takes least worth from later asks."""
+    run = pool.members(*chosen)
+    members = np.arange(run.start, run.stop)
+    spots = _Spots(pool, want.profile or "", members[pool.eligible(want.profile)[members]])
+    now = busy.astype(np.int64)
     places: list[Place] = []
     for _ in range(want.count):
-        at = int(_loss(pool, want.profile, members, now, eligible).argmin())
-        column = int(members[at])
-        geometry = pool.geometries[column]
-        spot = geometry.best(want.profile, int(now[at]))
-        if spot is None:
+        place = spots.best(now)
+        if place is None:
             raise ValueError(f"capacity of {chosen} promised more {want.profile} than fit")
-        placed = Place(pool.gpus[column].id, want.profile, spot.start, spot.size)
-        now[at] |= geometry.mask_of(placed)
-        places.append(placed)
+        now[pool.column[place.gpu]] |= pool.mask_of(place)
+        places.append(place)
     return places
 
 
-def _loss(
-    pool: Pool, profile: str | None, members: npt.NDArray[np.int64], now: Ints, eligible: Bools
-) -> Ints:
-    """Units of later asks lost on each column; breaking an idle whole GPU weighs a GPU more."""
-    loss = np.full(len(members), UNFIT, dtype=np.int64)
-    for kind, (geometry, _) in enumerate(pool.kinds):
-        if geometry.serves(profile):
-            here = eligible & (pool.kind[members] == kind)
-            loss[here] = geometry.loss(profile)[now[here]]
-    loss[pool.flexible[members] & (now == 0) & (loss < UNFIT)] += UNITS_PER_GPU
-    return loss
+class _Spots:
+    """Where one more slice of a profile would go among some columns."""
+
+    def __init__(self, pool: Pool, profile: str, columns: Index) -> None:
+        self._pool, self._profile, self._columns = pool, profile, columns
+        self._tables = pool.best_tables(profile)
+        self._kinds = pool.value_kind[columns]
+        self._nodes = pool.bounds["node"].searchsorted(columns, side="right") - 1
+        self._counted = pool.eligible(None)
+
+    def best(self, now: Ints) -> Place | None:
+        """The place that costs least beside what is taken now; None when there is none."""
+        pool, tables = self._pool, self._tables
+        states = now[self._columns]
+        at = np.flatnonzero(tables.number[self._kinds, states] != ILLEGAL)
+        if not len(at):
+            return None
+        kinds, states = self._kinds[at], states[at]
+        idle = np.add.reduceat((now == 0) & self._counted, pool.bounds["node"], dtype=np.int64)
+        before = Beside(
+            kinds, pool.values.useful[kinds, states], idle[self._nodes[at]], np.zeros_like(kinds)
+        )
+        breaks = (states == 0) & self._counted[self._columns[at]]
+        after = before.less(tables.useful[kinds, states], breaks, 0)
+        loss = pool.values.loss(tables.sale[kinds, states], before, after)
+        chosen = int(at[loss.argmin()])
+        column = int(self._columns[chosen])
+        number = int(tables.number[self._kinds[chosen], now[column]])
+        spot = pool.geometries[column].place(self._profile, number)
+        return Place(pool.gpus[column].id, self._profile, spot.start, spot.size)

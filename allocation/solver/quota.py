@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from allocation.solver.calendar import Steps
-from allocation.solver.geometry import Ints
+from allocation.solver.fragmentation import Ints
 from allocation.solver.topology import Bools
 from allocation.solver.types import Limit
 

@@ -3,12 +3,15 @@
 Groups, from tight to loose: one GPU, one NVLink domain, one node, one rack, the whole class.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.geometry import Geometry, Ints, Masks, geometry_of
+from allocation.solver.demand import EVEN, Mix
+from allocation.solver.fragmentation import ILLEGAL, Ints, Values
+from allocation.solver.geometry import Best, Geometry, Masks, geometry_of
 from allocation.solver.types import Gpu, Model, Place, Together
 
 LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
@@ -20,9 +23,20 @@ Index = npt.NDArray[np.intp]
 class Pool:
     """One GPU class: columns in the order rack, node, domain, index, id."""
 
-    def __init__(self, gpu_class: str, gpus: Iterable[Gpu], models: dict[str, Model]) -> None:
-        """Lay out the columns; KeyError when a GPU names a model that is not there."""
+    def __init__(
+        self,
+        gpu_class: str,
+        gpus: Iterable[Gpu],
+        models: Mapping[str, Model],
+        mix: Mix = EVEN,
+    ) -> None:
+        """Lay out the columns; KeyError when a GPU names a model that is not there.
+
+        `mix` is what has been asked of the class lately.
+        """
         self.gpu_class = gpu_class
+        self.models = models
+        self.mix = mix
         self.gpus = tuple(sorted(gpus, key=_column_key))
         self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
         self.geometries = tuple(geometry_of(models[gpu.model]) for gpu in self.gpus)
@@ -33,8 +47,18 @@ class Pool:
         self.kind: Index = np.zeros(len(self.gpus), dtype=np.intp)
         for number, (_, columns) in enumerate(self.kinds):
             self.kind[columns] = number
+        # GPUs that are never given whole are a kind of their own: slices cost nobody a whole one.
+        only_sliced = np.array([gpu.mode == "sliced" for gpu in self.gpus], dtype=np.intp)
+        self.value_kind: Index = 2 * self.kind + only_sliced
+        self.values = _values_of(tuple(geometry for geometry, _ in self.kinds), mix)
+        self._best: dict[str, Best] = {}
+        self._eligible: dict[str | None, Bools] = {}
         self._suits: dict[str | None, Bools] = {}
         self._most: dict[tuple[str | None, Together], int] = {}
+
+    def with_mix(self, mix: Mix) -> "Pool":
+        """The same columns for other asks to come."""
+        return Pool(self.gpu_class, self.gpus, self.models, mix)
 
     def __len__(self) -> int:
         """How many GPUs."""
@@ -71,7 +95,7 @@ class Pool:
 
     def capacity(self, profile: str | None, busy: Masks) -> npt.NDArray[np.uint8]:
         """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
-        return self._capacity(profile, busy, self.suits(profile) & self.usable)
+        return self._capacity(profile, busy, self.eligible(profile))
 
     def most(self, profile: str | None, level: Together) -> int:
         """The most of a shape that one group of the level has, all in service and nothing taken."""
@@ -108,6 +132,19 @@ class Pool:
         """True when all the places lie in one group of the level."""
         return len({self.group_of(level, self.column[place.gpu]) for place in places}) == 1
 
+    def best_tables(self, profile: str) -> Best:
+        """Best places of a profile by `value_kind` and busy mask: tables of (kinds × masks)."""
+        if profile not in self._best:
+            geometries = tuple(geometry for geometry, _ in self.kinds)
+            self._best[profile] = _best_of(geometries, self.mix, profile)
+        return self._best[profile]
+
+    def eligible(self, profile: str | None) -> Bools:
+        """Columns that suit the shape and take new work."""
+        if profile not in self._eligible:
+            self._eligible[profile] = self.suits(profile) & self.usable
+        return self._eligible[profile]
+
     def _capacity(self, profile: str | None, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
         if profile is None:
             idle: npt.NDArray[np.uint8] = ((busy == 0) & eligible).view(np.uint8)
@@ -128,13 +165,26 @@ class Pool:
         return np.array(starts, dtype=np.intp)
 
 
-def pools_of(gpus: Iterable[Gpu], models: Iterable[Model]) -> dict[str, Pool]:
-    """The pools of a fleet by class, in the order of their names."""
+def pools_of(
+    gpus: Iterable[Gpu], models: Iterable[Model], mixes: Mapping[str, Mix] | None = None
+) -> dict[str, Pool]:
+    """The pools of a fleet by class, in the order of their names; `mixes` by class."""
     by_slug = {model.slug: model for model in models}
     members: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         members.setdefault(gpu.gpu_class, []).append(gpu)
-    return {name: Pool(name, members[name], by_slug) for name in sorted(members)}
+    known = mixes or {}
+    return {
+        name: Pool(name, members[name], by_slug, known.get(name, EVEN)) for name in sorted(members)
+    }
+
+
+@lru_cache(maxsize=64)
+def _values_of(geometries: tuple[Geometry, ...], mix: Mix) -> Values:
+    """Kinds in twos: may be given whole, only sliced."""
+    return Values(
+        [geometry.offers(mix, whole=whole) for geometry in geometries for whole in (True, False)]
+    )
 
 
 def levels_within(level: Together) -> Iterator[Together]:
@@ -163,3 +213,19 @@ def _columns_by_geometry(geometries: tuple[Geometry, ...]) -> tuple[tuple[Geomet
         columns.setdefault(geometry.model.slug, []).append(column)
         first.setdefault(geometry.model.slug, geometry)
     return tuple((first[slug], np.array(columns[slug], dtype=np.intp)) for slug in columns)
+
+
+def _best_of(geometries: tuple[Geometry, ...], mix: Mix, profile: str) -> Best:
+    """The tables of each kind over each other; models without the profile have no place for it."""
+    masks = 1 << max(geometry.bits for geometry in geometries)
+    shape = (2 * len(geometries), masks)
+    number = np.full(shape, ILLEGAL, dtype=np.int64)
+    sale, useful = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for kind, geometry in enumerate(geometries):
+        for row, whole in ((2 * kind, True), (2 * kind + 1, False)):
+            if geometry.serves(profile):
+                best = geometry.best_places(mix, whole=whole)[profile]
+                number[row, : len(best.number)] = best.number
+                sale[row, : len(best.number)] = best.sale
+                useful[row, : len(best.number)] = best.useful
+    return Best(number, sale, useful)

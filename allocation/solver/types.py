@@ -150,7 +150,7 @@ class Policy:
 
     version: int
     grid: int = 300
-    freeze_horizon: int = 900
+    freeze_horizon: int = 60
     horizon: int = 28 * 86_400
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocation.solver.calendar import Calendar
-from allocation.solver.geometry import Ints
+from allocation.solver.demand import mixes_of
+from allocation.solver.fragmentation import Ints
 from allocation.solver.placement import Want, fits, place
 from allocation.solver.quota import Quota
 from allocation.solver.topology import Pool, pools_of
@@ -43,7 +44,11 @@ class Working:
         """Step one of every cycle: lay what is live on the calendar. KeyError: unknown model."""
         self.now = snapshot.now
         self.policy = policy
-        self.pools: dict[str, Pool] = pools_of(snapshot.gpus, snapshot.models)
+        self.pools: dict[str, Pool] = pools_of(
+            snapshot.gpus,
+            snapshot.models,
+            mixes_of(snapshot.gpus, snapshot.held, snapshot.requests),
+        )
         self.calendars = {name: Calendar(pool, self.now) for name, pool in self.pools.items()}
         self.quota = Quota(snapshot.limits, self.now)
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from allocation.queries.timeline import Block, Line, WaitingRow, Window
+from allocation.queries.timeline_rows import Block, Line, WaitingRow, Window
 from allocation.web.timeline_look import ROW, Bar, Look
 from allocation.web.times import clock, window_words
 

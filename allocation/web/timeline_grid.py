@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from allocation.queries.timeline import (
+from allocation.queries.timeline_rows import (
     SLOTS,
     Block,
     ClassGroup,

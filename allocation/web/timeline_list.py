@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
-from allocation.queries.timeline import Block, GpuRow, NodeRow, Timeline
+from allocation.queries.timeline_rows import Block, GpuRow, NodeRow, Timeline
 from allocation.rules.ask_text import fixed_text
 from allocation.web.timeline_look import Look
 from allocation.web.times import length_words, window_words

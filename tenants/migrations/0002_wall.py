@@ -25,9 +25,9 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
 $$;
 CREATE FUNCTION portal_token(wanted bytea)
 RETURNS TABLE (token_id uuid, user_id bigint, tenant_id uuid, tenant_slug text,
-               expires timestamptz, revoked timestamptz)
+               expires timestamptz, revoked timestamptz, last_used timestamptz)
 STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT a.id, a.user_id, a.tenant_id, t.slug, a.expires, a.revoked
+  SELECT a.id, a.user_id, a.tenant_id, t.slug, a.expires, a.revoked, a.last_used
   FROM tenants_apitoken a JOIN tenants_tenant t ON t.id = a.tenant_id
   WHERE a.digest = wanted
 $$;

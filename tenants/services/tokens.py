@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q
 
 from tenants.access import Actor
 from tenants.audit import audit_record
@@ -108,20 +107,19 @@ def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
         return None
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT token_id, user_id, tenant_id, tenant_slug, expires, revoked"
+            "SELECT token_id, user_id, tenant_id, tenant_slug, expires, revoked, last_used"
             " FROM portal_token(%s)",
             [_digest(clear)],
         )
         row = cursor.fetchone()
     if row is None:
         return None
-    token_id, user_id, tenant_id, tenant_slug, expires, revoked = row
+    token_id, user_id, tenant_id, tenant_slug, expires, revoked, last_used = row
     if revoked is not None or expires <= now:
         return None
-    with tenant_tx(tenant_id):
-        ApiToken.objects.filter(
-            Q(last_used=None) | Q(last_used__lte=now - USE_NOTED_EVERY), id=token_id
-        ).update(last_used=now)
+    if last_used is None or last_used <= now - USE_NOTED_EVERY:
+        with tenant_tx(tenant_id):
+            ApiToken.objects.filter(id=token_id).update(last_used=now)
     return TokenHolder(user_id, tenant_slug, token_id)
 
 

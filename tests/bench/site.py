@@ -43,7 +43,8 @@ class Site:
             base_url=f"{self.url}/api/v1",
             headers={"Authorization": f"Bearer {self.tokens[part]}"},
             timeout=30,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            # The web closes what is idle for 5 s; a request must not meet it doing so.
+            limits=httpx.Limits(max_keepalive_connections=64, keepalive_expiry=2),
         )
 
     async def session(self, part: str) -> str:

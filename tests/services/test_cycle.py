@@ -175,7 +175,7 @@ def test_a_queued_booking_has_a_promise_and_nothing_new_is_not_decided_again(
     assert (decisions(), fresh(queued).version) == (count, queued.version)
     assert story(queued) == ["requested", "queued"]
 
-    plant.later_until(NOW + 2 * HOUR - 10 * MINUTE)
+    plant.later_until(NOW + 2 * HOUR - MINUTE)
     assert fresh(queued).state == "scheduled"
     plant.later_until(NOW + 2 * HOUR)
     assert fresh(queued).state == "active"

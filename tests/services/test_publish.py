@@ -141,3 +141,28 @@ def test_an_agent_that_does_not_know_gangs_is_not_told_of_them(plant: Plant) -> 
 def test_a_booking_on_one_node_is_no_gang(plant: Plant) -> None:
     a_running_slice(plant)
     assert document(plant).gangs == ()
+
+
+def test_a_generation_never_says_two_things(plant: Plant) -> None:
+    """A mode that the agent reported changes the document, and so needs a number of its own."""
+    a_running_slice(plant)
+    for mode in ("sliced", "whole", "sliced"):
+        before = document(plant)
+        with as_system():
+            node = Node.objects.get()
+            spare = node.gpus.latest("index")
+            turned = wire.ReportedGpu(uuid=spare.uuid, mode=mode)
+            report = wire.Report(
+                epoch=plant.identity.epoch,
+                observed_generation=node.generation,
+                seq=node.report_seq + 1,
+                gpus=(turned,),
+            )
+            version = plant.identity.signing_version
+            seal = wire.seal(report, key=plant.identity.keys[version], key_version=version)
+            assert plant.told(seal) == "applied"
+            # As a server does that has lost its data: the same generation is written again.
+            Node.objects.update(published_generation=-1)
+            publish_due(plant.now)
+        after = document(plant)
+        assert (after.gpus == before.gpus) == (after.generation == before.generation)

@@ -11,7 +11,7 @@ SITE = a_snapshot(a_request(promise=a_promise(60, 1, whole("n1-0"))))
 
 
 def test_the_bytes_are_plain_sorted_json_without_spaces() -> None:
-    assert encode(POLICY) == b'{"freeze_horizon":900,"grid":300,"horizon":2419200,"version":1}'
+    assert encode(POLICY) == b'{"freeze_horizon":60,"grid":300,"horizon":2419200,"version":1}'
 
 
 @pytest.mark.parametrize(

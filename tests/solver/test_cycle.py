@@ -56,7 +56,7 @@ class TestFlexible:
         assert len(plan.waits[0].places) == 1
 
     def test_inside_the_freeze_horizon_it_is_given_and_no_longer_waits(self) -> None:
-        plan = alone(a_request(), held=all_busy(ends=15 * MINUTE))
+        plan = alone(a_request(), held=all_busy(ends=MINUTE))
         assert [given.booking for given in plan.assigns] == ["b1"]
 
     def test_a_wish_for_later_is_kept_on_the_grid(self) -> None:

@@ -1,9 +1,12 @@
 """MIG geometry: legal placement and disjoint slots is the whole rule of the hardware."""
 
+from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
 
+from allocation.solver.demand import EVEN
 from allocation.solver.geometry import Geometry, geometry_of, units_of
 from allocation.solver.types import Model, Place, Placement
 from tests.solver.builders import A30, A100_40, H100, H200, L40S
@@ -93,7 +96,10 @@ def put(geometry: Geometry, *profiles: str) -> list[tuple[str, int]] | None:
 PACKED: dict[str, tuple[tuple[str, ...], list[tuple[str, int]] | None]] = {
     "a 3g leaves the first slots to a 4g": (
         ("3g.40gb", "4g.40gb"), [("3g.40gb", 4), ("4g.40gb", 0)]),
-    "a 1g goes where it spoils least": (("1g.10gb",), [("1g.10gb", 6)]),
+    "a 1g leaves slot 7 to the only profile that reaches it": (
+        ("1g.10gb",), [("1g.10gb", 4)]),
+    "what a 1g has broken is filled up first": (
+        ("1g.10gb", "1g.10gb", "1g.20gb"), [("1g.10gb", 4), ("1g.10gb", 5), ("1g.20gb", 6)]),
     "two 3g fill the memory, so a 1g finds no slot": (("3g.40gb", "3g.40gb", "1g.10gb"), None),
     "an eighth does not: slot 7 is out of its reach": (("1g.10gb",) * 8, None),
     "a 2g does not reach the last two slots": (("2g.20gb",) * 4, None),
@@ -125,11 +131,15 @@ def test_every_order_of_a_full_mix_fits_because_big_slices_stay_possible() -> No
                 assert put(geometry, *order) is not None, order
 
 
-def test_without_the_loss_table_a_3g_bars_the_4g(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_worth_of_what_is_left_a_3g_bars_the_4g(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     geometry = Geometry(H100)
-    monkeypatch.setattr(
-        geometry, "_best", {p: (b * 0, loss) for p, (b, loss) in geometry._best.items()}
-    )
+    first = {
+        profile: replace(best, number=np.minimum(best.number, 0))
+        for profile, best in geometry.best_places(EVEN).items()
+    }
+    monkeypatch.setattr(geometry, "best_places", lambda mix: first)
     assert put(geometry, "3g.40gb", "4g.40gb") is None
 
 

@@ -1,7 +1,5 @@
 """Asks the whole database whether every promise holds; exits with an error when one does not."""
 
-from typing import Any
-
 from django.core.management.base import BaseCommand, CommandError
 
 from allocation.services.invariants import invariants_check
@@ -12,7 +10,7 @@ class Command(BaseCommand):
 
     help = __doc__ or ""
 
-    def handle(self, *_: Any, **__: Any) -> None:
+    def handle(self, *_: object, **__: object) -> None:
         """Names what is broken."""
         violations = invariants_check()
         for violation in violations:
