@@ -52,19 +52,18 @@ class Server:
 
 @dataclass(frozen=True)
 class ValkeyAccess:
-    """Where Valkey listens (loopback), and the passwords of its two users.
+    """Where Valkey listens (loopback), and the password of the portal's user.
 
-    `portal` may do everything; `agents` reaches agent keys and channels only.
+    It may do everything; the portal makes an account of its own for each node.
     """
 
     port: int
     portal: str = field(repr=False)
-    agents: str = field(repr=False)
 
-    def url(self, user: str) -> str:
-        """The address for `portal` or `agents`."""
-        password = {"portal": self.portal, "agents": self.agents}[user]
-        return f"redis://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}"
+    @property
+    def url(self) -> str:
+        """The portal's address."""
+        return f"redis://portal:{quote(self.portal, safe='')}@127.0.0.1:{self.port}"
 
 
 def home_make(wanted: Path) -> Home:
@@ -154,12 +153,11 @@ def valkey_prepare(home: Home, access: ValkeyAccess, *, durable: bool = True) ->
         "maxmemory-policy noeviction",
         "user default off",
         f"user portal on >{access.portal} ~* &* +@all",
-        f"user agents on >{access.agents} {AGENT_RIGHTS}",
     )
     configuration.touch(mode=0o600)
     configuration.write_text("\n".join(lines) + "\n", encoding="utf-8")
     _give(home, data)
-    url = access.url("portal")
+    url = access.url
     program = Program(
         name="valkey",
         command=(str(binary), str(configuration)),
@@ -169,14 +167,6 @@ def valkey_prepare(home: Home, access: ValkeyAccess, *, durable: bool = True) ->
         is_ready=lambda: redis_answers(url),
     )
     return Server(program, url)
-
-
-# What any agent needs, and nothing of broker, cache or live pages.
-AGENT_RIGHTS = (
-    "resetkeys resetchannels %R~agent:*:desired %W~agent:*:report &agent:*:wake -@all"
-    " +hello +auth +ping +select +client|setinfo +client|setname +get +xadd +subscribe"
-    " +unsubscribe +quit +reset"
-)
 
 
 def postgres_answers(url: str) -> bool:

@@ -60,7 +60,6 @@ class Secrets:
     web: str = field(repr=False)
     system: str = field(repr=False)
     valkey: str = field(repr=False)
-    valkey_agents: str = field(repr=False)
     # Agents keep the address that they were told when they enrolled.
     valkey_port: int
 
@@ -93,18 +92,19 @@ class Demo:
 
 @dataclass(frozen=True)
 class Stores:
-    """Addresses of the stores: PostgreSQL as superuser, Redis for the portal and for agents."""
+    """Addresses of the stores: PostgreSQL as superuser, Redis with all rights."""
 
     admin: str = field(repr=False)
     redis: str = field(repr=False)
-    redis_agents: str = field(repr=False)
 
 
 def secrets_load(var: Path) -> Secrets:
     """The secrets of `var`, made and written with mode 0600 if they are not there."""
     path = var / "secrets.json"
     if path.exists():
-        return Secrets(**json.loads(path.read_text(encoding="utf-8")))
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        # An older version may have kept more.
+        return Secrets(**{name: kept[name] for name in Secrets.__dataclass_fields__})
     names = [name for name in Secrets.__dataclass_fields__ if name != "valkey_port"]
     made = Secrets(**{name: secrets.token_hex(32) for name in names}, valkey_port=free_port())
     new = path.with_suffix(".new")
@@ -118,7 +118,7 @@ def secrets_load(var: Path) -> Secrets:
 def servers_start(demo: Demo, own: Secrets, supervisor: Supervisor) -> Stores:
     """Start the embedded servers; DATABASE_URL (of a superuser) and REDIS_URL take their place."""
     admin = os.environ.get("DATABASE_URL", "")
-    redis = redis_agents = os.environ.get("REDIS_URL", "")
+    redis = os.environ.get("REDIS_URL", "")
     if not admin or not redis:
         home = home_make(demo.var / "servers")
     if not admin:
@@ -131,10 +131,10 @@ def servers_start(demo: Demo, own: Secrets, supervisor: Supervisor) -> Stores:
                 f"Port {own.valkey_port} of 127.0.0.1, which the agents know, is taken by another"
                 " program. End that one, or run: make clean-demo"
             )
-        access = ValkeyAccess(own.valkey_port, own.valkey, own.valkey_agents)
+        access = ValkeyAccess(own.valkey_port, own.valkey)
         supervisor.start([valkey_prepare(home, access).program])
-        redis, redis_agents = access.url("portal"), access.url("agents")
-    return Stores(admin, redis, redis_agents)
+        redis = access.url
+    return Stores(admin, redis)
 
 
 def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[str, str]:
@@ -151,7 +151,6 @@ def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[
         "AGENTS_MASTER_KEY": own.agents_master,
         "DATABASE_URL": database_dsn(stores.admin, "portal", user=role, password=password),
         "REDIS_URL": stores.redis,
-        "AGENTS_REDIS_PUBLIC_URL": stores.redis_agents,
         "PUBLIC_URL": demo.url,
         "DEMO_FILE": str(demo.seeded),
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),

@@ -41,7 +41,10 @@ TIERS = {
         slug="standard",
         name="Standard",
         priority=200,
-        description="The everyday tier. Never paused.",
+        pausable=True,
+        grace_seconds=600,
+        protected_seconds=3600,
+        description="The everyday tier; borrowed time can be called back.",
     ),
     "spot": Tier(
         slug="spot",

@@ -110,13 +110,13 @@ DATABASES: dict[str, dict[str, Any]] = {
 }
 
 # One server, four logical databases, so that clearing one never touches another.
-# Agents have their own user there and may be given a server of their own.
 _redis_url = env_str("REDIS_URL")
 BROKER_REDIS_URL = redis_database(_redis_url, 0)
 CHANNELS_REDIS_URL = redis_database(_redis_url, 1)
 CACHE_REDIS_URL = redis_database(_redis_url, 2)
 AGENTS_REDIS_URL = redis_database(_redis_url, 3)
-# What an enrolling agent is told: an address and a user that reach agent keys only.
+# Where agents find that server. What it says of user and password is replaced by those of an
+# account of the node's own (allocation/services/links.py).
 AGENTS_REDIS_PUBLIC_URL = redis_database(
     env_str("AGENTS_REDIS_PUBLIC_URL", _redis_url), 3, "AGENTS_REDIS_PUBLIC_URL"
 )

@@ -115,7 +115,7 @@ def owner_dsn(servers: Servers, django_db_setup: None) -> str:
 def valkey_url(servers: Servers) -> str:
     """The address of a running Valkey, without a database number, with all rights."""
     servers.valkey_ensure()
-    return servers.access.url("portal")
+    return servers.access.url
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def _nothing_left_in_valkey(pytestconfig: pytest.Config) -> None:
     """A counter or a cached answer of one test is never seen by the next."""
     servers = pytestconfig.stash[SERVERS]
     if "valkey" in servers.running:
-        with redis.Redis.from_url(servers.access.url("portal")) as client:
+        with redis.Redis.from_url(servers.access.url) as client:
             client.flushall()
 
 

@@ -1,7 +1,11 @@
-"""`python -m allocation.agent`: options, enrolment, and the agent until it is told to stop."""
+"""`python -m allocation.agent`: options, enrolment, and the agent until it is told to stop.
+
+`python -m allocation.agent run BK-12 -- COMMAND …` runs a program of a booking: see run.py.
+"""
 
 import argparse
 import contextlib
+import dataclasses
 import itertools
 import logging
 import os
@@ -9,9 +13,15 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from allocation import wire
+from allocation.agent import run
+from allocation.agent.bookings import Bookings
+from allocation.agent.cdi import Cdi, DeviceNodes, driver_edits
+from allocation.agent.device_nodes import DriverDeviceNodes
 from allocation.agent.enrol import (
     EnrolmentRefused,
     Identity,
@@ -19,12 +29,15 @@ from allocation.agent.enrol import (
     enrol,
     identity_load,
 )
+from allocation.agent.follow import Keys
 from allocation.agent.gpu import GpuError
 from allocation.agent.handover import Handover, Owner
+from allocation.agent.hooks import Hooks
 from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
 from allocation.agent.link import Link
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.process import Agent, Node, Stop
+from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import installed
 from allocation.agent.simulated_owners import SimulatedOwners
@@ -32,6 +45,7 @@ from allocation.agent.store import Store, StoreError, folder_locked
 
 log = logging.getLogger("allocation.agent")
 
+IDENTITY = "identity.json"
 _LONGEST_RETRY_S = 30
 
 
@@ -50,6 +64,11 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
         help="one-time enrolment token (first start only; better by environment)",
     )
     parser.add_argument(
+        "--enrol-again",
+        action="store_true",
+        help="enrol although this node was enrolled before, after it was locked out",
+    )
+    parser.add_argument(
         "--state",
         type=Path,
         default=Path(default("GPU_AGENT_STATE", "/var/lib/gpu-agent")),
@@ -60,6 +79,7 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
         default=default("GPU_AGENT_NAME") or socket.gethostname(),
         help="name of this node (default: the host's)",
     )
+    _hand_over_options(parser, environment)
     parser.add_argument(
         "--simulate",
         default=default("GPU_AGENT_SIMULATE"),
@@ -69,8 +89,28 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     return parser.parse_args(arguments)
 
 
+def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    default = environment.get
+    parser.add_argument(
+        "--cdi",
+        type=Path,
+        default=default("GPU_AGENT_CDI"),
+        metavar="DIR",
+        help="write a CDI specification per booking to this directory, as /var/run/cdi",
+    )
+    parser.add_argument(
+        "--hooks",
+        type=Path,
+        default=default("GPU_AGENT_HOOKS"),
+        metavar="DIR",
+        help="run the executables in DIR/start and DIR/end for each booking",
+    )
+
+
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """0 after a stop, 1 when the node can't be served."""
+    if arguments[:1] == ["run"]:
+        return run.main(arguments[1:], environment)
     options = options_parse(arguments, environment)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
@@ -78,23 +118,35 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
-            port, host, owners = _gpus(options, stack)
-            identity = _identity(options, host, port)
-            _serve(identity, _node(options.state, identity, port, host, owners))
+            machine = _machine(options, stack)
+            identity = _identity(options, machine)
+            _serve(_node(options, identity, machine, stack))
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:
         log.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
     return 0
 
 
-def _gpus(
-    options: argparse.Namespace, stack: contextlib.ExitStack
-) -> tuple[NvmlGpu, Host, tuple[Owner, ...]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
     """The GPUs of this machine, or simulated ones with simulated people."""
+
+    port: NvmlGpu
+    host: Host
+    nodes: DeviceNodes
+    owners: tuple[Owner, ...] = ()
+    driver: Callable[[], dict[str, Any]] = dict
+
+    def inventory(self) -> wire.Inventory:
+        """Raises GpuError."""
+        return inventory_take(self.host, self.port)
+
+
+def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machine:
     if not options.simulate:
-        port, owners = NvmlGpu(process_signal), ()
+        port = NvmlGpu(process_signal)
         stack.callback(port.close)
-        return port, host_read(options.name), owners
+        return Machine(port, host_read(options.name), DriverDeviceNodes(), driver=driver_edits)
     models = fleet_parse(options.simulate)
     hardware = Hardware(
         options.name, models, state=options.state / "simulated.json", clock=time.time
@@ -102,18 +154,19 @@ def _gpus(
     stack.enter_context(installed(hardware))
     port = NvmlGpu(hardware.process_signal)
     stack.callback(port.close)
-    return port, host_simulated(options.name, len(models)), (SimulatedOwners(hardware),)
+    host = host_simulated(options.name, len(models))
+    return Machine(port, host, SimulatedDeviceNodes(hardware), (SimulatedOwners(hardware),))
 
 
-def _identity(options: argparse.Namespace, host: Host, port: NvmlGpu) -> Identity:
+def _identity(options: argparse.Namespace, machine: Machine) -> Identity:
     """The saved one, else by enrolment, for as long as the portal does not answer."""
-    path = options.state / "identity.json"
+    path = options.state / IDENTITY
     found = identity_load(path)
-    if found is not None:
+    if found is not None and not options.enrol_again:
         return found
     if not options.portal or not options.token:
-        raise ValueError("this node is not enrolled yet: give --portal and --token once")
-    inventory = inventory_take(host, port)
+        raise ValueError("to enrol this node, give --portal and --token once")
+    inventory = machine.inventory()
     for pause in itertools.chain((1, 2, 4, 8, 16), itertools.repeat(_LONGEST_RETRY_S)):
         try:
             return enrol(portal=options.portal, token=options.token, inventory=inventory, path=path)
@@ -124,20 +177,26 @@ def _identity(options: argparse.Namespace, host: Host, port: NvmlGpu) -> Identit
 
 
 def _node(
-    state: Path, identity: Identity, port: NvmlGpu, host: Host, owners: Iterable[Owner]
+    options: argparse.Namespace, identity: Identity, machine: Machine, stack: contextlib.ExitStack
 ) -> Node:
+    state: Path = options.state
     store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
+    cdi = Cdi(options.cdi, machine.nodes, machine.driver()) if options.cdi else None
+    hooks = Hooks(options.hooks, state / "hooks.json") if options.hooks else None
+    if hooks is not None:
+        stack.callback(hooks.stop)
     return Node(
-        identity=identity,
-        port=port,
+        keys=Keys(identity, state / IDENTITY),
+        port=machine.port,
         store=store,
-        handover=Handover(state / "bookings", owners),
-        inventory=lambda: inventory_take(host, port),
+        handover=Handover(state / "bookings", machine.owners),
+        bookings=Bookings(state / "bookings", cdi=cdi, hooks=hooks),
+        inventory=machine.inventory,
     )
 
 
-def _serve(identity: Identity, node: Node) -> None:
-    agent = Agent(node)
+def _serve(node: Node) -> None:
+    agent, identity = Agent(node), node.keys.identity
     link = Link(url=identity.redis_url, node=identity.node, arrive=agent.inbox.put)
     # A signal only asks the loop to end, so that no step is cut in half.
     for number in (signal.SIGTERM, signal.SIGINT):

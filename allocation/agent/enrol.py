@@ -1,5 +1,6 @@
 """Who this node is to the portal: exchanges a one-time token for a name and a signing key."""
 
+import contextlib
 import dataclasses
 import json
 import urllib.error
@@ -37,6 +38,13 @@ class Identity:
         return max(self.keys)
 
 
+def identity_save(path: Path, identity: Identity) -> None:
+    """Readable by this account alone, and on disk when this returns. Raises OSError."""
+    keys = {str(version): key.hex() for version, key in identity.keys.items()}
+    data = {**dataclasses.asdict(identity), "keys": keys}
+    write_synced(path, json.dumps(data).encode())
+
+
 def identity_load(path: Path) -> Identity | None:
     """None where the node never enrolled. Raises ValueError for a damaged file, OSError."""
     if not path.exists():
@@ -45,7 +53,8 @@ def identity_load(path: Path) -> Identity | None:
 
 
 def enrol(*, portal: str, token: str, inventory: wire.Inventory, path: Path) -> Identity:
-    """Enrols and keeps the identity at `path`, readable by this account alone.
+    """Enrols and keeps the identity at `path`. A node that was enrolled before keeps its newest
+    old key until a document with the new one is on disk: it must still read the saved one.
 
     Raises EnrolmentRefused, PortalUnreachable, OSError.
     """
@@ -62,7 +71,12 @@ def enrol(*, portal: str, token: str, inventory: wire.Inventory, path: Path) -> 
         identity = _identity(json.loads(answer))
     except ValueError as error:
         raise EnrolmentRefused(f"the portal's answer makes no sense: {error}") from error
-    write_synced(path, answer)
+    with contextlib.suppress(ValueError):
+        before = identity_load(path)
+        if before is not None:
+            newest = before.signing_version
+            identity.keys.setdefault(newest, before.keys[newest])
+    identity_save(path, identity)
     return identity
 
 
@@ -83,10 +97,12 @@ def _post(request: urllib.request.Request) -> bytes:
 
 def _identity(data: dict[str, Any]) -> Identity:
     try:
-        keys = {int(data["key_version"]): bytes.fromhex(data["key"])}
+        # The portal's answer names one key, our own file all of them.
+        told = data["keys"] if "keys" in data else {data["key_version"]: data["key"]}
+        keys = {int(version): bytes.fromhex(key) for version, key in told.items()}
         node, epoch, url = str(data["node"]), int(data["epoch"]), str(data["redis_url"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"lacks {error}") from error
-    if not keys[max(keys)] or not node:
+    if not keys or not all(keys.values()) or not node:
         raise ValueError("an empty key or name")
     return Identity(node, keys, epoch, url)

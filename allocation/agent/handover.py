@@ -1,14 +1,16 @@
 """Hands a device to a booking's owner, and takes it back.
 
-Per allocation a folder `bookings/<booking>/<allocation>/` with `env`, to be sourced by a shell, and
-`booking.json`, to be read by programs. A folder with a `booking.json` is a device handed over.
+Per allocation a folder `bookings/<tenant>.<booking>/<allocation>/` with `env`, to be sourced by a
+shell, and `booking.json`, to be read by programs. A folder with a `booking.json` is a device handed
+over. What a booking has on the whole node is in the folder above it: see bookings.py.
 """
 
 import dataclasses
 import json
 import logging
 import os
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -58,10 +60,10 @@ class Handover:
         """Raises OSError."""
         before = self.given.get(allocation.id)
         since = int(now) if before is None else before.since
-        folder = self._root / allocation.booking / allocation.id
+        folder = self._root / full_name(allocation) / allocation.id
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "env", _environment(allocation, device))
-        _write(folder / "booking.json", _description(allocation, device, since))
+        write_whole(folder / "env", _environment(allocation, device))
+        write_whole(folder / "booking.json", _description(allocation, device, since))
         self.given[allocation.id] = Given(device, since, folder)
         if before is None or before.device != device:
             for owner in self._owners:
@@ -84,7 +86,13 @@ class Handover:
             owner.taken(allocation)
 
 
-def _write(path: Path, text: str) -> None:
+def full_name(allocation: DesiredAllocation) -> str:
+    """`helix.BK-12`: numbers of bookings are their tenants' own, and two may meet on one node."""
+    return f"{allocation.tenant}.{allocation.booking}"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A reader sees the old text or the new one, never a part. Raises OSError."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text)
     os.replace(fresh, path)
@@ -100,7 +108,12 @@ def _environment(allocation: DesiredAllocation, device: str) -> str:
         "GPU_ALLOCATION": allocation.id,
         "GPU_BOOKING_ENDS": ends,
     }
-    return "".join(f"export {name}={value}\n" for name, value in values.items())
+    return exports(values)
+
+
+def exports(values: Mapping[str, str]) -> str:
+    """Lines for a shell to source."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
 def _description(allocation: DesiredAllocation, device: str, since: int) -> str:

@@ -5,30 +5,25 @@ import logging
 import queue
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from allocation import wire
 from allocation.agent import link as links
 from allocation.agent import reconcile, reports
 from allocation.agent.apply import Applier, Outcome
-from allocation.agent.enrol import Identity
+from allocation.agent.bookings import Bookings
+from allocation.agent.follow import Follower, Keys
 from allocation.agent.gpu import GpuError, GpuPort
 from allocation.agent.handover import Handover
+from allocation.agent.parts import parts_of
 from allocation.agent.store import Store, StoreError
+from allocation.agent.voice import Sender, Voice
 
 log = logging.getLogger(__name__)
 
 RECONCILE_EVERY_S = 5.0
 HEARTBEAT_EVERY_S = 5.0
 TELEMETRY_EVERY_S = 10.0
-REPORT_EVERY_S = 60.0
 _PROCESS_POLL_S = 0.25
-
-
-class Sender(Protocol):
-    """The part of Link the loop needs."""
-
-    def send(self, outgoing: links.Outgoing) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,10 +38,11 @@ class Clock:
 class Node:
     """The parts of one node. `inventory` reads it anew."""
 
-    identity: Identity
+    keys: Keys
     port: GpuPort
     store: Store
     handover: Handover
+    bookings: Bookings
     inventory: Callable[[], wire.Inventory]
 
 
@@ -59,10 +55,11 @@ class Agent:
 
     def __init__(self, node: Node, clock: Clock | None = None) -> None:
         self.inbox: queue.SimpleQueue[links.Arrival | Stop] = queue.SimpleQueue()
-        self._identity = node.identity
         self._node = node
         self._store = node.store
         self._clock = clock or Clock()
+        self._follower = Follower(node.keys, node.store)
+        self._voice = Voice(node.keys, node.store, self._clock.steady())
         self._applier = Applier(
             port=node.port,
             handover=node.handover,
@@ -71,15 +68,11 @@ class Agent:
             monotonic=self._clock.steady,
         )
         self._gpus = tuple(gpu.uuid for gpu in node.inventory().gpus)
-        self._refused: tuple[bytes, str] | None = None
         self._unsaved: str | None = None
+        self._untold: str | None = None
         self._outcomes: list[Outcome] = []
-        self._since: dict[str, tuple[str, int]] = {}
-        self._said: wire.Report | None = None
-        self._said_empty: dict[int, set[str]] = {}
         start = self._clock.steady()
         self._due = {"reconcile": start, "heartbeat": start, "telemetry": start}
-        self._repeat_report = start
 
     def run(self, sender: Sender) -> None:
         """Until a Stop arrives. What runs on the GPUs stays as it is."""
@@ -101,11 +94,18 @@ class Agent:
             case links.Document(raw):
                 self._document(raw)
             case links.Connected():
-                self._said = None
+                self._voice.again()
                 self._take_inventory(sender)
                 self._due["reconcile"] = self._clock.steady()
             case links.Delivered(seq):
-                self._delivered(seq)
+                self._voice.delivered(seq)
+
+    def _document(self, raw: bytes) -> None:
+        before = self._store.desired
+        if self._follower.read(raw):
+            self._due["reconcile"] = self._clock.steady()
+        if self._store.desired is not before:
+            self._applier.retry_all()
 
     def _take_inventory(self, sender: Sender) -> None:
         try:
@@ -115,7 +115,7 @@ class Agent:
             log.warning("no inventory: %s", error)
             return
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
-        self._send(sender, "inventory", inventory)
+        self._voice.say(sender, "inventory", inventory)
 
     def turn(self, sender: Sender) -> None:
         """Does whatever is due now."""
@@ -123,13 +123,14 @@ class Agent:
         if now >= self._due["reconcile"]:
             self._due["reconcile"] = now + RECONCILE_EVERY_S
             self._reconcile()
-            self._report(sender)
+            troubles = (self._follower.trouble, self._unsaved, self._untold)
+            self._voice.report(sender, self._outcomes, troubles, now)
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
-            self._send(sender, "heartbeat", self._heartbeat())
+            self._voice.heartbeat(sender, self._clock.wall())
         if now >= self._due["telemetry"]:
             self._due["telemetry"] = now + TELEMETRY_EVERY_S
-            self._send(sender, "telemetry", self._telemetry())
+            self._telemetry(sender)
 
     def pause(self) -> float:
         """Seconds until something is due by the steady clock, or a start or end by the wall's."""
@@ -151,36 +152,6 @@ class Agent:
         edges = (e for g in desired.gpus for a in g.allocations for e in (a.starts, a.ends))
         return min((edge for edge in edges if edge > now), default=None)
 
-    # Following documents.
-
-    def _document(self, raw: bytes) -> None:
-        if self._refused is not None and raw == self._refused[0]:
-            return
-        why = self._judge(raw)
-        if why is not None:
-            log.error("%s", why)
-            self._due["reconcile"] = self._clock.steady()
-        self._refused = None if why is None else (raw, why)
-
-    def _judge(self, raw: bytes) -> str | None:
-        """Follows a document, or says why not."""
-        try:
-            envelope = wire.Envelope.from_json(raw)
-            desired = wire.open_desired(envelope, self._identity.keys)
-        except wire.WireError as error:
-            return f"the desired state was refused: {error}"
-        if desired.node != self._identity.node:
-            return f"the desired state is for {desired.node}"
-        verdict = self._store.judge(envelope, desired)
-        if verdict == "new":
-            self._store.accept(envelope, desired)
-            self._applier.retry_all()
-            self._due["reconcile"] = self._clock.steady()
-        elif verdict != "same":
-            ours = f"({self._store.epoch}, {self._store.generation})"
-            return f"({desired.epoch}, {desired.generation}) is {verdict}, we follow {ours}"
-        return None
-
     # Making them true.
 
     def _reconcile(self) -> None:
@@ -188,10 +159,19 @@ class Agent:
         wishes = self._wishes(now)
         named = {wish.gpu for wish in wishes}
         wishes += [reconcile.Wish(gpu, None, ()) for gpu in self._gpus if gpu not in named]
+        # What is about to end goes from the files before its device goes.
+        self._tell_programs(now)
         self._outcomes = [self._applier.turn(wish) for wish in wishes]
         for outcome in self._outcomes:
             for name, state in outcome.states.items():
-                self._note(name, state.state, now)
+                ready = state.state == "ready"
+                since = self._node.handover.given.get(name) if ready else None
+                self._voice.entered(name, state.state, since.since if since else int(now))
+        self._tell_programs(now)
+
+    def _tell_programs(self, now: float) -> None:
+        given = self._node.handover.devices()
+        self._untold = self._node.bookings.sync(parts_of(self._store.desired, given, now))
 
     def _wishes(self, now: float) -> list[reconcile.Wish]:
         desired = self._store.desired
@@ -208,13 +188,8 @@ class Agent:
             self._store.held = before
             return [_nothing_new(wish) for wish in reconcile.wishes(desired, before, now)]
         self._unsaved = None
+        self._follower.settle()
         return reconcile.wishes(desired, self._store.held, now)
-
-    def _note(self, name: str, state: wire.AllocationState, now: float) -> None:
-        if self._since.get(name, ("", 0))[0] != state:
-            given = self._node.handover.given.get(name)
-            first = given.since if state == "ready" and given is not None else int(now)
-            self._since[name] = (state, first)
 
     def given(self, allocations: Iterable[str]) -> None:
         """See apply.Records."""
@@ -228,63 +203,11 @@ class Agent:
             self._store.held[name] = dataclasses.replace(self._store.held[name], emptied=True)
         self._store.save()
 
-    # Saying what is true.
-
-    def _report(self, sender: Sender) -> None:
-        """At once after a change, and now and then without one."""
-        owners = reports.owners_of(self._store.held)
-        troubles = reports.troubles(self._outcomes)
-        if self._unsaved is not None:
-            troubles.insert(0, self._unsaved)
-        if self._refused is not None:
-            troubles.insert(0, self._refused[1])
-        since = {name: entered for name, (_, entered) in self._since.items()}
-        report = wire.Report(
-            epoch=self._store.epoch,
-            observed_generation=self._store.generation,
-            seq=0 if self._said is None else self._said.seq,
-            gpus=reports.reported_gpus(self._outcomes, owners),
-            allocations=reports.reported_allocations(self._outcomes, since),
-            error="; ".join(troubles) or None,
-        )
-        if report == self._said and self._clock.steady() < self._repeat_report:
-            return
-        self._said = dataclasses.replace(report, seq=self._store.next_seq())
-        self._repeat_report = self._clock.steady() + REPORT_EVERY_S
-        empty = {a.id for a in report.allocations if a.state == "empty"}
-        self._said_empty[self._said.seq] = empty
-        self._send(sender, "report", self._said, seq=self._said.seq)
-
-    def _delivered(self, seq: int) -> None:
-        """What was told to be empty, and is in no document any more, is forgotten."""
-        told = self._said_empty.get(seq, set())
-        self._said_empty = {n: names for n, names in self._said_empty.items() if n > seq}
-        desired = self._store.desired
-        named = {a.id for g in desired.gpus for a in g.allocations} if desired else set()
-        for name in told - named:
-            held = self._store.held.get(name)
-            if held is not None and held.emptied:
-                del self._store.held[name]
-                del self._since[name]
-
-    def _heartbeat(self) -> wire.Heartbeat:
-        return wire.Heartbeat(
-            seq=self._store.next_seq(),
-            observed_generation=self._store.generation,
-            sent_at=int(self._clock.wall()),
-        )
-
-    def _telemetry(self) -> wire.Telemetry:
+    def _telemetry(self, sender: Sender) -> None:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
-        return wire.Telemetry(sent_at=int(self._clock.wall()), samples=samples)
-
-    def _send(
-        self, sender: Sender, kind: links.Kind, message: wire.FromAgent, seq: int | None = None
-    ) -> None:
-        version = self._identity.signing_version
-        envelope = wire.seal(message, key=self._identity.keys[version], key_version=version)
-        sender.send(links.Outgoing(kind, envelope, seq))
+        sent_at = int(self._clock.wall())
+        self._voice.say(sender, "telemetry", wire.Telemetry(sent_at=sent_at, samples=samples))
 
 
 def _nothing_new(wish: reconcile.Wish) -> reconcile.Wish:

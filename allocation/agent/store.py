@@ -79,6 +79,11 @@ class Store:
         return max(0, self._fence[1])
 
     @property
+    def key_version(self) -> int | None:
+        """That of the key which signed the document we follow."""
+        return None if self._envelope is None else self._envelope.key_version
+
+    @property
     def epoch(self) -> int:
         return self._fence[0]
 

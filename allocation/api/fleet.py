@@ -10,7 +10,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import Gpu, GpuModel, Node
-from allocation.services.fleet import enrolment_token_create, node_drain, node_enrol, node_ready
+from allocation.services.fleet import (
+    enrolment_token_create,
+    node_drain,
+    node_enrol,
+    node_key_rotate,
+    node_ready,
+    node_revoke,
+)
 from allocation.solver.geometry import units_of
 from allocation.solver.types import Model, Placement
 from billing.queries import prices_now
@@ -206,6 +213,49 @@ class NodeReady(ApiView):
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
                 node_ready(operator=operator, node=_node(name), now=self.now)
+                return Response(NodeOut(_node(name)).data)
+
+        return self.once(work)
+
+
+class NodeRevoke(ApiView):
+    """Locking an agent out."""
+
+    @described(
+        "act_revoke_node", "Lock a node's agent out (operators)", answer=NodeOut, request=None
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """The node, in quarantine; its agent comes back by a new enrolment only."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            self.require_operator()
+            with operator_tx():
+                operator = User.objects.get(id=self.actor.user_id)
+                node_revoke(operator=operator, node=_node(name), now=self.now)
+                return Response(NodeOut(_node(name)).data)
+
+        return self.once(work)
+
+
+class NodeKeyRotate(ApiView):
+    """Changing an agent's signing key."""
+
+    @described(
+        "act_rotate_node_key",
+        "Give a node's agent a new signing key (operators)",
+        answer=NodeOut,
+        request=None,
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """The node; its old key is good until the agent signs with the new one."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            self.require_operator()
+            with operator_tx():
+                operator = User.objects.get(id=self.actor.user_id)
+                node_key_rotate(operator=operator, node=_node(name))
                 return Response(NodeOut(_node(name)).data)
 
         return self.once(work)

@@ -19,7 +19,9 @@ from allocation.api.fleet import (
     GpuClasses,
     Gpus,
     NodeDrain,
+    NodeKeyRotate,
     NodeReady,
+    NodeRevoke,
     Nodes,
 )
 from allocation.api.quotes import Quotes
@@ -64,6 +66,8 @@ urlpatterns = [
     path("fleet/nodes", Nodes.as_view(), name="api-nodes"),
     path("fleet/nodes/<slug:name>/drain", NodeDrain.as_view(), name="api-node-drain"),
     path("fleet/nodes/<slug:name>/ready", NodeReady.as_view(), name="api-node-ready"),
+    path("fleet/nodes/<slug:name>/revoke", NodeRevoke.as_view(), name="api-node-revoke"),
+    path("fleet/nodes/<slug:name>/rotate-key", NodeKeyRotate.as_view(), name="api-node-key-rotate"),
     path("fleet/gpus", Gpus.as_view(), name="api-gpus"),
     path("fleet/enrolments", Enrolments.as_view(), name="api-enrolments"),
     path("agents/enrol", AgentEnrol.as_view(), name="api-agent-enrol"),

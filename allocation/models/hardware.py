@@ -3,7 +3,7 @@
 import uuid
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from tenants.models import GpuClass
 
@@ -23,6 +23,9 @@ class Node(models.Model):
 
     `generation` rises with every change of its assignment; `published_generation` is what was
     last written for the agent, `observed_generation` what the agent last said it acts on.
+    `link_digest` is the SHA-256 of its password at Redis, None for a node that has no agent (any
+    more). Keys `key_confirmed` … `key_version` are valid: two of them while a new one is handed
+    over, until the agent has signed with it.
     """
 
     class State(models.TextChoices):
@@ -42,6 +45,8 @@ class Node(models.Model):
     agent_version = models.CharField(max_length=40, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)
     key_version = models.PositiveIntegerField(default=1)
+    key_confirmed = models.PositiveIntegerField(default=1)
+    link_digest = models.BinaryField(max_length=32, null=True, editable=False)
     generation = models.BigIntegerField(default=0)
     published_generation = models.BigIntegerField(default=-1)
     observed_generation = models.BigIntegerField(default=-1)
@@ -50,6 +55,12 @@ class Node(models.Model):
 
     class Meta:
         ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(key_confirmed=F("key_version")) | Q(key_confirmed=F("key_version") - 1),
+                name="node_two_keys_at_most",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name

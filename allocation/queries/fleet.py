@@ -85,7 +85,9 @@ class GpuNow:
 
 @dataclass(frozen=True, slots=True)
 class NodeNow:
-    """One node. `silent`: no word from its agent for 30 s. `behind`: documents not yet acted on."""
+    """One node. `silent`: no word from its agent for 30 s. `behind`: documents not yet acted on.
+    `enrolled`: an agent was let in. `rotating`: it was told of a new key and has not used it yet.
+    """
 
     id: UUID
     name: str
@@ -100,6 +102,8 @@ class NodeNow:
     silent: bool
     behind: int
     gpus: tuple[GpuNow, ...]
+    enrolled: bool = True
+    rotating: bool = False
 
     @property
     def in_service(self) -> bool:
@@ -259,6 +263,8 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         silent=row.last_seen is not None and now - row.last_seen > SILENT_AFTER,
         behind=max(0, row.generation - row.observed_generation) if row.last_seen else 0,
         gpus=tuple(gpus),
+        enrolled=row.link_digest is not None,
+        rotating=row.key_confirmed < row.key_version,
     )
 
 

@@ -235,7 +235,9 @@ def line_of(booking: Booking) -> Line:
         name=booking.name,
         state=booking.state,
         tier=booking.tier.name,
-        pausable=booking.tier.pausable,
+        # Within its guarantee a booking is firm; what is borrowed can be called back.
+        pausable=booking.tier.pausable
+        and (booking.borrowed_units > 0 or not booking.tier.counts_against_guarantee),
         project=booking.project.name,
     )
 

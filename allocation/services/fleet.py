@@ -1,25 +1,41 @@
 """Nodes come and go: enrolment, what an agent found on its node, drain and return."""
 
 import hashlib
+import logging
+import re
 import secrets
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import F, Max
 
 from allocation import wire
 from allocation.models import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack, SolverState
+from allocation.services.links import link_password, link_replace, link_url
 from tenants.errors import Refused, invalid
 from tenants.models import User
 from tenants.outbox import nudge
 from tenants.wall import operator_tx
 
+logger = logging.getLogger(__name__)
+
+NODE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 TOKEN_LIFETIME = timedelta(minutes=15)
 
 
 def enrolment_token_create(*, node_name: str, rack_name: str, now: datetime) -> str:
-    """A token that lets one agent in as `node_name` within 15 minutes. Shown once."""
+    """A token that lets one agent in as `node_name` within 15 minutes. Shown once.
+
+    Raises:
+        Refused: `node_name_invalid`, for a name that could mean other nodes' keys at Redis.
+    """
+    if not NODE_NAME.fullmatch(node_name):
+        raise invalid(
+            "node_name_invalid",
+            "A node's name is lower-case letters, digits and hyphens, at most 60 characters.",
+            "node_name",
+        )
     clear = f"gpup_enrol_{secrets.token_urlsafe(24)}"
     with transaction.atomic():
         rack, _ = Rack.objects.get_or_create(name=rack_name)
@@ -34,6 +50,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
     """Lets an agent in and tells it its name, key and address.
 
     A GPU that another node has reported puts the node in quarantine instead of being taken over.
+    An agent that was in before as this node is out from now on.
 
     Raises:
         Refused: `enrolment_refused` (wrong, used or old token), `inventory_invalid`.
@@ -45,6 +62,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
             "inventory_invalid", f"The inventory can't be read: {error}.", "inventory"
         ) from error
     digest = hashlib.sha256(token.encode()).digest()
+    password, link_digest = link_password()
     with operator_tx():
         taken = EnrolmentToken.objects.filter(digest=digest, used_at=None, expires__gt=now).update(
             used_at=now
@@ -59,12 +77,15 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
             )
         node = Node.objects.select_for_update().get(enrolmenttoken__digest=digest)
         node.key_version += 1
+        node.key_confirmed = node.key_version
+        node.link_digest = link_digest
         # A fresh agent counts its reports from one again.
         node.report_seq = 0
         node.published_generation = -1
         node.observed_generation = -1
         inventory_apply(node=node, inventory=found, now=now)
         epoch = SolverState.objects.get_or_create(id=1)[0].epoch
+    link_replace(node.name, link_digest)
     nudge("allocation.publish")
     nudge("allocation.cycle")
     return {
@@ -72,13 +93,14 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         "key": node_key(node).hex(),
         "key_version": node.key_version,
         "epoch": epoch,
-        "redis_url": settings.AGENTS_REDIS_PUBLIC_URL,
+        "redis_url": link_url(node.name, password),
     }
 
 
-def node_key(node: Node) -> bytes:
-    """The node's signing key of its current version, derived and never stored."""
-    return wire.node_key(settings.AGENTS_MASTER_KEY.encode(), node.name, node.key_version)
+def node_key(node: Node, version: int | None = None) -> bytes:
+    """The node's signing key of a version, the newest if None; derived and never stored."""
+    version = node.key_version if version is None else version
+    return wire.node_key(settings.AGENTS_MASTER_KEY.encode(), node.name, version)
 
 
 def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> None:
@@ -94,6 +116,9 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     node.cores = inventory.cores
     node.memory_mb = inventory.memory_mb
     node.driver = inventory.driver[:40]
+    if node.agent_version != inventory.agent[:40]:
+        # What it is told may be more, or less, than what its last version could read.
+        node.generation += 1
     node.agent_version = inventory.agent[:40]
     node.boot_id = inventory.boot[:64]
     node.last_seen = now
@@ -174,3 +199,78 @@ def _node_state(node: Node, state: str, reason: str) -> None:
     node.state, node.state_reason = state, reason[:200]
     node.save(update_fields=["state", "state_reason"])
     nudge("allocation.cycle")
+
+
+def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
+    """Locks the node's agent out for good: its account, its connections, its key, its tokens.
+
+    The node waits in quarantine. What runs there goes on to its end by the agent's own clock; the
+    agent comes back by a new enrolment and the operator's approval.
+
+    Raises:
+        Refused: `node_not_enrolled`.
+    """
+    node = Node.objects.select_for_update().get(id=node.id)
+    if node.link_digest is None:
+        raise not_enrolled(node)
+    node.link_digest = None
+    node.key_version += 1
+    node.key_confirmed = node.key_version
+    node.save(update_fields=["link_digest", "key_version", "key_confirmed"])
+    EnrolmentToken.objects.filter(node=node, used_at=None).update(used_at=now)
+    why = f"Its agent was locked out by {operator.username}, {now:%d %b %H:%M} UTC; enrol it anew"
+    _node_state(node, Node.State.QUARANTINED, why)
+    name = node.name
+    transaction.on_commit(lambda: link_replace(name, None))
+
+
+def node_key_rotate(*, operator: User, node: Node) -> None:
+    """Gives the node's agent a new key; the old one is good until the agent signs with the new.
+
+    Raises:
+        Refused: `node_not_enrolled`, `rotation_running`, `agent_too_old`.
+    """
+    node = Node.objects.select_for_update().get(id=node.id)
+    if node.link_digest is None:
+        raise not_enrolled(node)
+    if node.key_confirmed < node.key_version:
+        raise Refused(
+            "rotation_running",
+            f"{node.name} was told of its new key and has not signed with it yet. If its agent"
+            " never answers again, lock it out and enrol it anew.",
+        )
+    if not reads_later(node):
+        raise Refused(
+            "agent_too_old",
+            f"The agent of {node.name} ({node.agent_version or 'version not known'}) can't change"
+            f" its key. Upgrade it to {'.'.join(map(str, wire.LATER_SINCE))} or later first.",
+        )
+    node.key_version += 1
+    node.generation += 1
+    node.save(update_fields=["key_version", "generation"])
+    logger.warning("%s gives %s its key %d", operator.username, node.name, node.key_version)
+    nudge("allocation.publish")
+
+
+def key_confirm(node: Node, version: int) -> None:
+    """The agent has signed with `version`: older keys are worthless from now on."""
+    changed = Node.objects.filter(
+        id=node.id, key_version=version, key_confirmed__lt=version
+    ).update(key_confirmed=version, generation=F("generation") + 1)
+    if changed:
+        nudge("allocation.publish")
+
+
+def reads_later(node: Node) -> bool:
+    """Whether the node's agent reads the fields that wire version 1 did not have at first."""
+    said = re.match(r"(\d{1,4})\.(\d{1,4})", node.agent_version)
+    return said is not None and (int(said[1]), int(said[2])) >= wire.LATER_SINCE
+
+
+def not_enrolled(node: Node) -> Refused:
+    """There is no agent to do it to."""
+    return Refused(
+        "node_not_enrolled",
+        f"{node.name} has no agent that was let in. Install one first.",
+        "conflict",
+    )

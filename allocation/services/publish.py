@@ -4,28 +4,22 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import cache
 from uuid import UUID
 
 import redis
-from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Count, F
 
 from allocation import wire
-from allocation.models import Allocation, MigPlacement, Node, SolverState
-from allocation.services.fleet import node_key
+from allocation.models import Allocation, Booking, MigPlacement, Node, SolverState
+from allocation.services.fleet import node_key, reads_later
+from allocation.services.links import agents_redis
 
 logger = logging.getLogger(__name__)
 
 TOLD = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
+BEGUN = (*TOLD, Allocation.State.ENDED)
 Profiles = Mapping[tuple[str, str], int]
-
-
-@cache
-def agents_redis() -> "redis.Redis":
-    """The connection to the server that agents read from."""
-    return redis.Redis.from_url(settings.AGENTS_REDIS_URL, socket_timeout=2)
 
 
 def publish_due(now: datetime) -> int:
@@ -34,7 +28,9 @@ def publish_due(now: datetime) -> int:
     Needs no outbox: whoever finds `published_generation < generation` writes the whole document.
     A server that is down loses nothing; the next call writes it. Returns how many were written.
     """
-    waiting = Node.objects.filter(published_generation__lt=F("generation"), key_version__gt=1)
+    waiting = Node.objects.filter(
+        published_generation__lt=F("generation"), link_digest__isnull=False
+    )
     try:
         return _publish(waiting.values_list("id", flat=True))
     except redis.RedisError as error:
@@ -44,7 +40,7 @@ def publish_due(now: datetime) -> int:
 
 def republish_all() -> int:
     """Writes every node's assignment again, e.g. after the server has lost its data."""
-    return _publish(Node.objects.filter(key_version__gt=1).values_list("id", flat=True))
+    return _publish(Node.objects.filter(link_digest__isnull=False).values_list("id", flat=True))
 
 
 def _publish(node_ids: Iterable[UUID]) -> int:
@@ -77,13 +73,49 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
                 _desired_gpu(gpu.uuid, gpu.mode, told[gpu.id])
                 for gpu in node.gpus.order_by("index")
             ),
+            gangs=_gangs(node) if reads_later(node) else (),
+            rotation=_rotation(node),
         )
-        envelope = wire.seal(desired, key=node_key(node), key_version=node.key_version)
+        signs = node.key_confirmed
+        envelope = wire.seal(desired, key=node_key(node, signs), key_version=signs)
         link = agents_redis()
         link.set(wire.desired_key(node.name), envelope.to_json())
         link.publish(wire.wake_channel(node.name), str(node.generation))
         node.published_generation = node.generation
         node.save(update_fields=["published_generation"])
+
+
+def _gangs(node: Node) -> tuple[wire.Gang, ...]:
+    """The bookings that lie on this node and on others.
+
+    Who belongs to a booking does not change from its start on, whatever becomes of its members, so
+    that one generation always has the same document.
+    """
+    bookings = Allocation.objects.filter(gpu__node=node, state__in=TOLD).values("booking_id")
+    rows = (
+        Allocation.objects.filter(booking__in=bookings, state__in=BEGUN)
+        .values("tenant__slug", "booking__number", "gpu__node__name")
+        .annotate(devices=Count("id"))
+        .order_by("tenant__slug", "booking__number", "gpu__node__name")
+    )
+    members: dict[tuple[str, int], list[wire.Member]] = defaultdict(list)
+    for row in rows:
+        member = wire.Member(node=row["gpu__node__name"], devices=row["devices"])
+        members[row["tenant__slug"], row["booking__number"]].append(member)
+    return tuple(
+        wire.Gang(tenant=tenant, booking=Booking(number=number).label, members=tuple(found))
+        for (tenant, number), found in members.items()
+        if len(found) > 1
+    )
+
+
+def _rotation(node: Node) -> wire.Rotation | None:
+    """The key that the agent has not signed with yet, for its eyes only."""
+    if node.key_confirmed == node.key_version:
+        return None
+    old, new, version = node_key(node, node.key_confirmed), node_key(node), node.key_version
+    hidden = wire.key_hide(old=old, new=new, node=node.name, version=version)
+    return wire.Rotation(version=version, hidden=hidden)
 
 
 def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.DesiredAllocation]]:

@@ -12,7 +12,8 @@ from django.db import OperationalError, close_old_connections
 
 from allocation import wire
 from allocation.models import Node
-from allocation.services.publish import agents_redis, republish_all
+from allocation.services.links import agents_redis, links_ensure
+from allocation.services.publish import republish_all
 from allocation.services.reports import message_apply
 
 logger = logging.getLogger(__name__)
@@ -55,11 +56,13 @@ class Reader:
         """Applies one batch; returns how many messages it was."""
         streams = self._streams()
         if not streams:
+            links_ensure()
             self._stopped.wait(PAUSE_SECONDS)
             return 0
         link: Any = agents_redis()
         done = 0
         if time.monotonic() - self._took_over > TAKEN_OVER_MS / 1000:
+            links_ensure()
             done = sum(self._take_over(link, stream) for stream in streams)
             self._took_over = time.monotonic()
         answer = link.xreadgroup(
@@ -70,9 +73,11 @@ class Reader:
         return done
 
     def _streams(self) -> list[str]:
-        nodes = Node.objects.filter(key_version__gt=1).values_list("name", flat=True)
+        nodes = Node.objects.filter(link_digest__isnull=False).values_list("name", flat=True)
         streams = [wire.report_stream(name) for name in nodes]
         fresh = [stream for stream in streams if stream not in self._known]
+        if fresh:
+            links_ensure()
         without = [stream for stream in fresh if not _has_group(stream)]
         if without:
             # A stream without our group is a server that has lost its data, or a new node: either

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
-from allocation.services.fleet import inventory_apply, node_key
+from allocation.services.fleet import inventory_apply, key_confirm, node_key
 from allocation.services.lifecycle import (
     STARTED,
     allocation_empty,
@@ -40,13 +40,17 @@ def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> 
     if node is None:
         return "unknown_node"
     try:
-        message = wire.open_report(envelope, {node.key_version: node_key(node)})
+        valid = range(node.key_confirmed, node.key_version + 1)
+        message = wire.open_report(envelope, {v: node_key(node, v) for v in valid})
     except wire.WireError as error:
         logger.warning("A message of %s was refused: %s", node_name, error)
         return "refused"
     try:
         with transaction.atomic():
-            return _message(node, message, now)
+            told = _message(node, message, now)
+            if envelope.key_version > node.key_confirmed:
+                key_confirm(node, envelope.key_version)
+            return told
     except _Stale:
         return "stale"
     except (DataError, IntegrityError) as error:

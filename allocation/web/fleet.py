@@ -26,7 +26,13 @@ from allocation.queries.fleet import (
     totals_of,
     traces,
 )
-from allocation.services.fleet import enrolment_token_create, node_drain, node_ready
+from allocation.services.fleet import (
+    enrolment_token_create,
+    node_drain,
+    node_key_rotate,
+    node_ready,
+    node_revoke,
+)
 from allocation.solver.codec import decode
 from allocation.solver.plan import Plan
 from allocation.web.fleet_tiles import (
@@ -147,6 +153,24 @@ def ops_ready(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     node_ready(operator=operator, node=_find(name), now=timezone.now())
     messages.success(request, f"{name} takes bookings again.")
     return redirect("ops-fleet")
+
+
+@require_POST
+@operator_page
+def ops_revoke(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Locks a node's agent out."""
+    node_revoke(operator=operator, node=_find(name), now=timezone.now())
+    messages.success(request, f"The agent of {name} is locked out. It can only be enrolled anew.")
+    return redirect("ops-node", name=name)
+
+
+@require_POST
+@operator_page
+def ops_rotate_key(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Gives a node's agent a new signing key."""
+    node_key_rotate(operator=operator, node=_find(name))
+    messages.success(request, f"{name} gets a new key; the old one ends when it signs with it.")
+    return redirect("ops-node", name=name)
 
 
 @require_http_methods(["GET", "POST"])
@@ -284,5 +308,7 @@ urlpatterns = [
     path("ops/fleet/<slug:name>", ops_node, name="ops-node"),
     path("ops/fleet/<slug:name>/drain", ops_drain, name="ops-drain"),
     path("ops/fleet/<slug:name>/ready", ops_ready, name="ops-ready"),
+    path("ops/fleet/<slug:name>/revoke", ops_revoke, name="ops-revoke"),
+    path("ops/fleet/<slug:name>/rotate-key", ops_rotate_key, name="ops-rotate-key"),
     path("ops/decisions", ops_decisions, name="ops-decisions"),
 ]

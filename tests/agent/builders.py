@@ -9,12 +9,16 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from allocation import wire
+from allocation.agent.bookings import Bookings
+from allocation.agent.cdi import Cdi
 from allocation.agent.enrol import Identity
+from allocation.agent.follow import Keys
 from allocation.agent.handover import Handover, Owner
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Outgoing
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.process import Agent, Clock, Node
+from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
 from allocation.agent.store import Store
@@ -83,6 +87,7 @@ def a_whole(
 def a_document(
     gpus: dict[str, list[wire.DesiredAllocation]],
     *,
+    gangs: tuple[wire.Gang, ...] = (),
     generation: int = 1,
     epoch: int = 1,
     node: str = NODE,
@@ -93,6 +98,7 @@ def a_document(
         node=node,
         epoch=epoch,
         generation=generation,
+        gangs=gangs,
         gpus=tuple(
             wire.DesiredGpu(
                 uuid=uuid,
@@ -177,6 +183,7 @@ def a_rig(
     simulate: str = "h100:2",
     at: float = NOW,
     owners: Callable[[Hardware], tuple[Owner, ...]] = lambda _: (),
+    keys: dict[int, bytes] = KEYS,
 ) -> Iterator[Rig]:
     """Two rigs over the same `state` one after the other are an agent that was restarted."""
     wall, steady, sent = FakeTime(at), FakeTime(1000.0), Sent()
@@ -186,11 +193,13 @@ def a_rig(
         port = NvmlGpu(hardware.process_signal)
         stack.callback(port.close)
         host = host_simulated(NODE, len(hardware.gpus))
+        cdi = Cdi(state / "cdi", SimulatedDeviceNodes(hardware), {})
         node = Node(
-            identity=Identity(NODE, KEYS, 1, "redis://127.0.0.1:1/0"),
+            keys=Keys(Identity(NODE, keys, 1, "redis://127.0.0.1:1/0"), state / "identity.json"),
             port=port,
-            store=Store(state / "state.json", keys=KEYS, epoch=1, now=at),
+            store=Store(state / "state.json", keys=keys, epoch=1, now=at),
             handover=Handover(state / "bookings", owners(hardware)),
+            bookings=Bookings(state / "bookings", cdi=cdi),
             inventory=lambda: inventory_take(host, port),
         )
         agent = Agent(node, Clock(wall=wall, steady=steady))

@@ -1,8 +1,6 @@
 """The whole agent on simulated GPUs and a clock that tests move; no sockets."""
 
-import dataclasses
 import json
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -28,7 +26,7 @@ from tests.agent.builders import (
 def environment(
     rig: Rig, state: Path, booking: str = "BK-2041", name: str = "a1"
 ) -> dict[str, str]:
-    text = (state / "bookings" / booking / name / "env").read_text()
+    text = (state / "bookings" / f"biology.{booking}" / name / "env").read_text()
     return dict(line.removeprefix("export ").split("=", 1) for line in text.splitlines())
 
 
@@ -44,7 +42,7 @@ def test_a_booking_gets_its_slice_and_its_owner_gets_the_device(rig: Rig, tmp_pa
     assert found.devices == (instance.uuid,)
     assert instance.allocation == "a1"
     assert environment(rig, tmp_path)["CUDA_VISIBLE_DEVICES"] == instance.uuid
-    described = json.loads((tmp_path / "bookings/BK-2041/a1/booking.json").read_text())
+    described = json.loads((tmp_path / "bookings/biology.BK-2041/a1/booking.json").read_text())
     assert (described["owner"], described["ends"]) == ("ada", NOW + HOUR)
 
 
@@ -83,7 +81,7 @@ def test_a_booking_ends_on_the_agents_own_clock_without_any_word(rig: Rig, tmp_p
 
     assert rig.sent.states() == {"a1": "empty"}
     assert rig.instances() == []
-    assert not (tmp_path / "bookings" / "BK-2041").exists()
+    assert not (tmp_path / "bookings" / "biology.BK-2041").exists()
 
 
 def test_a_neighbour_is_not_touched_when_a_booking_ends(rig: Rig) -> None:
@@ -289,9 +287,7 @@ def test_a_program_that_was_about_to_start_does_not_outlive_its_booking(tmp_path
 
 
 def test_every_message_is_signed_with_the_newest_key(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        rig = stack.enter_context(a_rig(tmp_path))
-        rig.agent._identity = dataclasses.replace(rig.node.identity, keys={1: KEY, 2: b"n" * 32})
+    with a_rig(tmp_path, keys={1: KEY, 2: b"n" * 32}) as rig:
         rig.agent.turn(rig.sent)
 
         assert {o.envelope.key_version for o in rig.sent.outgoing} == {2}

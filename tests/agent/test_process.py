@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,18 @@ import pytest
 import redis
 
 from allocation import wire
+from allocation.services.links import link_open, link_password, link_replace, link_url
 from tests.agent.builders import HOUR, KEY, KEYS, NODE, a_document, a_slice, a_whole
-from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
 
 
 class Portal:
     """The portal's side: answers enrolments, writes documents, reads reports."""
 
-    def __init__(self, client: "redis.Redis", agents_url: str) -> None:
+    def __init__(self, client: "redis.Redis", agents_url: str, digest: bytes) -> None:
         self.client = client
+        self.digest = digest
+        self.keys = KEYS
         self.enrolments: list[dict[str, Any]] = []
         self.answers: list[tuple[int, dict[str, Any]]] = []
         self.identity = {
@@ -71,7 +72,7 @@ class Portal:
 
     def messages(self) -> list[wire.FromAgent]:
         entries: Any = self.client.xrange(wire.report_stream(NODE))
-        return [wire.open_report(wire.Envelope.from_fields(f), KEYS) for _, f in entries]
+        return [wire.open_report(wire.Envelope.from_fields(f), self.keys) for _, f in entries]
 
     def reports(self) -> list[wire.Report]:
         return [m for m in self.messages() if isinstance(m, wire.Report)]
@@ -95,7 +96,7 @@ class Process:
         self.state = state
         self.running: subprocess.Popen[bytes] | None = None
 
-    def start(self, **environment: str) -> "subprocess.Popen[bytes]":
+    def start(self, *more: str, **environment: str) -> "subprocess.Popen[bytes]":
         options = {
             "PATH": os.environ["PATH"],
             "GPU_AGENT_PORTAL": self.portal.url,
@@ -106,7 +107,7 @@ class Process:
         }
         with (self.state.parent / "agent.log").open("ab") as log:
             self.running = subprocess.Popen(
-                [sys.executable, "-m", "allocation.agent", "--simulate", "h100:2"],
+                [sys.executable, "-m", "allocation.agent", "--simulate", "h100:2", *more],
                 env=options,
                 stderr=log,
             )
@@ -128,9 +129,12 @@ class Process:
 
 
 @pytest.fixture
-def portal(redis_client: "redis.Redis", servers: Servers) -> Iterator[Portal]:
-    found = Portal(redis_client, f"{servers.access.url('agents')}/3")
+def portal(redis_client: "redis.Redis") -> Iterator[Portal]:
+    password, digest = link_password()
+    link_open(NODE, digest)
+    found = Portal(redis_client, link_url(NODE, password), digest)
     yield found
+    link_replace(NODE, None)
     found.close()
 
 
@@ -161,7 +165,7 @@ def test_a_node_enrols_serves_a_booking_and_stops_cleanly(portal: Portal, agent:
     booked = a_slice(starts=now(), ends=now() + HOUR)
     portal.publish(a_document({portal.gpu(): [booked]}))
     seen(lambda: portal.states() == {"a1": "ready"})
-    environment = agent.state / "bookings" / "BK-2041" / "a1" / "env"
+    environment = agent.state / "bookings" / "biology.BK-2041" / "a1" / "env"
     (device,) = portal.reports()[-1].allocations[0].devices
     assert f"export CUDA_VISIBLE_DEVICES={device}\n" in environment.read_text()
 
@@ -173,6 +177,41 @@ def test_a_node_enrols_serves_a_booking_and_stops_cleanly(portal: Portal, agent:
         wire.Heartbeat,
         wire.Telemetry,
     }
+
+
+def test_a_booking_reaches_containers_hooks_and_programs(
+    portal: Portal, agent: Process, tmp_path: Path
+) -> None:
+    cdi, hooks = tmp_path / "cdi", tmp_path / "hooks.d"
+    for event in ("start", "end"):
+        (hooks / event).mkdir(parents=True)
+        (hooks / event / "1").write_text('#!/bin/sh\necho "$GPU_HOOK $GPU_BOOKING" >> said\n')
+        (hooks / event / "1").chmod(0o755)
+    agent.start("--cdi", str(cdi), GPU_AGENT_HOOKS=str(hooks))
+    seen(lambda: len(portal.reports()) > 0)
+    portal.publish(a_document({portal.gpu(): [a_whole(starts=now(), ends=now() + HOUR)]}))
+    seen(lambda: portal.states() == {"w1": "ready"})
+    (specification,) = cdi.iterdir()
+    assert json.loads(specification.read_text())["devices"][0]["name"] == "biology.BK-7"
+    program = ["biology.BK-7", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
+    done = subprocess.run(
+        [sys.executable, "-m", "allocation.agent", "run", *program],
+        env={"PATH": os.environ["PATH"], "GPU_AGENT_STATE": str(agent.state)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == portal.gpu()
+
+    portal.publish(a_document({portal.gpu(): []}, generation=2, mode="whole"))
+    seen(lambda: portal.states() == {"w1": "empty"})
+    assert list(cdi.iterdir()) == []
+    seen(
+        lambda: (
+            (hooks / "said").exists() and (hooks / "said").read_text() == "start BK-7\nend BK-7\n"
+        )
+    )
+    assert agent.stop() == 0
 
 
 @pytest.mark.faults
@@ -198,25 +237,20 @@ def test_after_kill_nine_the_agent_finds_its_slices_and_needs_no_second_token(
 
 
 def test_bookings_end_on_time_while_redis_is_away_and_that_is_told_afterwards(
-    portal: Portal, agent: Process, servers: Servers
+    portal: Portal, agent: Process
 ) -> None:
     agent.start()
     seen(lambda: len(portal.reports()) > 0)
     booked = a_whole(starts=now(), ends=now() + 3)
     portal.publish(a_document({portal.gpu(): [booked]}))
     seen(lambda: portal.states() == {"w1": "ready"})
-    folder = agent.state / "bookings" / "BK-7"
+    folder = agent.state / "bookings" / "biology.BK-7"
 
-    admin = portal.client
-    with ExitStack() as stack:
-        stack.callback(admin.acl_setuser, "agents", enabled=True, nopass=False)
-        admin.acl_setuser("agents", enabled=False)
-        for client in admin.client_list():
-            if client["user"] == "agents":
-                admin.client_kill_filter(_id=client["id"])
-        seen(lambda: not folder.exists())
-        assert booked.ends <= time.time() < booked.ends + 2
-        assert portal.states() == {"w1": "ready"}
+    link_replace(NODE, None)
+    seen(lambda: not folder.exists())
+    assert booked.ends <= time.time() < booked.ends + 2
+    assert portal.states() == {"w1": "ready"}
+    link_open(NODE, portal.digest)
     seen(lambda: portal.states() == {"w1": "empty"})
     since = portal.reports()[-1].allocations[0].since
     assert since - booked.ends <= 1
@@ -239,6 +273,24 @@ def test_a_change_is_applied_and_reported_in_half_a_second(portal: Portal, agent
         taken.append(time.monotonic() - begin)
 
     assert max(taken) < 0.5
+
+
+def test_a_node_that_was_locked_out_enrols_again_and_keeps_what_it_holds(
+    portal: Portal, agent: Process
+) -> None:
+    agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    booked = a_slice(starts=now(), ends=now() + HOUR)
+    portal.publish(a_document({portal.gpu(): [booked]}))
+    seen(lambda: portal.states() == {"a1": "ready"})
+    agent.stop()
+    portal.client.flushall()
+    portal.identity |= {"key": (b"z" * 32).hex(), "key_version": 2}
+
+    agent.start("--enrol-again")
+    portal.keys = {2: b"z" * 32}
+    seen(lambda: portal.states() == {"a1": "ready"})
+    assert len(portal.enrolments) == 2
 
 
 def test_the_agent_waits_for_a_portal_that_is_not_up_yet(portal: Portal, agent: Process) -> None:

@@ -204,6 +204,32 @@ def test_stream_entries_that_are_no_envelopes_are_refused(fields: dict[str, byte
         wire.Envelope.from_fields(fields)
 
 
+@pytest.mark.parametrize("hidden", ["", "zz" * 32, "ab" * 31, "AB" * 32, "ab" * 33])
+def test_what_can_not_be_a_hidden_key_is_refused(hidden: str) -> None:
+    with pytest.raises(wire.WireError, match="malformed"):
+        wire.key_show(old=KEY, hidden=hidden, node="n1", version=2)
+
+
+def test_a_hidden_key_is_hidden_in_another_way_for_each_node_version_and_old_key() -> None:
+    new = b"n" * 32
+    hidden = {
+        wire.key_hide(old=old, new=new, node=node, version=version)
+        for old in (KEY, b"o" * 32)
+        for node in ("n1", "n2")
+        for version in (2, 3)
+    }
+
+    assert len(hidden) == 8
+    assert new.hex() not in hidden
+
+
+def test_a_field_that_came_later_is_not_written_where_it_says_nothing() -> None:
+    turning = dataclasses.replace(DESIRED, rotation=wire.Rotation(version=2, hidden="ab" * 32))
+
+    assert b"rotation" not in signed(DESIRED).body
+    assert wire.open_desired(signed(turning), KEYS) == turning
+
+
 def test_each_node_and_key_version_has_its_own_key() -> None:
     master = b"m" * 32
     made = {wire.node_key(master, node, version) for node in ("n1", "n11") for version in (1, 11)}

@@ -26,6 +26,8 @@ OPEN = {
     "price-books/<int:version>",
     "fleet/nodes/<slug:name>/drain",
     "fleet/nodes/<slug:name>/ready",
+    "fleet/nodes/<slug:name>/revoke",
+    "fleet/nodes/<slug:name>/rotate-key",
 }
 BODIES: dict[str, Any] = {
     "extend": {"by": "PT1H"},

@@ -4,7 +4,9 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from allocation.models import Node
 from tests.api.builders import Api, Site, said
+from tests.roles import as_system
 
 TERMS = {
     "name": "Gold", "priority": 300, "pausable": False, "grace_seconds": 60,
@@ -126,6 +128,31 @@ def test_an_operator_drains_a_node_and_puts_it_back(site: Site) -> None:
     ready = site.operator.post("fleet/nodes/gpu-a1-01/ready")
     assert said(ready)["state"] == "ready"
     assert site.operator.post("fleet/nodes/nothing/ready").status_code == 404
+
+
+def test_an_operator_locks_an_agent_out_and_nobody_else_does(site: Site) -> None:
+    none = site.operator.post("fleet/nodes/gpu-a1-01/revoke")
+    assert (none.status_code, said(none)["code"]) == (409, "node_not_enrolled")
+    with as_system():
+        Node.objects.filter(name="gpu-a1-01").update(link_digest=b"d" * 32)
+    assert site.admin.post("fleet/nodes/gpu-a1-01/revoke").status_code == 403
+    done = site.operator.post("fleet/nodes/gpu-a1-01/revoke")
+    assert (done.status_code, said(done)["state"]) == (200, "quarantined")
+    with as_system():
+        assert Node.objects.get(name="gpu-a1-01").link_digest is None
+
+
+def test_an_operator_rotates_a_nodes_key_once_at_a_time(site: Site) -> None:
+    path = "fleet/nodes/gpu-a1-01/rotate-key"
+    with as_system():
+        Node.objects.filter(name="gpu-a1-01").update(link_digest=b"d" * 32, agent_version="0.2.0")
+    assert site.admin.post(path).status_code == 403
+    assert site.operator.post(path).status_code == 200
+    again = site.operator.post(path)
+    assert (again.status_code, said(again)["code"]) == (409, "rotation_running")
+    with as_system():
+        node = Node.objects.get(name="gpu-a1-01")
+    assert (node.key_confirmed, node.key_version) == (1, 2)
 
 
 def test_an_operator_gets_a_one_time_token_for_an_agent(site: Site) -> None:

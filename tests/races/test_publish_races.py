@@ -10,7 +10,8 @@ import pytest
 from allocation import wire
 from allocation.models import Gpu, Node
 from allocation.services.lifecycle import nodes_bump
-from allocation.services.publish import agents_redis, publish_due
+from allocation.services.links import agents_redis
+from allocation.services.publish import publish_due
 from tests.builders_allocation import NOW, a_model, a_policy
 from tests.races.together import apart
 from tests.roles import as_system

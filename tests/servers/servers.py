@@ -43,7 +43,7 @@ class Servers:
         # User 65534 runs the servers when the tests run as root.
         self.folder.chmod(0o711)
         self.password = secrets.token_hex(16)
-        self.access = ValkeyAccess(free_port(), secrets.token_hex(16), secrets.token_hex(16))
+        self.access = ValkeyAccess(free_port(), secrets.token_hex(16))
         self.running: dict[str, tuple[subprocess.Popen[bytes], Program]] = {}
         self.is_migrated = False
 
@@ -70,8 +70,7 @@ class Servers:
         return {
             "DJANGO_SETTINGS_MODULE": "portal.settings",
             "DATABASE_URL": f"{self.dsn('portal_test')}&options={options}",
-            "REDIS_URL": self.access.url("portal"),
-            "AGENTS_REDIS_PUBLIC_URL": self.access.url("agents"),
+            "REDIS_URL": self.access.url,
             "SECRET_KEY": self.password * 2,
             "AGENTS_MASTER_KEY": self.password * 2,
             "PUBLIC_URL": "http://localhost",

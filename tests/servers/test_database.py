@@ -1,12 +1,11 @@
 """Roles and servers."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-import redis
 from django.db import connection
 
 from portal.database import Passwords, roles_ensure
@@ -122,31 +121,9 @@ def test_a_folder_that_nobody_can_reach_is_replaced_for_root(tmp_path: Path) -> 
         assert chosen == closed / "servers"
 
 
-def test_the_agents_user_reaches_agent_keys_only(
-    servers: Servers, redis_client: redis.Redis
-) -> None:
-    redis_client.set("agent:n1:desired", "x")
-    redis_client.set("broker", "x")
-    with redis.Redis.from_url(servers.access.url("agents") + "/3") as agent:
-        assert agent.get("agent:n1:desired") == b"x"
-        assert agent.xadd("agent:n1:report", {"body": "x"}, maxlen=1000, approximate=True)
-        agent.pubsub().subscribe("agent:n1:wake")
-        forbidden: list[Callable[[], object]] = [
-            lambda: agent.set("agent:n1:desired", "y"),
-            lambda: agent.get("broker"),
-            lambda: agent.xread({"agent:n1:report": "0"}),
-            lambda: agent.lpush("default", "task"),
-            lambda: agent.keys("*"),
-            lambda: agent.xrange("agent:n1:report"),
-        ]
-        for attempt in forbidden:
-            with pytest.raises(redis.exceptions.NoPermissionError):
-                attempt()
-
-
 def test_a_password_with_odd_characters_survives_in_the_address() -> None:
-    access = ValkeyAccess(port=1, portal="a/b@c", agents="x")
-    assert access.url("portal") == "redis://portal:a%2Fb%40c@127.0.0.1:1"
+    access = ValkeyAccess(port=1, portal="a/b@c")
+    assert access.url == "redis://portal:a%2Fb%40c@127.0.0.1:1"
 
 
 def _current_role() -> str:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from allocation import wire
+from allocation.agent.bookings import Bookings
 from allocation.agent.enrol import Identity
+from allocation.agent.follow import Keys
 from allocation.agent.handover import Handover
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Outgoing
@@ -26,7 +28,7 @@ from allocation.agent.store import Store
 from allocation.models import Allocation, Booking, Node
 from allocation.services.cycle import CycleResult, cycle_run
 from allocation.services.fleet import enrolment_token_create, node_enrol
-from allocation.services.publish import agents_redis
+from allocation.services.links import agents_redis
 from allocation.services.reader import Reader
 from allocation.services.reports import message_apply
 from tests.builders_allocation import NOW
@@ -79,11 +81,13 @@ class Plant:
         store = Store(
             folder / "state.json", keys=keys, epoch=self.identity.epoch, now=self.now.timestamp()
         )
-        node = AgentNode(
-            identity=self.identity,
+        self.folder = folder
+        self.node = node = AgentNode(
+            keys=Keys(self.identity, folder / "identity.json"),
             port=port,
             store=store,
             handover=Handover(folder / "bookings", ()),
+            bookings=Bookings(folder / "bookings"),
             inventory=lambda: inventory_take(host, port),
         )
         self.agent = Agent(node, Clock(wall=clock, steady=clock))

@@ -1,16 +1,28 @@
 """What nodes are told, and that losing Redis loses nothing."""
 
+import json
 from datetime import timedelta
 
 import pytest
 import redis
+from django.db.models import F
 
 from allocation import wire
-from allocation.models import Node
+from allocation.models import Booking, Gpu, Node
 from allocation.services.bookings import booking_request
-from allocation.services.publish import agents_redis, publish_due
+from allocation.services.links import agents_redis
+from allocation.services.publish import publish_due, republish_all
 from allocation.services.reader import Reader
-from tests.builders_allocation import NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import (
+    NOW,
+    Lab,
+    a_booking,
+    a_lab,
+    a_node,
+    a_wish,
+    an_allocation,
+    an_ask,
+)
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
@@ -73,6 +85,62 @@ def test_a_reader_that_dies_while_it_tells_again_leaves_that_to_the_next(plant: 
     with as_system():
         Reader("the next", clock=lambda: plant.now).turn(block_ms=1)
     assert document(plant) == before
+
+
+def a_gang(plant: Plant) -> tuple[Lab, Booking]:
+    """A booking of two GPUs here and one on another node, told to start."""
+    lab = a_lab("helix", gpus=0)
+    a_node("gpu-a1-02", gpus=1)
+    booking = a_booking(lab.project, lab.actor.user_id, state="starting")
+    with as_system():
+        gpus = list(Gpu.objects.order_by("node__name", "index"))
+    for gpu in gpus:
+        an_allocation(booking, gpu, state="starting")
+    with as_system():
+        Node.objects.update(generation=F("generation") + 1)
+        publish_due(plant.now)
+    return lab, booking
+
+
+def test_a_booking_on_several_nodes_names_them_and_its_ranks_on_each(plant: Plant) -> None:
+    _, booking = a_gang(plant)
+    members = (wire.Member(node=NAME, devices=2), wire.Member(node="gpu-a1-02", devices=1))
+    assert document(plant).gangs == (
+        wire.Gang(tenant="helix", booking=booking.label, members=members),
+    )
+    plant.node_works()
+    found = json.loads(
+        (plant.folder / "bookings" / f"helix.{booking.label}" / "booking.json").read_text()
+    )
+    assert (found["node_rank"], found["world_size"]) == (0, 3)
+    assert found["master"]["address"] == NAME
+
+
+def test_a_member_that_ends_first_changes_nothing_in_the_document_of_the_others(
+    plant: Plant,
+) -> None:
+    """The same generation must always be the same bytes: the agent refuses anything else."""
+    _, booking = a_gang(plant)
+    raw = agents_redis().get(wire.desired_key(NAME))
+    with as_system():
+        booking.allocations.filter(gpu__node__name="gpu-a1-02").update(state="ended")
+        republish_all()
+    assert agents_redis().get(wire.desired_key(NAME)) == raw
+
+
+def test_an_agent_that_does_not_know_gangs_is_not_told_of_them(plant: Plant) -> None:
+    with as_system():
+        Node.objects.update(agent_version="0.1.0")
+    a_gang(plant)
+    raw = agents_redis().get(wire.desired_key(NAME))
+    assert isinstance(raw, bytes)
+    assert b"gangs" not in raw
+    assert document(plant).gpus[0].allocations
+
+
+def test_a_booking_on_one_node_is_no_gang(plant: Plant) -> None:
+    a_running_slice(plant)
+    assert document(plant).gangs == ()
 
 
 def test_a_generation_never_says_two_things(plant: Plant) -> None:

@@ -134,6 +134,46 @@ def test_an_operator_drains_a_node_with_a_reason_and_brings_it_back(operator: Cl
     assert node.state == Node.State.READY
 
 
+def test_an_operator_locks_an_agent_out_from_its_nodes_page(operator: Client) -> None:
+    node = a_node(now=timezone.now())
+    assert "Lock the agent" not in _page(operator, f"/ops/fleet/{node.name}")
+    with as_system():
+        Node.objects.filter(id=node.id).update(link_digest=b"d" * 32)
+    assert f"/ops/fleet/{node.name}/revoke" in _page(operator, f"/ops/fleet/{node.name}")
+    answer = operator.post(f"/ops/fleet/{node.name}/revoke", follow=True)
+    assert "can only be enrolled anew" in answer.content.decode()
+    node.refresh_from_db()
+    assert (node.state, node.link_digest) == (Node.State.QUARANTINED, None)
+    assert "locked out" in node.state_reason
+
+
+def test_an_operator_rotates_a_key_and_sees_that_it_is_on_its_way(operator: Client) -> None:
+    node = a_node(now=timezone.now())
+    with as_system():
+        Node.objects.filter(id=node.id).update(link_digest=b"d" * 32, agent_version="0.2.0")
+    url = f"/ops/fleet/{node.name}"
+    assert "Rotate key" in _page(operator, url)
+    operator.post(f"{url}/rotate-key")
+    page = _page(operator, url)
+    assert "A new key is on its way" in page
+    assert "Rotate key" not in page
+    answer = operator.post(f"{url}/rotate-key")
+    assert answer.status_code == 409
+    assert "has not signed with it yet" in answer.content.decode()
+
+
+def test_nobody_else_locks_an_agent_out_or_sees_the_button(client: Client) -> None:
+    node = a_node(now=timezone.now())
+    with as_system():
+        Node.objects.filter(id=node.id).update(link_digest=b"d" * 32)
+    member = a_member(a_project())
+    client.force_login(member.user)
+    assert "revoke" not in _page(client, f"/t/{member.tenant.slug}/fleet/{node.name}")
+    assert client.post(f"/ops/fleet/{node.name}/revoke").status_code == 404
+    node.refresh_from_db()
+    assert node.link_digest is not None
+
+
 def test_a_quarantined_node_waits_for_the_operator_with_its_reason(operator: Client) -> None:
     node = a_node(now=timezone.now(), state=Node.State.QUARANTINED)
     with as_system():

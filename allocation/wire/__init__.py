@@ -4,40 +4,45 @@ Every message is a frozen dataclass, written as canonical JSON (sorted keys, no 
 integers only; times are Unix seconds) and signed with HMAC-SHA256 over exactly those bytes. The
 bytes travel next to their signature and are never written again, so both sides sign what is read.
 
+Fields marked `_LATER` were added to version 1. They are left out where they say nothing, and
+written only for agents from `LATER_SINCE` on, because an older agent refuses a whole document with
+a field that it does not know: it goes on with the one before, and says so in its reports. So the
+portal is upgraded first, then the agents.
+
+A node's key is changed without ever being sent in clear, nor by anyone who does not hold the old
+one: the document, signed with the old key, carries the new one under a pad that both sides derive
+from the old key for this version and node alone (`key_hide`, `key_show`). The new key itself
+comes from the master key, so knowing the old one is of no use to somebody who did not see that
+document. The agent keeps both and signs with the new one from then on; the portal accepts both
+until it sees that, then signs with the new one too and forgets the old one, as does the agent.
+
 Redis: ``desired_key`` holds one envelope (``Envelope.to_json``), ``wake_channel`` carries hints
 without content, ``report_stream`` holds envelopes as fields (``Envelope.to_fields``).
 """
 
 import dataclasses
-import functools
 import hashlib
 import hmac
 import json
 import re
-import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
+from allocation.wire import strict
+from allocation.wire.strict import as_bytes, build, load
+
 VERSION = 1
+LATER_SINCE = (0, 2)
+_LATER = {"later": True}
 MAX_BYTES = 1 << 20
 REPORT_STREAM_LENGTH = 1000
-_MAX_INT = (1 << 63) - 1
 Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
 """Safe as a part of a Redis key and of a path: no slash, no colon, no leading dot."""
 
 Mode = Literal["whole", "sliced"]
 AllocationState = Literal["preparing", "ready", "ending", "empty", "failed"]
-
-
-class WireError(Exception):
-    """A message that must not be acted on; `detail` is for logs. `reason` is one of: malformed,
-    unknown_version, unknown_kind, unknown_field, unknown_key, bad_mac, too_large."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
-        self.detail = detail
+WireError = strict.WireError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,32 @@ class DesiredGpu:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One node's part of a booking: how many GPUs or slices of it lie there."""
+
+    node: Name
+    devices: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """A booking that lies on several nodes; `members` in the order of their ranks, the same on
+    every node and for as long as the booking runs."""
+
+    tenant: Name
+    booking: Name
+    members: tuple[Member, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """The node's key of a coming version, hidden under the key that signs this document, in hex."""
+
+    version: int
+    hidden: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
     """The whole desired state of one node. (epoch, generation) only ever grows."""
 
@@ -74,6 +105,8 @@ class Desired:
     epoch: int
     generation: int
     gpus: tuple[DesiredGpu, ...] = ()
+    gangs: tuple[Gang, ...] = dataclasses.field(default=(), metadata=_LATER)
+    rotation: Rotation | None = dataclasses.field(default=None, metadata=_LATER)
     version: int = VERSION
 
 
@@ -223,6 +256,24 @@ def node_key(master: bytes, node: str, version: int) -> bytes:
     return hmac.new(master, info, hashlib.sha256).digest()
 
 
+def key_hide(*, old: bytes, new: bytes, node: str, version: int) -> str:
+    """`new`, the node's 32-byte key of `version`, as only a holder of `old` can read it; hex."""
+    return _padded(new, old, node, version).hex()
+
+
+def key_show(*, old: bytes, hidden: str, node: str, version: int) -> bytes:
+    """What key_hide hid. Raises WireError: malformed."""
+    if not re.fullmatch(r"[0-9a-f]{64}", hidden):
+        raise WireError("malformed", "not a hidden key")
+    return _padded(bytes.fromhex(hidden), old, node, version)
+
+
+def _padded(text: bytes, old: bytes, node: str, version: int) -> bytes:
+    """The pad is a pseudo-random value that is used for one 32-byte key and never again."""
+    pad = hmac.new(old, f"gpu-portal/hidden-key/{version}/{node}".encode(), hashlib.sha256).digest()
+    return bytes(one ^ other for one, other in zip(text, pad, strict=True))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Envelope:
     """Message bytes as signed, the version of the key, and the signature in hex."""
@@ -241,12 +292,12 @@ class Envelope:
     def from_json(cls, raw: bytes) -> "Envelope":
         """Raises WireError: malformed, too_large."""
         # Escaping the body's quotes at most doubles it.
-        data = _load(raw, limit=2 * MAX_BYTES + 1024)
+        data = load(raw, limit=2 * MAX_BYTES + 1024)
         if not isinstance(data, dict) or data.keys() != {"body", "key", "mac"}:
             raise WireError("malformed", "not an envelope")
         if not isinstance(data["body"], str) or type(data["key"]) is not int:
             raise WireError("malformed", "not an envelope")
-        return cls(_as_bytes(data["body"]), data["key"], str(data["mac"]))
+        return cls(as_bytes(data["body"]), data["key"], str(data["mac"]))
 
     def to_fields(self) -> dict[str, bytes | str]:
         """For XADD."""
@@ -255,7 +306,7 @@ class Envelope:
     @classmethod
     def from_fields(cls, fields: Mapping[Any, Any]) -> "Envelope":
         """From a stream entry, in bytes or text. Raises WireError: malformed."""
-        plain = {_as_bytes(name): _as_bytes(value) for name, value in fields.items()}
+        plain = {as_bytes(name): as_bytes(value) for name, value in fields.items()}
         if plain.keys() != {b"body", b"key", b"mac"}:
             raise WireError("malformed", "not an envelope")
         if not re.fullmatch(rb"[0-9]{1,9}", plain[b"key"]) or not plain[b"mac"].isascii():
@@ -265,7 +316,11 @@ class Envelope:
 
 def seal(message: Message, *, key: bytes, key_version: int) -> Envelope:
     """Writes a message once and signs those bytes. Raises WireError: too_large."""
-    body = _canonical({"kind": message.kind, **dataclasses.asdict(message)})
+    data = {"kind": message.kind, **dataclasses.asdict(message)}
+    for field in dataclasses.fields(message):
+        if "later" in field.metadata and getattr(message, field.name) == field.default:
+            del data[field.name]
+    body = _canonical(data)
     if len(body) > MAX_BYTES:
         raise WireError("too_large", f"{len(body)} bytes")
     return Envelope(body, key_version, _mac(body, key))
@@ -288,7 +343,7 @@ def inventory_to_plain(inventory: Inventory) -> dict[str, Any]:
 
 def inventory_from_plain(data: object) -> Inventory:
     """Reads what inventory_to_plain wrote. Raises WireError."""
-    return typing.cast(Inventory, _build(Inventory, data, Inventory.kind))
+    return typing.cast(Inventory, build(Inventory, data, Inventory.kind))
 
 
 def _open(envelope: Envelope, keys: Mapping[int, bytes], kinds: Iterable[Any]) -> object:
@@ -297,9 +352,9 @@ def _open(envelope: Envelope, keys: Mapping[int, bytes], kinds: Iterable[Any]) -
     key = keys.get(envelope.key_version)
     if key is None:
         raise WireError("unknown_key", f"version {envelope.key_version}")
-    if not hmac.compare_digest(_mac(envelope.body, key).encode(), _as_bytes(envelope.mac)):
+    if not hmac.compare_digest(_mac(envelope.body, key).encode(), as_bytes(envelope.mac)):
         raise WireError("bad_mac")
-    data = _load(envelope.body, limit=MAX_BYTES)
+    data = load(envelope.body, limit=MAX_BYTES)
     if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
         raise WireError("malformed", "no kind")
     if type(data.get("version")) is not int or data["version"] != VERSION:
@@ -307,7 +362,7 @@ def _open(envelope: Envelope, keys: Mapping[int, bytes], kinds: Iterable[Any]) -
     kind = data.pop("kind")
     for cls in kinds:
         if cls.kind == kind:
-            return _build(cls, data, kind)
+            return build(cls, data, kind)
     raise WireError("unknown_kind", kind)
 
 
@@ -315,81 +370,5 @@ def _mac(body: bytes, key: bytes) -> str:
     return hmac.new(key, body, hashlib.sha256).hexdigest()
 
 
-def _as_bytes(value: object) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    try:
-        return str(value).encode()
-    except UnicodeEncodeError as error:
-        raise WireError("malformed", "not UTF-8") from error
-
-
 def _canonical(data: object) -> bytes:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _load(raw: bytes, *, limit: int) -> object:
-    if len(raw) > limit:
-        raise WireError("too_large", f"{len(raw)} bytes")
-    hooks: dict[str, Any] = {"parse_float": _no_float, "parse_constant": _no_float}
-    try:
-        return json.loads(raw.decode(), object_pairs_hook=_unique, **hooks)
-    except (ValueError, RecursionError) as error:
-        raise WireError("malformed", str(error)) from error
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name twice in one object")
-    return found
-
-
-def _no_float(text: str) -> object:
-    raise ValueError(f"{text} is not an integer")
-
-
-@functools.cache
-def _shape(cls: "type[Any]") -> tuple[dict[str, Any], frozenset[str]]:
-    """Field annotations by name, and the names that have no default."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    fields = dataclasses.fields(cls)
-    needed = frozenset(f.name for f in fields if f.default is dataclasses.MISSING)
-    return {field.name: hints[field.name] for field in fields}, needed
-
-
-def _build(cls: Callable[..., object], data: object, where: str) -> object:
-    if not isinstance(data, dict):
-        raise WireError("malformed", f"{where} is not an object")
-    hints, needed = _shape(cls)
-    if not data.keys() <= hints.keys():
-        raise WireError("unknown_field", f"{where}: {sorted(data.keys() - hints.keys())}")
-    if not needed <= data.keys():
-        raise WireError("malformed", f"{where} lacks {sorted(needed - data.keys())}")
-    return cls(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in data})
-
-
-def _value(hint: object, value: object, where: str) -> object:
-    origin = typing.get_origin(hint)
-    if origin in (types.UnionType, typing.Union):
-        (inner,) = (arm for arm in typing.get_args(hint) if arm is not types.NoneType)
-        return None if value is None else _value(inner, value, where)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise WireError("malformed", f"{where} is not a list")
-        item = typing.get_args(hint)[0]
-        return tuple(_value(item, each, f"{where}[{i}]") for i, each in enumerate(value))
-    if dataclasses.is_dataclass(hint):
-        return _build(typing.cast(Callable[..., object], hint), value, where)
-    if not _fits(hint, origin, value):
-        raise WireError("malformed", f"{where} has a wrong value")
-    return value
-
-
-def _fits(hint: object, origin: object, value: object) -> bool:
-    if origin is Literal:
-        return isinstance(value, str) and value in typing.get_args(hint)
-    if origin is Annotated:
-        pattern = typing.get_args(hint)[1]
-        return isinstance(value, str) and pattern.fullmatch(value) is not None
-    return type(value) is hint and (not isinstance(value, int) or abs(value) <= _MAX_INT)

@@ -1,0 +1,121 @@
+"""`python -m allocation.agent run BK-12 -- COMMAND …`: starts a program of a booking on its node.
+
+The program takes our place, with the booking's environment on top of ours. Exit status: 2 for a
+wrong call, 4 when the booking has no devices on this node now, 126 or 127 when the command can't
+be started, else the command's own.
+"""
+
+import argparse
+import json
+import os
+import pwd
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+NOT_ACTIVE = 4
+CANNOT_START = 126
+NOT_FOUND = 127
+
+
+class NotNow(Exception):
+    """The message says why the booking can't be used here now."""
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Returns only when the command was not started."""
+    parser = _parser(environment)
+    options = parser.parse_args(arguments)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        parser.error("say what to run, after --")
+    try:
+        found = booking_find(options.state / "bookings", options.booking, _account(), time.time())
+        values = environment_of(found, options.part)
+    except (NotNow, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return NOT_ACTIVE
+    sys.stdout.flush()
+    try:
+        os.execvpe(command[0], command, {**environment, **values})  # noqa: S606 (what the user asked for, no shell)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+        return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_START
+
+
+def booking_find(root: Path, wanted: str, account: str, now: float) -> dict[str, Any]:
+    """The `booking.json` of an active booking, by full name (`helix.BK-12`) or, for its owner, by
+    its number alone: numbers are their tenants' own. `now` in Unix seconds. Raises NotNow, OSError.
+    """
+    paths = {path.parent.name: path for path in root.glob("*/booking.json")}
+    names = [name for name in sorted(paths) if wanted in (name, name.rpartition(".")[2])]
+    if not names:
+        raise NotNow(
+            f"{wanted} has no devices on this node now. Is it its time, and this its node?"
+        )
+    if len(names) > 1:
+        raise NotNow(f"{wanted} is several bookings here. Say which: {' or '.join(names)}")
+    try:
+        found: dict[str, Any] = json.loads(paths[names[0]].read_bytes())
+    except (ValueError, FileNotFoundError) as error:
+        raise NotNow(f"{wanted} is just coming or going ({error}). Try again.") from error
+    if wanted != names[0] and found["owner"] != account:
+        raise NotNow(
+            f"{wanted} here is {names[0]}, of {found['owner']}, and you are {account}."
+            f" If you mean that one, say {names[0]}."
+        )
+    if now >= found["ends"]:
+        ended = datetime.fromtimestamp(found["ends"], UTC)
+        raise NotNow(f"{names[0]} ended at {ended:%d %b %H:%M} UTC.")
+    return found
+
+
+def environment_of(booking: Mapping[str, Any], part: int | None) -> dict[str, str]:
+    """For the whole booking on this node, or for its device number `part` alone. Raises NotNow."""
+    values: dict[str, str] = dict(booking["environment"])
+    devices = booking["devices"]
+    if part is None and booking["sliced"] and len(devices) > 1:
+        raise NotNow(
+            f"{booking['booking']} has {len(devices)} slices here, and a program uses one:"
+            f" say --part 0 to --part {len(devices) - 1}."
+        )
+    if part is None:
+        return values
+    if not 0 <= part < len(devices):
+        raise NotNow(f"{booking['booking']} has {len(devices)} devices here, counted from 0.")
+    device, one = devices[part], "1"
+    return {
+        **values,
+        "CUDA_VISIBLE_DEVICES": device,
+        "NVIDIA_VISIBLE_DEVICES": device,
+        "NPROC_PER_NODE": one,
+        "PET_NPROC_PER_NODE": one,
+    }
+
+
+def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m allocation.agent run",
+        description="Run a program of a booking on its node.",
+        usage="%(prog)s [--part N] [--state FOLDER] BOOKING -- COMMAND …",
+    )
+    parser.add_argument("--part", type=int, help="use one device only, counted from 0")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        default=Path(environment.get("GPU_AGENT_STATE", "/var/lib/gpu-agent")),
+        help="the agent's folder",
+    )
+    parser.add_argument("booking", help="BK-12, or helix.BK-12")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")
+    return parser
+
+
+def _account() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,30 @@
+"""Paths that a simulated node's GPUs would have."""
+
+from allocation.agent.gpu import GpuError
+from allocation.agent.simulated_hardware import Hardware
+
+# On real nodes the minor numbers come from the driver; here each slice has two of its own.
+_CAPS_PER_GPU = 32
+
+
+class SimulatedDeviceNodes:
+    """See cdi.DeviceNodes."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+
+    def common(self) -> tuple[str, ...]:
+        """As a driver without a display has them."""
+        return ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+
+    def of(self, device: str) -> tuple[str, ...]:
+        """By UUID."""
+        for index, gpu in enumerate(self._hardware.gpus):
+            if device == gpu.uuid:
+                return (f"/dev/nvidia{index}",)
+            for instance in gpu.instances.values():
+                if device == gpu.mig_uuid(instance):
+                    first = index * _CAPS_PER_GPU + 2 * instance.id
+                    caps = (f"/dev/nvidia-caps/nvidia-cap{first + n}" for n in (1, 2))
+                    return (f"/dev/nvidia{index}", *caps)
+        raise GpuError("lost", f"there is no device {device}")

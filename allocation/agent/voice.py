@@ -1,0 +1,96 @@
+"""What the agent says, signed and numbered; a report after each change, and now and then."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Protocol
+
+from allocation import wire
+from allocation.agent import link as links
+from allocation.agent import reports
+from allocation.agent.apply import Outcome
+from allocation.agent.follow import Keys
+from allocation.agent.store import Store
+
+REPORT_EVERY_S = 60.0
+
+
+class Sender(Protocol):
+    """The part of Link the agent needs."""
+
+    def send(self, outgoing: links.Outgoing) -> None: ...
+
+
+class Voice:
+    """Remembers what was said, and since when each allocation is in its state."""
+
+    def __init__(self, keys: Keys, store: Store, steady_now: float) -> None:
+        self._keys = keys
+        self._store = store
+        self._since: dict[str, tuple[str, int]] = {}
+        self._said: wire.Report | None = None
+        self._said_empty: dict[int, set[str]] = {}
+        self._repeat_at = steady_now
+
+    def entered(self, name: str, state: wire.AllocationState, at: int) -> None:
+        """An allocation is in a state; `at` (Unix seconds) counts if it was not before."""
+        if self._since.get(name, ("", 0))[0] != state:
+            self._since[name] = (state, at)
+
+    def again(self) -> None:
+        """What was said may be lost: the next report is said whether anything changed or not."""
+        self._said = None
+
+    def report(
+        self,
+        sender: Sender,
+        outcomes: Iterable[Outcome],
+        troubles: Iterable[str | None],
+        steady_now: float,
+    ) -> None:
+        """Says what is true, unless it was said less than a minute ago."""
+        outcomes = tuple(outcomes)
+        owners = reports.owners_of(self._store.held)
+        wrong = [trouble for trouble in troubles if trouble] + reports.troubles(outcomes)
+        report = wire.Report(
+            epoch=self._store.epoch,
+            observed_generation=self._store.generation,
+            seq=0 if self._said is None else self._said.seq,
+            gpus=reports.reported_gpus(outcomes, owners),
+            allocations=reports.reported_allocations(
+                outcomes, {name: at for name, (_, at) in self._since.items()}
+            ),
+            error="; ".join(wrong) or None,
+        )
+        if report == self._said and steady_now < self._repeat_at:
+            return
+        self._said = dataclasses.replace(report, seq=self._store.next_seq())
+        self._repeat_at = steady_now + REPORT_EVERY_S
+        self._said_empty[self._said.seq] = {a.id for a in report.allocations if a.state == "empty"}
+        self.say(sender, "report", self._said, seq=self._said.seq)
+
+    def delivered(self, seq: int) -> None:
+        """What was told to be empty, and is in no document any more, is forgotten."""
+        told = self._said_empty.get(seq, set())
+        self._said_empty = {n: names for n, names in self._said_empty.items() if n > seq}
+        desired = self._store.desired
+        named = {a.id for g in desired.gpus for a in g.allocations} if desired else set()
+        for name in told - named:
+            held = self._store.held.get(name)
+            if held is not None and held.emptied:
+                del self._store.held[name]
+                del self._since[name]
+
+    def heartbeat(self, sender: Sender, wall_now: float) -> None:
+        """Says that we are there."""
+        heartbeat = wire.Heartbeat(
+            seq=self._store.next_seq(),
+            observed_generation=self._store.generation,
+            sent_at=int(wall_now),
+        )
+        self.say(sender, "heartbeat", heartbeat)
+
+    def say(
+        self, sender: Sender, kind: links.Kind, message: wire.FromAgent, seq: int | None = None
+    ) -> None:
+        """Signs and sends; `seq` comes back in Delivered."""
+        sender.send(links.Outgoing(kind, self._keys.seal(message), seq))

@@ -1,0 +1,34 @@
+"""Gives a node's agent a new signing key."""
+
+from argparse import ArgumentParser
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+
+from allocation.models import Node
+from allocation.services.fleet import node_key_rotate
+from tenants.errors import Refused
+from tenants.models import User
+
+
+class Command(BaseCommand):
+    """`manage.py rotate_key --node gpu-a1-01 --operator ada`."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The node, and who asks for it."""
+        parser.add_argument("--node", required=True)
+        parser.add_argument("--operator", required=True)
+
+    def handle(self, *_: object, **options: str) -> None:
+        """Says what happens next, or why not."""
+        try:
+            with transaction.atomic():
+                node_key_rotate(
+                    operator=User.objects.get(username=options["operator"], is_staff=True),
+                    node=Node.objects.get(name=options["node"]),
+                )
+        except (Refused, User.DoesNotExist, Node.DoesNotExist) as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write("The new key is on its way; the old one ends when it is in use.")

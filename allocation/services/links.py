@@ -1,0 +1,143 @@
+"""Each node's own account at Redis: what it may reach, and that it is there and nowhere else.
+
+An account reads its node's document, writes its node's reports and listens to its node's wake-ups,
+nothing more. Accounts are no data of Redis: a server that restarts has forgotten them. So the
+database keeps the digest of each password, and `links_ensure` makes the server be what it says.
+"""
+
+import hashlib
+import logging
+import secrets
+from functools import cache
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+from uuid import UUID
+
+import redis
+from django.conf import settings
+from django.db import transaction
+
+from allocation import wire
+from allocation.models import Node
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "agent-"
+_COMMANDS = (
+    "-@all +hello +auth +ping +select +client|setname +get +xadd +subscribe +unsubscribe"
+    " +quit +reset"
+)
+# Client libraries introduce themselves with it. Redis 7.0 does not know it, and refuses an account
+# with a command that it does not know; without the right nothing else is lost.
+_INTRODUCTION = "+client|setinfo"
+
+
+@cache
+def agents_redis() -> "redis.Redis":
+    """The connection to the server that agents read from."""
+    return redis.Redis.from_url(settings.AGENTS_REDIS_URL, socket_timeout=2)
+
+
+def link_user(node_name: str) -> str:
+    """The name of a node's account."""
+    return f"{PREFIX}{node_name}"
+
+
+def link_password() -> tuple[str, bytes]:
+    """A new password of 256 random bits, to be told once, and its SHA-256, to be kept."""
+    password = secrets.token_hex(32)
+    return password, hashlib.sha256(password.encode()).digest()
+
+
+def link_url(node_name: str, password: str) -> str:
+    """The address that an agent is told: the public one, with its own account."""
+    parts = urlsplit(settings.AGENTS_REDIS_PUBLIC_URL)
+    account = f"{quote(link_user(node_name))}:{quote(password)}"
+    place = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{account}@{place}"))
+
+
+def link_open(node_name: str, digest: bytes) -> None:
+    """Makes the account, or brings it back as it should be; open connections stay.
+
+    Raises redis.RedisError.
+    """
+    rights = (
+        f"reset on #{digest.hex()}"
+        f" %R~{wire.desired_key(node_name)} %W~{wire.report_stream(node_name)}"
+        f" &{wire.wake_channel(node_name)} {_COMMANDS}"
+    )
+    server: Any = agents_redis()
+    user = link_user(node_name)
+    try:
+        server.execute_command("ACL SETUSER", user, *rights.split(), _INTRODUCTION)
+    except redis.ResponseError as error:
+        if "setinfo" not in str(error):
+            raise
+        server.execute_command("ACL SETUSER", user, *rights.split())
+
+
+def link_replace(node_name: str, digest: bytes | None) -> None:
+    """Ends the node's account with every connection made with it; a `digest` opens it anew.
+
+    A server that does not answer is left to `links_ensure`.
+    """
+    try:
+        _close(link_user(node_name))
+        if digest is not None:
+            link_open(node_name, digest)
+    except redis.RedisError as error:
+        logger.warning("The account of %s waits until Redis answers: %s", node_name, error)
+
+
+def _close(user: str) -> None:
+    # An account that is only switched off goes on on the connections that are open. Removing it
+    # ends them; closing its rights first leaves no moment for a command that is on its way.
+    server: Any = agents_redis()
+    with server.pipeline(transaction=True) as pipe:
+        pipe.execute_command("ACL SETUSER", user, "off", "resetkeys", "resetchannels", "-@all")
+        pipe.execute_command("CLIENT KILL", "USER", user)
+        pipe.execute_command("ACL DELUSER", user)
+        pipe.execute()
+
+
+def links_ensure() -> int:
+    """Makes the accounts at the server be those of enrolled nodes; returns how many were changed.
+
+    Whatever was lost with a restart comes back, and what was revoked while the server was away
+    goes. Raises redis.RedisError.
+    """
+    there = _accounts()
+    rows = Node.objects.filter(link_digest__isnull=False)
+    wanted = {
+        link_user(name): (identifier, bytes(digest or b""))
+        for identifier, name, digest in rows.values_list("id", "name", "link_digest")
+    }
+    stray = there.keys() - wanted.keys()
+    lost = [
+        identifier
+        for user, (identifier, digest) in wanted.items()
+        if not {"on", f"#{digest.hex()}"} <= there.get(user, set())
+    ]
+    for user in stray:
+        _close(user)
+    for identifier in lost:
+        _bring_back(identifier)
+    if stray or lost:
+        logger.warning("Accounts of nodes at Redis: %d made, %d ended", len(lost), len(stray))
+    return len(stray) + len(lost)
+
+
+def _accounts() -> dict[str, set[str]]:
+    """The rules of each node's account that the server has."""
+    server: Any = agents_redis()
+    lines = [line.split() for line in server.acl_list()]
+    return {rules[1]: set(rules[2:]) for rules in lines if rules[1].startswith(PREFIX)}
+
+
+def _bring_back(node_id: UUID) -> None:
+    """Locked, so that an account that is being revoked does not come back by an older look."""
+    with transaction.atomic():
+        node = Node.objects.select_for_update().get(id=node_id)
+        if node.link_digest is not None:
+            link_open(node.name, bytes(node.link_digest))
