@@ -66,9 +66,9 @@ class Beside:
 class Values:
     """Worth under a mix, as tables: `sale` and `useful` are (kinds × states)."""
 
-    def __init__(self, kinds: Sequence[Sequence[Offer]], demand: int | None = None) -> None:
-        """What each kind is asked for. `demand`: weight of all asks; None: of each kind's own."""
-        states = max(offer.after.shape[1] for offers in kinds for offer in offers)
+    def __init__(self, kinds: Sequence[Sequence[Offer]], demand: int) -> None:
+        """What each kind is asked for; `demand` is the weight of all asks, served or not."""
+        states = max((offer.after.shape[1] for offers in kinds for offer in offers), default=1)
         shape = (len(kinds), states)
         self.sale: Ints = np.zeros(shape, dtype=np.int64)
         self.useful: Ints = np.zeros(shape, dtype=np.int64)
@@ -78,8 +78,7 @@ class Values:
         shape_gangs = (len(kinds), _MOST_IDLE + 1, len(self._steps))
         self._gangs: Ints = np.zeros(shape_gangs, dtype=np.int64)
         for kind, offers in enumerate(kinds):
-            total = demand or sum(offer.weight for offer in offers)
-            parts = [(offer, offer.weight * _SCALE // total) for offer in offers]
+            parts = [(offer, offer.weight * _SCALE // demand) for offer in offers]
             singles = [each for each in parts if each[0].count == 1]
             if singles:
                 width = singles[0][0].after.shape[1]

@@ -12,15 +12,14 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.demand import EVEN, Mix
-from allocation.solver.fragmentation import ILLEGAL, SALE, Ints, Offer, Values
+from allocation.solver.demand import Mix
+from allocation.solver.fragmentation import ILLEGAL, SALE, Ints, Offer
 from allocation.solver.types import SLOTS_PER_GPU, UNITS_PER_GPU, Model, Place, Placement
 
 Masks = npt.NDArray[np.uint16]
 
 WHOLE_MASK = (1 << SLOTS_PER_GPU) - 1
 _UNFIT = 1 << 40
-_TABLES_KEPT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ class Geometry:
         self._capacity: dict[str | None, npt.NDArray[np.uint8]] = {
             profile: self._capacity_table(profile) for profile in (None, *self._places)
         }
-        self._best: dict[tuple[Mix, bool], dict[str, Best]] = {}
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -141,23 +139,24 @@ class Geometry:
             for profile, count in sorted(weights, key=lambda line: (line[0] or "", line[1]))
         ]
 
-    def best_places(self, mix: Mix, *, whole: bool = True) -> dict[str, Best]:
-        """The tables of every profile under the mix; kept for the latest mixes."""
-        key = (mix, whole)
-        if key not in self._best:
-            if len(self._best) >= _TABLES_KEPT:
-                self._best.clear()
-            values = Values([self.offers(mix, whole=whole)])
-            self._best[key] = {profile: self._best_of(profile, values) for profile in self._places}
-        return self._best[key]
+    def best_of(self, profile: str, sale: Ints, useful: Ints) -> Best:
+        """The places of a profile under the worth of every busy mask.
 
-    def best(self, profile: str | None, busy: int, mix: Mix = EVEN) -> Place | None:
-        """The legal place, its `gpu` empty, that keeps most of the rest usable."""
-        if self._capacity[profile][busy] == 0:
-            return None
-        if profile is None:
-            return Place("", None, 0, SLOTS_PER_GPU)
-        return self.place(profile, int(self.best_places(mix)[profile].number[busy]))
+        A place counts only if the others of the gang still fit: capacity falls by exactly one.
+        """
+        capacity = self._capacity[profile].astype(np.int64)
+        masks = np.array(self._masks(profile), dtype=np.int64)
+        number = np.full(len(capacity), ILLEGAL, dtype=np.int64)
+        least = np.full(len(capacity), _UNFIT, dtype=np.int64)
+        worth = SALE * sale + useful
+        for each, mask in enumerate(masks.tolist()):
+            after = self._all | mask
+            fits = ((self._all & mask) == 0) & (capacity[after] == capacity - 1)
+            cost = np.where(fits, worth - worth[after], _UNFIT)
+            number[cost < least] = each
+            least = np.minimum(cost, least)
+        then = np.where(number == ILLEGAL, self._all, self._all | masks[number])
+        return Best(number, sale - sale[then], useful - useful[then])
 
     def places(self, profile: str) -> tuple[Place, ...]:
         """All legal places of a profile, their `gpu` empty. KeyError: not a profile of it."""
@@ -213,23 +212,6 @@ class Geometry:
         units = self.units(profile)
         useful = self._capacity[profile].astype(np.int64) * units
         return Offer(weight, count, 0, units, after, useful)
-
-    def _best_of(self, profile: str, values: Values) -> Best:
-        # A place counts only if the others of the gang still fit: capacity falls by exactly one.
-        capacity = self._capacity[profile].astype(np.int64)
-        worth = SALE * values.sale[0] + values.useful[0]
-        number = np.full(len(capacity), ILLEGAL, dtype=np.int64)
-        least = np.full(len(capacity), _UNFIT, dtype=np.int64)
-        for each, mask in enumerate(self._masks(profile)):
-            after = self._all | mask
-            fits = ((self._all & mask) == 0) & (capacity[after] == capacity - 1)
-            cost = np.where(fits, worth - worth[after], _UNFIT)
-            number[cost < least] = each
-            least = np.minimum(cost, least)
-        masks = np.array(self._masks(profile), dtype=np.int64)
-        then = np.where(number == ILLEGAL, self._all, self._all | masks[number])
-        sale, useful = values.sale[0], values.useful[0]
-        return Best(number, sale - sale[then], useful - useful[then])
 
 
 @lru_cache(maxsize=64)

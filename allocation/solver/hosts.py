@@ -78,7 +78,7 @@ class Hosts:
         self._first: Ints = np.concatenate([[0], np.cumsum(gpus)]).astype(np.int64)
         self._node: Ints = np.repeat(np.arange(len(gpus)), gpus)
         self.busy: Ints = np.zeros(int(gpus.sum()), dtype=np.int64)
-        demand = sum(weight for ask, weight in mix.items() if ask.count)
+        demand = max(1, sum(weight for ask, weight in mix.items() if ask.count))
         self._values = Values([_offers(mix, model) for model in self.models], demand)
         self._idle: Ints = gpus.copy()
         self._free: Ints = gpus * UNITS_PER_GPU

@@ -46,7 +46,7 @@ def pack(pool: Pool, profiles: Sequence[str]) -> tuple[Place, ...] | None:
     """All the slices on as few GPUs of an empty pool as can be found; None: they do not fit.
 
     The largest first, each where it takes least from those that are still to come, on as many
-    GPUs as their slots need, then on one more until they fit.
+    GPUs as their slots need, then on one more until they fit. Before that, other orders.
     """
     wanted = Counter(profiles)
     if not all(pool.serves(profile) for profile in wanted):
@@ -55,10 +55,19 @@ def pack(pool: Pool, profiles: Sequence[str]) -> tuple[Place, ...] | None:
     order = sorted(wanted, key=lambda profile: (-sizes[profile], -pool.units(profile), profile))
     slots = sum(sizes[profile] * count for profile, count in wanted.items())
     for gpus in range(-(-slots // SLOTS_PER_GPU), len(pool) + 1):
-        places = _packed(pool, wanted, order, gpus)
-        if places is not None:
-            return places
+        for each in (order, *_neighbours(order)):
+            places = _packed(pool, wanted, each, gpus)
+            if places is not None:
+                return places
     return None
+
+
+def _neighbours(order: Sequence[str]) -> Iterator[list[str]]:
+    """The same order with one profile moved to the end, or with two neighbours swapped."""
+    for at in range(len(order) - 1):
+        yield [*order[:at], order[at + 1], order[at], *order[at + 2 :]]
+    for at in range(len(order) - 2):
+        yield [*order[:at], *order[at + 1 :], order[at]]
 
 
 def _packed(

@@ -48,9 +48,12 @@ class Pool:
         for number, (_, columns) in enumerate(self.kinds):
             self.kind[columns] = number
         # GPUs that are never given whole are a kind of their own: slices cost nobody a whole one.
-        only_sliced = np.array([gpu.mode == "sliced" for gpu in self.gpus], dtype=np.intp)
-        self.value_kind: Index = 2 * self.kind + only_sliced
-        self.values = _values_of(tuple(geometry for geometry, _ in self.kinds), mix)
+        pairs = [
+            (g, gpu.mode != "sliced") for g, gpu in zip(self.geometries, self.gpus, strict=True)
+        ]
+        self._valued = tuple(dict.fromkeys(pairs))
+        self.value_kind: Index = np.array([self._valued.index(p) for p in pairs], dtype=np.intp)
+        self.values = _values_of(self._valued, mix)
         self._best: dict[str, Best] = {}
         self._eligible: dict[str | None, Bools] = {}
         self._suits: dict[str | None, Bools] = {}
@@ -135,8 +138,7 @@ class Pool:
     def best_tables(self, profile: str) -> Best:
         """Best places of a profile by `value_kind` and busy mask: tables of (kinds × masks)."""
         if profile not in self._best:
-            geometries = tuple(geometry for geometry, _ in self.kinds)
-            self._best[profile] = _best_of(geometries, self.mix, profile)
+            self._best[profile] = _best_of(self._valued, self.mix, profile)
         return self._best[profile]
 
     def eligible(self, profile: str | None) -> Bools:
@@ -180,11 +182,26 @@ def pools_of(
 
 
 @lru_cache(maxsize=64)
-def _values_of(geometries: tuple[Geometry, ...], mix: Mix) -> Values:
-    """Kinds in twos: may be given whole, only sliced."""
-    return Values(
-        [geometry.offers(mix, whole=whole) for geometry in geometries for whole in (True, False)]
-    )
+def _values_of(kinds: tuple[tuple[Geometry, bool], ...], mix: Mix) -> Values:
+    """Worth of the states of each kind: a model, given whole or only in slices."""
+    demand = max(sum(offer.weight for offer in geometry.offers(mix)) for geometry, _ in kinds)
+    return Values([geometry.offers(mix, whole=whole) for geometry, whole in kinds], demand)
+
+
+@lru_cache(maxsize=512)
+def _best_of(kinds: tuple[tuple[Geometry, bool], ...], mix: Mix, profile: str) -> Best:
+    """The tables of each kind over each other; models without the profile have no place for it."""
+    values = _values_of(kinds, mix)
+    shape = values.sale.shape
+    number = np.full(shape, ILLEGAL, dtype=np.int64)
+    sale, useful = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for row, (geometry, _) in enumerate(kinds):
+        if geometry.serves(profile):
+            masks = 1 << geometry.bits
+            best = geometry.best_of(profile, values.sale[row, :masks], values.useful[row, :masks])
+            number[row, :masks] = best.number
+            sale[row, :masks], useful[row, :masks] = best.sale, best.useful
+    return Best(number, sale, useful)
 
 
 def levels_within(level: Together) -> Iterator[Together]:
@@ -213,19 +230,3 @@ def _columns_by_geometry(geometries: tuple[Geometry, ...]) -> tuple[tuple[Geomet
         columns.setdefault(geometry.model.slug, []).append(column)
         first.setdefault(geometry.model.slug, geometry)
     return tuple((first[slug], np.array(columns[slug], dtype=np.intp)) for slug in columns)
-
-
-def _best_of(geometries: tuple[Geometry, ...], mix: Mix, profile: str) -> Best:
-    """The tables of each kind over each other; models without the profile have no place for it."""
-    masks = 1 << max(geometry.bits for geometry in geometries)
-    shape = (2 * len(geometries), masks)
-    number = np.full(shape, ILLEGAL, dtype=np.int64)
-    sale, useful = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    for kind, geometry in enumerate(geometries):
-        for row, whole in ((2 * kind, True), (2 * kind + 1, False)):
-            if geometry.serves(profile):
-                best = geometry.best_places(mix, whole=whole)[profile]
-                number[row, : len(best.number)] = best.number
-                sale[row, : len(best.number)] = best.sale
-                useful[row, : len(best.number)] = best.useful
-    return Best(number, sale, useful)

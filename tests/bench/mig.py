@@ -151,8 +151,11 @@ def churned(
     return given / asked, moves / len(come.asks)
 
 
-def shares_of_a_gpu(pool: Pool) -> Numbers:
-    """Weights of the profiles in eighths of a GPU, such that no GPU holds more than eight.
+PARTS = (7, 8)
+
+
+def shares_of_a_gpu(pool: Pool, parts: int) -> Numbers:
+    """Weights of the profiles in so many parts of a GPU, such that no GPU holds more than it has.
 
     Rows are all such weights that cannot be raised: each proves a bound on what fits.
     """
@@ -170,9 +173,9 @@ def shares_of_a_gpu(pool: Pool) -> Numbers:
             if not mask & pool.mask_of(Place(pool.gpus[0].id, name, spot.start, spot.size))
         }
     layouts = np.array(sorted(sets))
-    grid = np.indices((9,) * len(PROFILES), dtype=np.int8).reshape(len(PROFILES), -1).T
+    grid = np.indices((parts + 1,) * len(PROFILES), dtype=np.int8).reshape(len(PROFILES), -1).T
     for layout in layouts:
-        grid = grid[grid @ layout.astype(np.int8) <= 8]
+        grid = grid[grid @ layout.astype(np.int8) <= parts]
     kept = {tuple(row) for row in grid.tolist()}
     tight = [
         row
@@ -182,20 +185,27 @@ def shares_of_a_gpu(pool: Pool) -> Numbers:
     return np.array(sorted(tight), dtype=np.int64)
 
 
-def fewest(weights: Numbers, asks: Numbers) -> int:
-    """A proven bound: so many GPUs at least for so many asks of each profile."""
-    return int(-(-(weights @ asks).max() // 8))
+class Bound:
+    """How many GPUs some asks need at least, proven by weights."""
+
+    def __init__(self) -> None:
+        pool = pool_of(1, MIXES["uniform"])
+        self._weights = [(parts, shares_of_a_gpu(pool, parts)) for parts in PARTS]
+
+    def fewest(self, asks: Numbers) -> int:
+        """For so many asks of each profile."""
+        return max(-(-int((rows @ asks).max()) // parts) for parts, rows in self._weights)
 
 
-def oracle(weights: Numbers, gpu_count: int, come: Stream) -> float:
-    """As `churned` if everything could be laid anew at each arrival; never less than is true."""
+def oracle(bound: Bound, gpu_count: int, come: Stream) -> float:
+    """As `churned` if all could be laid anew at each arrival, whenever the bound allows it."""
     live, asked, given = np.zeros(len(PROFILES), dtype=np.int64), 0, 0
     ends: list[tuple[float, int]] = []
     for number, profile in enumerate(come.asks.tolist()):
         while ends and ends[0][0] <= come.times[number]:
             live[heapq.heappop(ends)[1]] -= 1
         live[profile] += 1
-        fits = fewest(weights, live) <= gpu_count
+        fits = bound.fewest(live) <= gpu_count
         if fits:
             heapq.heappush(ends, (come.times[number] + come.stays[number], profile))
         else:
@@ -225,12 +235,12 @@ def saturate(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 def churn(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
     """Slots given over what an oracle that repacks at will gives."""
-    weights = shares_of_a_gpu(pool_of(1, MIXES["uniform"]))
+    bound = Bound()
     for gpu_count, name in product(asked.gpus, asked.mix):
         runs = []
         for seed in range(asked.seeds):
             come = stream(MIXES[name], gpu_count, asked.load, asked.arrivals, seed)
-            best = oracle(weights, gpu_count, come)
+            best = oracle(bound, gpu_count, come)
             runs.append((*churned(gpu_count, MIXES[name], come, asked.moves), best))
         ratios = [given / best for given, _, best in runs]
         yield {
@@ -245,7 +255,7 @@ def churn(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 def pack_asks(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
     """GPUs opened over the proven minimum."""
-    weights = shares_of_a_gpu(pool_of(1, MIXES["uniform"]))
+    bound = Bound()
     for count, name in product(asked.requests, asked.mix):
         ratios, took = [], []
         pool = pool_of(count, MIXES["uniform"])
@@ -256,7 +266,7 @@ def pack_asks(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
             took.append((time.perf_counter() - since) * 1_000)
             if places is None:
                 raise SystemExit("a GPU for each ask is always enough")
-            needed = fewest(weights, np.bincount(asks, minlength=len(PROFILES)))
+            needed = bound.fewest(np.bincount(asks, minlength=len(PROFILES)))
             ratios.append(len({spot.gpu for spot in places}) / needed)
         yield {
             "requests": count,

@@ -6,10 +6,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from allocation.solver.demand import EVEN
-from allocation.solver.geometry import Geometry, geometry_of, units_of
+from allocation.solver import topology
+from allocation.solver.fragmentation import Ints
+from allocation.solver.geometry import Best, Geometry, geometry_of, units_of
+from allocation.solver.placement import Want, place
+from allocation.solver.topology import Pool
 from allocation.solver.types import Model, Place, Placement
-from tests.solver.builders import A30, A100_40, H100, H200, L40S
+from tests.solver.builders import A30, A100_40, H100, H200, L40S, gpus
 
 
 def sets_of(placements: tuple[Placement, ...]) -> list[tuple[Placement, ...]]:
@@ -81,15 +84,16 @@ def test_a_profile_that_the_model_does_not_have_has_no_units() -> None:
         units_of(L40S, "1g.10gb")
 
 
-def put(geometry: Geometry, *profiles: str) -> list[tuple[str, int]] | None:
-    """Where the profiles go one after the other on an empty GPU, None when one does not fit."""
-    busy, found = 0, []
+def put(*profiles: str) -> list[tuple[str, int]] | None:
+    """Where the profiles go one after the other on an empty H100, None when one does not fit."""
+    pool = Pool("h100", gpus(1), {H100.slug: H100})
+    busy, found = np.zeros(1, dtype=np.uint16), []
     for profile in profiles:
-        spot = geometry.best(profile, busy)
-        if spot is None:
+        places = place(pool, Want("h100", profile, 1, "any", 1, ()), busy)
+        if places is None:
             return None
-        busy |= geometry.mask_of(spot)
-        found.append((profile, spot.start))
+        busy[0] |= pool.mask_of(places[0])
+        found.append((profile, places[0].start))
     return found
 
 
@@ -113,34 +117,36 @@ PACKED: dict[str, tuple[tuple[str, ...], list[tuple[str, int]] | None]] = {
 @pytest.mark.parametrize("sentence", PACKED)
 def test_slices_are_packed_so_that(sentence: str) -> None:
     profiles, places = PACKED[sentence]
-    assert put(geometry_of(H100), *profiles) == places
+    assert put(*profiles) == places
 
 
 def test_seven_of_the_smallest_fit_on_the_seven_slots_that_they_reach() -> None:
-    places = put(geometry_of(H100), *("1g.10gb",) * 7)
+    places = put(*("1g.10gb",) * 7)
     assert places is not None
     assert sorted(start for _, start in places) == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_every_order_of_a_full_mix_fits_because_big_slices_stay_possible() -> None:
-    geometry = geometry_of(H100)
     mixes = [("3g.40gb", "4g.40gb"), ("3g.40gb", "3g.40gb"), ("2g.20gb",) * 3]
     for mix in mixes:
         for order in set(product(mix, repeat=len(mix))):
             if sorted(order) == sorted(mix):
-                assert put(geometry, *order) is not None, order
+                assert put(*order) is not None, order
 
 
 def test_without_the_worth_of_what_is_left_a_3g_bars_the_4g(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    geometry = Geometry(H100)
-    first = {
-        profile: replace(best, number=np.minimum(best.number, 0))
-        for profile, best in geometry.best_places(EVEN).items()
-    }
-    monkeypatch.setattr(geometry, "best_places", lambda mix: first)
-    assert put(geometry, "3g.40gb", "4g.40gb") is None
+    best_of = Geometry.best_of
+
+    def first(self: Geometry, profile: str, sale: Ints, useful: Ints) -> Best:
+        best = best_of(self, profile, sale, useful)
+        return replace(best, number=np.minimum(best.number, 0))
+
+    monkeypatch.setattr(Geometry, "best_of", first)
+    topology._best_of.cache_clear()
+    request.addfinalizer(topology._best_of.cache_clear)
+    assert put("3g.40gb", "4g.40gb") is None
 
 
 def test_running_work_counts_as_it_is_even_where_it_could_not_be_placed() -> None:
