@@ -99,23 +99,35 @@ def held_rows(draw: st.DrawFn, fleet: tuple[Gpu, ...]) -> tuple[Held, ...]:
 
 @st.composite
 def limits(draw: st.DrawFn) -> tuple[Limit, ...]:
-    """Some owners have quota, one may have nothing at all."""
-    owners: list[tuple[str, str | None]] = [(tenant, None) for tenant in TENANTS]
-    owners += [(f"{tenant}-{name}", tenant) for tenant in TENANTS for name in PROJECTS]
+    """Some owners have quota, one may have nothing at all; no tenant splits more than it has."""
     some = st.sampled_from((0, 0.5, 1, 2, 4))
-    return tuple(
-        a_limit(
-            owner,
-            draw(some),
-            name,
-            parent=parent,
-            borrow=draw(some | st.none()),
-            lend=draw(some | st.none()),
-            weight=draw(st.integers(0, 3)),
-        )
-        for owner, parent in owners
-        for name, _ in KINDS
-        if draw(st.integers(0, 2)) == 0
+    found = []
+    for tenant in TENANTS:
+        for name, _ in KINDS:
+            sure = draw(some)
+            is_there = draw(st.integers(0, 2)) == 0
+            found += [draw(a_node(tenant, sure, name, None))] if is_there else []
+            for project in PROJECTS:
+                if draw(st.integers(0, 2)) == 0:
+                    own = draw(st.sampled_from((0, sure / 2)))
+                    found.append(draw(a_node(f"{tenant}-{project}", own, name, tenant)))
+    return tuple(found)
+
+
+@st.composite
+def a_node(
+    draw: st.DrawFn, owner: str, guaranteed: float, gpu_class: str, parent: str | None
+) -> Limit:
+    """An owner with any borrow and lend limit."""
+    some = st.sampled_from((0, 0.5, 1, 2, 4)) | st.none()
+    return a_limit(
+        owner,
+        guaranteed,
+        gpu_class,
+        parent=parent,
+        borrow=draw(some),
+        lend=draw(some),
+        weight=draw(st.integers(0, 3)),
     )
 
 

@@ -17,7 +17,7 @@ from allocation.web.timeline_grid import grid_groups
 from allocation.web.timeline_list import free_rows, seen_rows
 from allocation.web.timeline_look import Bar, Look, Row
 from allocation.web.timeline_span import ZOOMS, Span, span_read
-from tenants.models import Membership, Role
+from tenants.models import Membership, Role, Tier
 from tenants.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_tier, an_actor
 from tests.roles import as_system
@@ -83,6 +83,8 @@ def test_what_can_be_paused_is_hatched() -> None:
     mine = a_member(a_project())
     booking = a_booking(mine, now=NOW, tier="spot")
     a_tier("spot", pausable=True)
+    with as_system():
+        Tier.objects.filter(slug="spot").update(counts_against_guarantee=False)
     a_place(booking, a_node(now=NOW, gpus=1).gpus.all()[0])
     assert "spot" in _bars(mine)[0].css.split()
 
