@@ -72,9 +72,10 @@ class Span:
             found.append((self.percent(at), name))
             midnight += timedelta(days=1)
             at = midnight.astimezone(UTC)
-        # A first day of which little is left has no room for its name.
+        # A day of which little is left, at either end, has no room for its name.
         room = 100 / 14 if self.zoom.key == "2w" else 12
-        return [each for i, each in enumerate(found) if i or self._has_room(found, room)]
+        named = found if self._has_room(found, room) else found[1:]
+        return [each for each in named if each[0] <= 100 - room + 0.1]
 
     @staticmethod
     def _has_room(found: list[tuple[float, str]], room: float) -> bool:
