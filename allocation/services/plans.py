@@ -129,15 +129,7 @@ def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) ->
         # A class that had no price when this was booked costs what was promised.
         price = price_of_class(booking, assign.gpu_class)
         booking.price_per_hour = min(booking.price_per_hour, price)
-    hold_move(
-        tenant_id=booking.tenant_id,
-        project_id=booking.project_id,
-        reference=booking.id,
-        amount=booking.held,
-        starts=instant(assign.starts),
-        ends=instant(assign.ends),
-        now=now,
-    )
+    _hold_follows(booking, assign, now)
     _plan_fields(booking, assign, decision)
     booking.reasons, booking.alternatives = [], []
     _store(booking, "price_per_hour", "alternatives")
@@ -148,6 +140,18 @@ def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) ->
         sentence=f"Scheduled on {where}.",
         now=now,
         detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
+    )
+
+
+def _hold_follows(booking: Booking, assign: Assign, now: datetime) -> None:
+    hold_move(
+        tenant_id=booking.tenant_id,
+        project_id=booking.project_id,
+        reference=booking.id,
+        amount=booking.held,
+        starts=instant(assign.starts),
+        ends=instant(assign.ends),
+        now=now,
     )
 
 
