@@ -7,7 +7,7 @@ import hashlib
 import json
 import types
 from collections.abc import Hashable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -32,7 +32,10 @@ def digest(document: Snapshot | Policy | Plan) -> str:
 
 
 def decode(kind: type[Document], data: bytes) -> Document:
-    """Undo `encode`. ValueError: not JSON, a missing or unknown field, or a wrong type."""
+    """Undo `encode`. ValueError: not JSON, a missing or unknown field, or a wrong type.
+
+    A field that has a default may be missing: older software did not know it.
+    """
     found = _value(kind, json.loads(data), kind.__name__)
     return cast(Document, found)
 
@@ -51,6 +54,13 @@ def _names(kind: Hashable) -> tuple[str, ...]:
     if not is_dataclass(kind):
         raise TypeError(f"{kind} has no place in a document")
     return tuple(field.name for field in fields(kind))
+
+
+@lru_cache(maxsize=64)
+def _needed(kind: Hashable) -> frozenset[str]:
+    """The fields that every version of the software has written."""
+    rows = fields(cast(Any, kind))
+    return frozenset(field.name for field in rows if field.default is MISSING)
 
 
 @lru_cache(maxsize=64)
@@ -76,7 +86,7 @@ def _value(kind: Any, data: Any, where: str) -> object:  # noqa: ANN401  type hi
 
 
 def _record(kind: type, data: Any, where: str) -> object:  # noqa: ANN401
-    if not isinstance(data, dict) or set(data) != set(_names(kind)):
+    if not isinstance(data, dict) or not _needed(kind) <= set(data) <= set(_names(kind)):
         raise ValueError(f"{where}: not the fields of {kind.__name__}")
     hints = _hints(kind)
     return kind(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in data})

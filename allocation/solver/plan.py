@@ -84,6 +84,21 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Tell the owner of a running booking now that all its places go to `beneficiary` at `at`.
+
+    `at` is at least the victim's grace away. `lost` are the GPU-seconds since its last save. A
+    planned resume, if one can be promised, is the victim's own row in `Plan.waits`.
+    """
+
+    booking: str
+    beneficiary: str
+    at: int
+    lost: int
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Borrow:
     """What a held, given or promised booking has above its owners' guarantees, in units.
 
@@ -120,3 +135,4 @@ class Plan:
     extensions: tuple[Extend, ...]
     borrows: tuple[Borrow, ...] = ()
     claims: tuple[Claim, ...] = ()
+    pauses: tuple[Pause, ...] = ()

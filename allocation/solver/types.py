@@ -69,7 +69,10 @@ class Place:
 class Held:
     """A live allocation: on the calendar already, and never moved in this version.
 
-    `tier` may be one that the snapshot does not describe: it counts, and is never paused.
+    `tier` may be one that the snapshot does not describe: it counts, and is never paused. `since`
+    is when its owner was handed the device for this run (None: not yet), `saved` the last save
+    that the owner acknowledged. The booking has been paused `pauses` times; with `pausing` it has
+    been told to give the place back by `ends`.
     """
 
     id: str
@@ -81,6 +84,10 @@ class Held:
     ends: int
     started: bool
     tier: str = ""
+    since: int | None = None
+    saved: int | None = None
+    pauses: int = 0
+    pausing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,8 @@ class Promise:
 class Request:
     """A booking that wants room. A fixed window is `earliest` + `duration` with `fixed`.
 
-    `latest` is the last second at which a flexible booking may end; None for no deadline.
+    `latest` is the last second at which a flexible booking may end; None for no deadline. A
+    `paused` one was running and wants to go on; it has been paused `pauses` times.
     """
 
     booking: str
@@ -125,6 +133,8 @@ class Request:
     latest: int | None
     fixed: bool
     promise: Promise | None
+    paused: bool = False
+    pauses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +147,20 @@ class Extension:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """What quota must know of a service class.
+    """What the solver must know of a service class.
 
     `counts`: its use counts against guarantees. What does not count always borrows, and nobody
-    who has a guarantee feels it.
+    who has a guarantee feels it. A pausable booking is told `grace` seconds ahead, never in the
+    first `protected` seconds of a run, and at most `pauses` times (None: as often as needed).
     """
 
     slug: str
     pausable: bool
     counts: bool
+    priority: int = 0
+    grace: int = 0
+    protected: int = 0
+    pauses: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

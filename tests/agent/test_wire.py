@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocation import wire
+from allocation.wire import envelope
 from tests.agent.builders import KEY, KEYS, NOW, a_document, a_slice, a_whole, cases, signed
 
 INVENTORY = wire.Inventory(
@@ -68,11 +69,11 @@ DESIRED = a_document({"GPU-1": [a_slice()], "GPU-2": [a_whole()]})
 
 def resigned(body: bytes) -> wire.Envelope:
     """As a portal with a bug, or with a newer program, would sign it."""
-    return wire.Envelope(body, 1, wire._mac(body, KEY))
+    return wire.Envelope(body, 1, envelope._mac(body, KEY))
 
 
 def changed(desired: wire.Desired, **values: object) -> wire.Envelope:
-    return resigned(wire._canonical({**json.loads(signed(desired).body), **values}))
+    return resigned(envelope._canonical({**json.loads(signed(desired).body), **values}))
 
 
 @pytest.mark.parametrize("message", [INVENTORY, REPORT, HEARTBEAT, TELEMETRY], ids=lambda m: m.kind)

@@ -1,0 +1,228 @@
+"""Every message as a frozen dataclass; `Name` is safe in keys and paths."""
+
+import dataclasses
+import re
+from typing import Annotated, ClassVar, Literal
+
+VERSION = 1
+_LATER = {"later": True}
+
+Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
+"""Safe as a part of a Redis key and of a path: no slash, no colon, no leading dot."""
+
+Mode = Literal["whole", "sliced"]
+AllocationState = Literal["preparing", "ready", "ending", "empty", "failed"]
+PauseMethod = Literal["stop", "signal", "suspend"]
+"""stop: TERM, then KILL. signal: the owner's program ends itself, KILL at the deadline. suspend:
+copied to the host's memory and frozen, to go on later on the same node."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """The owner was told at `told` to give the devices back until `at` (Unix seconds)."""
+
+    id: Name
+    told: int
+    at: int
+    method: PauseMethod
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredAllocation:
+    """One allocation on one GPU; `slot` and `size` are memory slots, [`starts`, `ends`) seconds.
+    Whole GPU: profile and profile_id are None. A "release" stays until "empty" was reported. With
+    a `notice`, `ends` is its `at`. `resumes` is the allocation that was suspended on this node."""
+
+    id: Name
+    booking: Name
+    tenant: Name
+    owner: str
+    profile: str | None
+    profile_id: int | None
+    slot: int
+    size: int
+    starts: int
+    ends: int
+    state: Literal["run", "release"]
+    notice: Notice | None = dataclasses.field(default=None, metadata=_LATER)
+    resumes: Name | None = dataclasses.field(default=None, metadata=_LATER)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredGpu:
+    uuid: Name
+    mode: Mode
+    allocations: tuple[DesiredAllocation, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One node's part of a booking: how many GPUs or slices of it lie there."""
+
+    node: Name
+    devices: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """A booking that lies on several nodes; `members` in the order of their ranks, the same on
+    every node and for as long as the booking runs."""
+
+    tenant: Name
+    booking: Name
+    members: tuple[Member, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """The node's key of a coming version, hidden under the key that signs this document, in hex."""
+
+    version: int
+    hidden: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """The whole desired state of one node. (epoch, generation) only ever grows."""
+
+    kind: ClassVar[str] = "desired"
+    node: Name
+    epoch: int
+    generation: int
+    gpus: tuple[DesiredGpu, ...] = ()
+    gangs: tuple[Gang, ...] = dataclasses.field(default=(), metadata=_LATER)
+    rotation: Rotation | None = dataclasses.field(default=None, metadata=_LATER)
+    version: int = VERSION
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """One legal place of one MIG profile; `max` is how many of the profile fit on one GPU."""
+
+    profile: str
+    profile_id: int
+    start: int
+    size: int
+    compute: int
+    max: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryGpu:
+    """`name` is NVML's product name; `nvlink_domain` numbers the node's connected components of
+    the NVLink matrix, None without links; `placements` is empty where MIG is impossible."""
+
+    index: int
+    uuid: Name
+    name: str
+    memory_mb: int
+    mig_capable: bool
+    mode: Mode
+    numa: int | None
+    pci: str
+    nvlink_domain: int | None
+    placements: tuple[Placement, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    kind: ClassVar[str] = "inventory"
+    hostname: str
+    driver: str
+    agent: str
+    boot: str
+    cores: int
+    memory_mb: int
+    gpus: tuple[InventoryGpu, ...] = ()
+    version: int = VERSION
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A MIG instance that is really there. `allocation` is None for one nobody here asked for;
+    `uuid` is None while it has no compute instance."""
+
+    profile: str
+    profile_id: int
+    slot: int
+    size: int
+    uuid: str | None
+    allocation: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedGpu:
+    """`error` says what keeps the GPU from its desired mode, else None."""
+
+    uuid: Name
+    mode: Mode
+    instances: tuple[Instance, ...] = ()
+    error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedAllocation:
+    """`devices` are the UUIDs handed over; `since` is when `state` was entered (node's clock), so
+    are `noticed`, when the owner's hook was called with the notice, and `saved`, when the owner
+    last said that everything is saved. `suspended`: what ran is frozen here, to be resumed."""
+
+    id: Name
+    state: AllocationState
+    devices: tuple[str, ...]
+    error: str | None
+    since: int
+    noticed: int | None = dataclasses.field(default=None, metadata=_LATER)
+    saved: int | None = dataclasses.field(default=None, metadata=_LATER)
+    suspended: bool = dataclasses.field(default=False, metadata=_LATER)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is true now. `observed_generation` is that of the document that was acted on. A GPU
+    that does not answer is missing from `gpus` and named in `error`."""
+
+    kind: ClassVar[str] = "report"
+    epoch: int
+    observed_generation: int
+    seq: int
+    gpus: tuple[ReportedGpu, ...] = ()
+    allocations: tuple[ReportedAllocation, ...] = ()
+    error: str | None = None
+    version: int = VERSION
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    kind: ClassVar[str] = "heartbeat"
+    seq: int
+    observed_generation: int
+    sent_at: int
+    version: int = VERSION
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One GPU (slot, size None) or one slice. What can't be measured is None, never 0."""
+
+    gpu: Name
+    slot: int | None
+    size: int | None
+    allocation: str | None
+    utilisation: int | None
+    memory_used_mb: int | None
+    memory_total_mb: int | None
+    power_mw: int | None
+    temperature_c: int | None
+    processes: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    kind: ClassVar[str] = "telemetry"
+    sent_at: int
+    samples: tuple[Sample, ...] = ()
+    version: int = VERSION
+
+
+FromAgent = Inventory | Report | Heartbeat | Telemetry
+Message = Desired | FromAgent
