@@ -76,7 +76,8 @@ class Instance:
 class Process:
     """A simulated program of a booking: it exists from `starts` on and makes the GPU busy.
 
-    `stubborn` ones ignore a request to end and only die when killed.
+    `stubborn` ones ignore a request to end and only die when killed. What is `frozen` has let go of
+    the device: what it had there is in the host's memory.
     """
 
     pid: int
@@ -84,6 +85,7 @@ class Process:
     label: str
     starts: int
     stubborn: bool = False
+    frozen: bool = False
 
     @property
     def seed(self) -> int:
@@ -243,6 +245,24 @@ class Hardware:
                 del gpu.processes[pid]
                 self.save()
 
+    def program(self, pid: int) -> Process | None:
+        """One that runs or is frozen."""
+        now = self.clock()
+        found = (gpu.processes[pid] for gpu in self.gpus if pid in gpu.processes)
+        return next((process for process in found if process.starts <= now), None)
+
+    def process_toggle(self, pid: int) -> None:
+        """Freezes what runs; what is frozen goes on, on the device that it had."""
+        for gpu in self.gpus:
+            process = gpu.processes.get(pid)
+            if process is not None:
+                if gpu.mig != (process.instance is not None):
+                    raise HardwareFault("NVML_ERROR_IN_USE")
+                gpu.processes[pid] = dataclasses.replace(process, frozen=not process.frozen)
+                self.save()
+                return
+        raise HardwareFault("NVML_ERROR_NOT_FOUND")
+
     def process_forget(self, label: str) -> None:
         """Drops programs of `label` that have not been seen yet."""
         now = self.clock()
@@ -258,7 +278,9 @@ class Hardware:
         return [
             process
             for process in gpu.processes.values()
-            if process.starts <= now and (instance is None or process.instance == instance)
+            if process.starts <= now
+            and not process.frozen
+            and (instance is None or process.instance == instance)
         ]
 
     # What a sensor would say.
