@@ -263,7 +263,6 @@ def _tell_problems(found: Plan, problems: Mapping[str, Problem]) -> None:
 
 def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: Seen) -> None:
     name = task.allocation.id
-    error = None
     if task.emptied:
         found.states[name] = State("empty", error=task.note)
         return
@@ -274,22 +273,34 @@ def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: 
         return
     instance = None if task.place is None else _at(truth, task.place)
     count, only = _programs_of(task, truth, instance, seen)
+    there = instance is not None
     if task.place is None:
         there = truth.mode == "whole" and task.given and count != 0
-    else:
-        there = instance is not None
-    if there and count is None and instance is None:
-        error = "the driver does not tell whether a process holds the GPU"
-    elif there and count and not task.given:
-        error = "a process that is not of this booking holds the slice"
-    elif there and count:
+    error = _clear(found, task, instance, count, only) if there else None
+    gone = not there and name not in given
+    found.states[name] = State("empty" if gone else "ending", error=error or task.note)
+
+
+def _clear(
+    found: Plan,
+    task: Task,
+    instance: FoundInstance | None,
+    count: int | None,
+    only: tuple[int, ...] | None,
+) -> str | None:
+    """Ends its programs, then removes its slice; returns why that can't be done."""
+    name = task.allocation.id
+    if count is None and instance is None:
+        return "the driver does not tell whether a process holds the GPU"
+    if count and not task.given:
+        return "a process that is not of this booking holds the slice"
+    if count:
         method, note = method_of(task.allocation.notice, task.mode, gang=task.gang)
         number = None if instance is None else instance.id
         found.steps.append(EndProcesses(name, number, method, note, only))
     elif instance is not None:
         found.steps.append(Destroy(instance.id, name))
-    gone = not there and name not in given
-    found.states[name] = State("empty" if gone else "ending", error=error or task.note)
+    return None
 
 
 def _programs_of(

@@ -12,10 +12,38 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+from allocation.agent.handover import full_name
+from allocation.wire import DesiredAllocation
+
 log = logging.getLogger(__name__)
 
 LIMIT_S = 120.0
 _MEMORY = Path("/proc/meminfo")
+
+
+Program = tuple[int, str]
+"""Process id and birth: see programs.Programs."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Suspended:
+    """Our record of programs that were frozen on a GPU, or are about to be, for an allocation;
+    and the one for which they are woken."""
+
+    allocation: str
+    booking: str
+    gpu: str
+    programs: tuple[Program, ...]
+    resumed_by: str | None = None
+
+    @classmethod
+    def of(
+        cls, allocation: DesiredAllocation, gpu: str, programs: tuple[Program, ...]
+    ) -> "Suspended":
+        return cls(allocation.id, full_name(allocation), gpu, programs)
+
+    def woken_by(self, allocation: str) -> "Suspended":
+        return dataclasses.replace(self, resumed_by=allocation)
 
 
 class Suspender(Protocol):

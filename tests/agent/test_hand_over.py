@@ -5,6 +5,7 @@ import os
 import pwd
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from allocation import wire
 from allocation.agent import run
 from allocation.agent.bookings import Bookings
-from allocation.agent.parts import Part, parts_of
+from allocation.agent.parts import Part, Place, parts_of
 from tests.agent.builders import (
     HOUR,
     NODE,
@@ -91,7 +92,7 @@ def test_every_node_of_a_gang_says_the_same_of_where_to_meet(tmp_path: Path) -> 
     told = []
     for node in ("node-0", NODE):
         desired = a_document({"GPU-1": [a_whole()]}, gangs=(GANG,), node=node)
-        part = parts_of(desired, {"w1": "GPU-1"}, NOW)[NAME]
+        part = parts_of(desired, {"w1": "GPU-1"}, NOW, Place(node, tmp_path))[NAME]
         told.append((part.address, part.port, part.world_size, part.rank))
     assert [rank for *_, rank in told] == [0, 1]
     assert told[0][:3] == told[1][:3]
@@ -325,9 +326,11 @@ def test_the_files_of_an_ending_booking_are_gone_when_its_processes_are_asked_to
     there: list[bool] = []
     real = rig.node.port.end_processes
 
-    def looks(gpu: str, instance: int | None, *, force: bool) -> None:
+    def looks(
+        gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None
+    ) -> None:
         there.append((tmp_path / "bookings" / NAME / "booking.json").exists())
-        real(gpu, instance, force=force)
+        real(gpu, instance, force=force, only=only)
 
     monkeypatch.setattr(rig.node.port, "end_processes", looks)
     rig.later(HOUR)

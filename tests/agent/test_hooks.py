@@ -30,7 +30,7 @@ def a_program(folder: Path, place: str, text: str = WRITES, mode: int = 0o755) -
 
 @contextmanager
 def hooks(folder: Path, *, limit_s: float = 10.0) -> Iterator[Hooks]:
-    found = Hooks(folder, folder.parent / "hooks.json", limit_s=limit_s)
+    found = Hooks(folder, folder.parent, limit_s=limit_s)
     yield found
     found.stop()
 
