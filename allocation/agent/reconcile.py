@@ -42,7 +42,6 @@ class Task:
     given: bool
     emptied: bool
     gang: bool = False
-    note: str | None = None
 
     @property
     def place(self) -> Place | None:
@@ -180,8 +179,7 @@ def _first_record(
     if wanted.state == "run" and now < wanted.ends:
         return Held(wanted, gpu)
     others = [h.allocation for h in held.values() if h.gpu == gpu and not h.emptied]
-    taken = any(_collide(wanted, other) for other in others)
-    began = wanted.starts <= now and not taken
+    began = wanted.starts <= now and not any(_collide(wanted, other) for other in others)
     return Held(wanted, gpu, given=began, emptied=not began)
 
 
@@ -197,7 +195,7 @@ def wishes(desired: Desired, held: Mapping[str, Held], now: float) -> list[Wish]
         ending = wanted is None or wanted.state == "release" or wanted.ends <= now
         allocation = wanted or record.allocation
         gang = (allocation.tenant, allocation.booking) in gangs
-        task = Task(allocation, ending, record.given, record.emptied, gang, record.note)
+        task = Task(allocation, ending, record.given, record.emptied, gang)
         tasks.setdefault(record.gpu, []).append(task)
     return [Wish(uuid, modes.get(uuid), tuple(tasks[uuid])) for uuid in sorted(tasks)]
 
@@ -264,12 +262,12 @@ def _tell_problems(found: Plan, problems: Mapping[str, Problem]) -> None:
 def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: Seen) -> None:
     name = task.allocation.id
     if task.emptied:
-        found.states[name] = State("empty", error=task.note)
+        found.states[name] = State("empty")
         return
     if name in given:
         found.steps.append(TakeBack(name))
     if name in seen.busy:
-        found.states[name] = State("ending", error=task.note)
+        found.states[name] = State("ending")
         return
     instance = None if task.place is None else _at(truth, task.place)
     count, only = _programs_of(task, truth, instance, seen)
@@ -278,7 +276,7 @@ def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: 
         there = truth.mode == "whole" and task.given and count != 0
     error = _clear(found, task, instance, count, only) if there else None
     gone = not there and name not in given
-    found.states[name] = State("empty" if gone else "ending", error=error or task.note)
+    found.states[name] = State("empty" if gone else "ending", error=error)
 
 
 def _clear(
@@ -350,7 +348,7 @@ def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> N
     """Of a share too, but there the programs of others are nothing strange."""
     name = task.allocation.id
     if given.get(name) == truth.uuid:
-        found.states[name] = State("ready", truth.uuid, task.note)
+        found.states[name] = State("ready", truth.uuid)
     elif truth.processes == 0 or task.allocation.share is not None:
         found.steps.append(HandOver(task.allocation, truth.uuid))
         found.states[name] = State("preparing")
@@ -364,7 +362,7 @@ def _slice(found: Plan, task: Task, place: Place, truth: Truth, given: Mapping[s
     instance = _at(truth, place)
     if instance is not None and instance.uuid is not None:
         if given.get(name) == instance.uuid:
-            found.states[name] = State("ready", instance.uuid, task.note)
+            found.states[name] = State("ready", instance.uuid)
             return
         if instance.processes == 0 or task.given:
             found.steps.append(HandOver(task.allocation, instance.uuid))

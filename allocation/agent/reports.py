@@ -64,16 +64,17 @@ def reported_allocations(
     held: Mapping[str, Held],
     suspended: Collection[str],
 ) -> tuple[wire.ReportedAllocation, ...]:
-    """`since` gives the Unix seconds at which each allocation came into its state."""
+    """`since` gives the Unix seconds at which each allocation came into its state; of every one
+    there is a record in `held`."""
     found = [
         wire.ReportedAllocation(
             id=name,
             state=state.state,
             devices=() if state.device is None else (state.device,),
-            error=state.error,
+            error=state.error or held[name].note,
             since=since[name],
-            noticed=held[name].noticed if name in held else None,
-            saved=saved_of(held[name]) if name in held else None,
+            noticed=held[name].noticed,
+            saved=saved_of(held[name]),
             suspended=state.state == "empty" and name in suspended,
         )
         for outcome in outcomes

@@ -5,6 +5,7 @@ import os
 import pwd
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -244,6 +245,7 @@ def booked(state: Path, **more: object) -> None:
         devices=("GPU-1", "GPU-2"),
         members=GANG.members,
         rank=1,
+        folder=str(state / "bookings" / NAME),
     )
     Bookings(state / "bookings").sync({NAME: part})
 
@@ -335,3 +337,137 @@ def test_the_files_of_an_ending_booking_are_gone_when_its_processes_are_asked_to
     monkeypatch.setattr(rig.node.port, "end_processes", looks)
     rig.later(HOUR)
     assert there == [False]
+
+
+# Distributed training and MPI.
+
+TORCHRUN = """#!/bin/sh
+# As torchrun takes the defaults of its options from PET_*, one program for each device here.
+rank=0
+while [ $rank -lt $PET_NPROC_PER_NODE ]; do
+    global=$((PET_NODE_RANK * PET_NPROC_PER_NODE + rank))
+    env LOCAL_RANK=$rank RANK=$global WORLD_SIZE=$((PET_NNODES * PET_NPROC_PER_NODE)) \\
+        MASTER_ADDR=$PET_MASTER_ADDR MASTER_PORT=$PET_MASTER_PORT "$@"
+    rank=$((rank + 1))
+done
+"""
+MPIRUN = """#!/bin/sh
+echo "hosts $(tr '\\n' ' ' < "$OMPI_MCA_orte_default_hostfile")"
+[ "$OMPI_MCA_orte_default_hostfile" = "$PRTE_MCA_prte_default_hostfile" ]
+echo "machines $(tr '\\n' ' ' < "$HYDRA_HOST_FILE")"
+[ "$HYDRA_HOST_FILE" = "$I_MPI_HYDRA_HOST_FILE" ] && exec "$@"
+"""
+
+
+def a_launcher(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_same_line_on_every_node_starts_a_gang_with_all_its_ranks(tmp_path: Path) -> None:
+    """What every program of a gang of two nodes with two GPUs each is told by its launcher."""
+    torchrun = a_launcher(tmp_path, "torchrun", TORCHRUN)
+    nodes = ("node-0", NODE)
+    gang = wire.Gang(
+        tenant="biology",
+        booking="BK-7",
+        members=tuple(wire.Member(node=node, devices=2) for node in nodes),
+    )
+    said: list[str] = []
+    for node in nodes:
+        state = tmp_path / node
+        mine = [a_whole(f"{node}-{n}", starts=0, ends=4_000_000_000) for n in (1, 2)]
+        document = a_document({f"GPU-{n}": [mine[n - 1]] for n in (1, 2)}, gangs=(gang,), node=node)
+        given = {each.id: f"GPU-{node}-{n}" for n, each in enumerate(mine)}
+        parts = parts_of(document, given, NOW, Place(node, state / "bookings"))
+        Bookings(state / "bookings").sync(parts)
+        program = "echo $RANK of $WORLD_SIZE at $MASTER_ADDR $MASTER_PORT on $CUDA_VISIBLE_DEVICES"
+        done = ran(state, NAME, "--", torchrun, "sh", "-c", program)
+        assert done.stderr == ""
+        said += done.stdout.splitlines()
+    port = Part(NAME, "", "", "", False, 0, 1, (), (), 0).port  # noqa: FBT003
+    assert said == [
+        f"{rank} of 4 at node-0 {port} on GPU-{node}-0,GPU-{node}-1"
+        for rank, node in enumerate(["node-0", "node-0", NODE, NODE])
+    ]
+
+
+def test_an_mpi_launcher_finds_the_hosts_of_the_gang(tmp_path: Path) -> None:
+    booked(tmp_path)
+    mpirun = a_launcher(tmp_path, "mpirun", MPIRUN)
+    done = ran(tmp_path, NAME, "--", mpirun, "sh", "-c", "echo rank 0 on $CUDA_VISIBLE_DEVICES")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        f"hosts node-0 slots=8 {NODE} slots=2 ",
+        f"machines node-0:8 {NODE}:2 ",
+        "rank 0 on GPU-1,GPU-2",
+    ]
+
+
+# `saved`.
+
+
+def said_saved(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "allocation.agent", "saved", "--state", str(state), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": os.environ["PATH"]},
+    )
+
+
+@pytest.mark.parametrize("name", ["BK-7", NAME])
+def test_its_owner_says_that_everything_is_saved(tmp_path: Path, name: str) -> None:
+    booked(tmp_path)
+    bookings = Bookings(tmp_path / "bookings")
+    assert bookings.said() == {}
+    before = int(time.time())
+    done = said_saved(tmp_path, name)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert before <= bookings.said()[NAME] <= time.time()
+
+
+def test_a_program_says_it_by_touching_the_file_that_its_environment_names(tmp_path: Path) -> None:
+    booked(tmp_path)
+    assert ran(tmp_path, NAME, "--", "sh", "-c", 'touch "$GPU_BOOKING_SAVED"').returncode == 0
+    assert list(Bookings(tmp_path / "bookings").said()) == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("more", "arguments", "code", "words"),
+    cases(
+        {
+            "a booking that is not here": ({}, ("BK-8",), 4, "no devices on this node"),
+            "one that is over": ({"ends": 1000}, ("BK-7",), 4, "ended at 01 Jan"),
+            "somebody else's": ({"owner": "somebody"}, ("BK-7",), 4, "of somebody, and you are"),
+            "no booking": ({}, (), 2, "required: booking"),
+        }
+    ),
+)
+def test_who_may_not_speak_for_a_booking_is_told_so(
+    tmp_path: Path, more: dict[str, object], arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    booked(tmp_path, **more)
+    done = said_saved(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert words in done.stderr
+    assert Bookings(tmp_path / "bookings").said() == {}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs two accounts")
+def test_the_file_is_its_owners_and_no_other_account_may_touch_it(tmp_path: Path) -> None:
+    daemon, other = pwd.getpwnam("daemon"), pwd.getpwnam("nobody")
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    booked(tmp_path, owner="daemon")
+    path = tmp_path / "bookings" / NAME / "saved"
+    assert path.stat().st_uid == daemon.pw_uid
+    touch = ["touch", "-c", str(path)]
+    refused = subprocess.run(touch, user=other.pw_uid, capture_output=True, check=False)
+    assert refused.returncode != 0
+    subprocess.run(touch, user=daemon.pw_uid, check=True)
+    assert list(Bookings(tmp_path / "bookings").said()) == [NAME]
