@@ -81,7 +81,7 @@ class Endings:
         now = self._monotonic()
         refusal = step.note
         if step.method == "suspend":
-            refusal = self._suspensions.refusal(gpu)
+            refusal = self._suspensions.refusal(step.allocation)
         if refusal is not None:
             return self._stop(gpu, step, refusal)
         ending = _Ending(now, step.method)

@@ -245,24 +245,6 @@ class Hardware:
                 del gpu.processes[pid]
                 self.save()
 
-    def program(self, pid: int) -> Process | None:
-        """One that runs or is frozen."""
-        now = self.clock()
-        found = (gpu.processes[pid] for gpu in self.gpus if pid in gpu.processes)
-        return next((process for process in found if process.starts <= now), None)
-
-    def process_toggle(self, pid: int) -> None:
-        """Freezes what runs; what is frozen goes on, on the device that it had."""
-        for gpu in self.gpus:
-            process = gpu.processes.get(pid)
-            if process is not None:
-                if gpu.mig != (process.instance is not None):
-                    raise HardwareFault("NVML_ERROR_IN_USE")
-                gpu.processes[pid] = dataclasses.replace(process, frozen=not process.frozen)
-                self.save()
-                return
-        raise HardwareFault("NVML_ERROR_NOT_FOUND")
-
     def process_forget(self, label: str) -> None:
         """Drops programs of `label` that have not been seen yet."""
         now = self.clock()

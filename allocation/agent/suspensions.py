@@ -51,14 +51,18 @@ class Suspensions:
 
     # Freezing.
 
-    def refusal(self, gpu: str) -> str | None:
-        """Why nothing can be frozen here. Raises GpuError."""
+    def refusal(self, allocation: str) -> str | None:
+        """Why its booking can't be frozen here. Raises GpuError."""
         if self._suspender is None or self._programs is None:
             return "this node has no cuda-checkpoint"
+        if allocation in self._records.suspended:
+            # Begun with another device of the booking, or by an earlier life.
+            return None
+        members = self._members(full_name(self._records.held[allocation].allocation))
+        used = sum(self._port.readings(m.gpu)[0].memory_used_mb or 0 for m in members)
         room = self._suspender.room_mb()
-        used = self._port.readings(gpu)[0].memory_used_mb
-        if room is not None and used is not None and room < used:
-            return f"the host has {room} MiB of memory left, and the device's is {used} MiB"
+        if room is not None and room < used:
+            return f"the host has {room} MiB of memory left, and the devices use {used} MiB"
         return None
 
     def freeze(self, allocation: str) -> bool:

@@ -23,6 +23,7 @@ from allocation.agent.simulated_hardware import (
     models_load,
 )
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
+from allocation.agent.simulated_programs import program_toggle
 from tests.agent.builders import FakeTime, cases
 
 MODELS = models_load()
@@ -225,13 +226,13 @@ def test_only_the_processes_that_are_meant_are_named_and_ended(sliced: Simulated
 
 def test_what_is_frozen_is_on_no_device_until_it_goes_on(whole: Simulated) -> None:
     pid = whole.hardware.process_start(whole.gpu, label="w1")
-    whole.hardware.process_toggle(pid)
+    program_toggle(whole.hardware, pid)
     assert whole.port.truth(whole.gpu).processes == 0
     whole.port.set_mode(whole.gpu, "sliced")
     with pytest.raises(HardwareFault):
-        whole.hardware.process_toggle(pid)
+        program_toggle(whole.hardware, pid)
     whole.port.set_mode(whole.gpu, "whole")
-    whole.hardware.process_toggle(pid)
+    program_toggle(whole.hardware, pid)
     assert whole.port.pids(whole.gpu, None) == (pid,)
 
 

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import redis
 
 from allocation import wire
 from allocation.services.links import link_open, link_password, link_replace, link_url
-from tests.agent.builders import HOUR, KEY, KEYS, NODE, a_document, a_slice, a_whole
+from tests.agent.builders import HOUR, KEY, KEYS, NODE, a_document, a_slice, a_whole, noticed
 from tests.servers.waiting import wait_until
 
 
@@ -233,12 +232,9 @@ def test_a_pause_is_announced_answered_and_carried_out(
     seen(lambda: len(portal.reports()) > 0)
     booked = a_whole(starts=now(), ends=now() + HOUR)
     portal.publish(a_document({portal.gpu(): [booked]}))
-    seen(lambda: portal.states() == {"w1": "ready"})
-    seen(lambda: said() == ["start"])
+    seen(lambda: portal.states() == {"w1": "ready"} and said() == ["start"])
     at = now() + 4
-    notice = wire.Notice(id="p1", told=now(), at=at, method="stop")
-    paused = replace(booked, notice=notice, ends=at)
-    portal.publish(a_document({portal.gpu(): [paused]}, generation=2))
+    portal.publish(a_document({portal.gpu(): [noticed(booked, at=at)]}, generation=2))
     seen(lambda: said() == ["start", "notice"])
     seen(lambda: portal.reports()[-1].allocations[0].noticed is not None)
     subprocess.run(
@@ -250,12 +246,11 @@ def test_a_pause_is_announced_answered_and_carried_out(
     seen(lambda: portal.states() == {"w1": "empty"})
     assert abs(portal.reports()[-1].allocations[0].since - at) <= 1
     seen(lambda: said() == ["start", "notice", "pause", "end"])
-    assert agent.stop() == 0
 
 
 @pytest.mark.faults
 def test_an_agent_that_is_killed_as_it_announces_a_pause_has_announced_it_in_its_next_life(
-    portal: Portal, agent: Process, tmp_path: Path
+    portal: Portal, agent: Process
 ) -> None:
     """The record of the notice is on its disk; nothing of it has been told."""
     agent.start()
@@ -267,11 +262,8 @@ def test_an_agent_that_is_killed_as_it_announces_a_pause_has_announced_it_in_its
     folder = agent.state / "bookings" / "biology.BK-7"
 
     dying = agent.start(program="tests.faults.agent_killed_at_notice")
-    notice = wire.Notice(id="p1", told=now(), at=now() + 60, method="stop")
-    paused = replace(booked, notice=notice, ends=notice.at)
-    portal.publish(a_document({portal.gpu(): [paused]}, generation=2))
+    portal.publish(a_document({portal.gpu(): [noticed(booked, at=now() + 60)]}, generation=2))
     assert dying.wait(10) == -signal.SIGKILL
-    agent.running = None
     (held,) = json.loads((agent.state / "state.json").read_text())["held"]
     assert held["notice"] == "p1"
     assert not (folder / "notice.json").exists()

@@ -9,7 +9,7 @@ from allocation import wire
 from allocation.agent import store
 from allocation.agent.endings import KILL_AFTER_NOTICE_S
 from allocation.agent.simulated_hardware import Hardware
-from allocation.agent.simulated_programs import SimulatedSuspender
+from allocation.agent.simulated_programs import SimulatedSuspender, program_toggle
 from allocation.agent.suspender import LIMIT_S
 from tests.agent.builders import HOUR, NODE, NOW, Rig, a_document, a_rig, a_slice, a_whole, noticed
 
@@ -149,12 +149,12 @@ def test_while_it_is_being_frozen_the_device_is_not_proven_empty(tmp_path: Path)
     with a_rig(tmp_path, suspender=Slow) as rig:
         pid = runs(rig)
         rig.later(119)
-        rig.hardware.process_toggle(pid)
+        program_toggle(rig.hardware, pid)
         rig.later(1)
         assert rig.node.port.truth(rig.gpu).processes == 0
         assert found(rig).state == "ending"
         assert rig.agent.pause() <= 0.25
-        rig.hardware.process_toggle(pid)
+        program_toggle(rig.hardware, pid)
         finish(rig, 0.25)
         assert (found(rig).state, found(rig).suspended) == ("empty", True)
         assert slow(rig).calls == [pid]
@@ -178,7 +178,7 @@ def test_a_program_that_is_frozen_and_still_on_the_device_is_stopped_in_the_end(
     with a_rig(tmp_path, suspender=Slow) as rig:
         runs(rig)
         rig.later(119)
-        rig.hardware.process_toggle(slow(rig).calls[0])
+        program_toggle(rig.hardware, slow(rig).calls[0])
         finish(rig, 0.25)
         assert found(rig).state == "ending"
         rig.later(LIMIT_S)
@@ -224,7 +224,7 @@ def test_killed_while_it_is_being_woken_the_next_life_does_not_freeze_it_again(
     with a_rig(tmp_path, at=NOW + 200, suspender=Slow) as rig:
         rig.desire(a_document({rig.gpu: [back()]}, generation=3))
         assert slow(rig).calls == [pid]
-        rig.hardware.process_toggle(pid)
+        program_toggle(rig.hardware, pid)
     with a_rig(tmp_path, at=NOW + 201, suspender=Slow) as rig:
         rig.agent.turn(rig.sent)
         assert slow(rig).calls == []

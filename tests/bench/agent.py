@@ -162,8 +162,12 @@ def notices(site: Site, count: int) -> dict[str, Any]:
         files.append(path.stat().st_mtime - at)
         reports.append(told - at)
         site.publish(wanted)
-        wait_until(lambda path=path: not path.exists(), seconds=PATIENCE_S)
+        wait_until(functools.partial(_gone, path), seconds=PATIENCE_S)
     return {"published_to_file": spread(files), "published_to_report": spread(reports)}
+
+
+def _gone(path: Path) -> bool:
+    return not path.exists()
 
 
 def grace(site: Site, rounds: int) -> dict[str, Any]:
