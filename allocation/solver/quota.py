@@ -140,6 +140,21 @@ class Quota:
         sure = self._classes[use.gpu_class][0]
         return max(0, use.units - sure.room(sure.way_up(use.owners), window))
 
+    def sure(self, gpu_class: str) -> Tree | None:
+        """The tree of what is within guarantee; None when nobody has a limit for the class."""
+        trees = self._classes.get(gpu_class)
+        return trees and trees[0]
+
+    def above(self, tenant: str, gpu_class: str, instant: int) -> int:
+        """Units that a tenant has above its guarantee at an instant, and all that don't count."""
+        trees = self._classes.get(gpu_class)
+        if trees is None or tenant not in trees[0].nodes:
+            return 0
+        sure, lending, total = trees
+        window = (instant, instant + 1)
+        uncounted = total.peak(tenant, window) - lending.peak(tenant, window)
+        return max(0, sure.peak(tenant, window) - sure.nodes[tenant].cap) + uncounted
+
     def most_sure(self, use: Use) -> int:
         """Units that the owners are guaranteed in all."""
         sure = self._classes[use.gpu_class][0]

@@ -89,6 +89,17 @@ def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
     return max(0, node.local - used) + min(above, through)
 
 
+def fits_on(way: tuple[Node, ...], usage: dict[str, int], units: int) -> bool:
+    """Adds the units to an instant's `usage`; True when no node is above its cap by them."""
+    fits = True
+    for node in way:
+        used = usage.get(node.owner, 0)
+        usage[node.owner] = used + units
+        fits = fits and (units <= 0 or used + units <= node.cap)
+        units = max(0, used + units - node.local) - max(0, used - node.local)
+    return fits
+
+
 class Tree:
     """How much of each node is used over time."""
 

@@ -1,0 +1,187 @@
+"""Who may be paused for whom, and in which order: the rules, without looking at any room.
+
+Each rule goes down by something that a pause can't bring back up, so no chain of pauses ever
+comes back to where it began: what is guaranteed takes back what is borrowed, a higher tier takes
+from a lower one, and who borrows less takes from who borrows more.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from allocation.solver.borrowing import Row, held_rows, rank
+from allocation.solver.fairness import MILLION
+from allocation.solver.placement import Want
+from allocation.solver.quota_tree import fits_on
+from allocation.solver.running import Runner
+from allocation.solver.types import Snapshot
+from allocation.solver.working import Working
+
+Rule = Literal["taken_back", "higher_tier", "fairer_share"]
+_BY_WEIGHT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Somebody who may be paused, by which rule; lower `group`s are paused first."""
+
+    runner: Runner
+    rule: Rule
+    group: tuple[bool, int, int]
+
+
+class Reclaim:
+    """Answers for one cycle; what has been decided in it counts."""
+
+    def __init__(self, working: Working, snapshot: Snapshot) -> None:
+        """Remember whose is what."""
+        self._working = working
+        self._weights = {
+            (row.owner, row.gpu_class): row.weight for row in snapshot.limits if row.parent is None
+        }
+        self._rows: dict[tuple[str, str], list[Row]] = {}
+        if working.running.classes:
+            for row in sorted(
+                held_rows(working, snapshot), key=lambda each: rank(working.quota, each)
+            ):
+                self._rows.setdefault((row.use.owners[0], row.use.gpu_class), []).append(row)
+        self._known: dict[object, tuple[int, tuple[Candidate, ...]]] = {}
+
+    def candidates(self, want: Want, starts: int) -> tuple[Candidate, ...]:
+        """Everybody who may be paused so that the want starts then, first victims first.
+
+        Nobody for a tier that does not count. Within guarantee: what others borrow of the class.
+        Else, if it starts as soon as it can: what those who borrow more have. In any case: lower
+        tiers of its own tenant.
+        """
+        quota, use = self._working.quota, self._working.use(want)
+        if not quota.tier(want.tier).counts:
+            return ()
+        window = (starts, starts + want.duration)
+        is_sure = quota.follows(use) and quota.is_sure(use, window)
+        if not is_sure:
+            return tuple(
+                sorted([*self._lower(want, starts), *self._fairer(want, starts)], key=_key)
+            )
+        # Many ask the same: those of one tenant and tier, within guarantee, at the same instant.
+        same = (want.gpu_class, want.owners[0], want.tier, starts)
+        version, found = self._known.get(same, (-1, ()))
+        if version != self._working.running.version:
+            rows = [*self._lower(want, starts), *self._lent(want, starts)]
+            version, found = self._working.running.version, tuple(sorted(rows, key=_key))
+            self._known[same] = (version, found)
+        return found
+
+    def _able(self, gpu_class: str, starts: int) -> Iterator[Runner]:
+        """Who can be out by then and would otherwise be there."""
+        for runner in self._working.running.of(gpu_class):
+            if runner.out <= starts < runner.ends:
+                yield runner
+
+    def _lower(self, want: Want, starts: int) -> Iterator[Candidate]:
+        tenant, priority = want.owners[0], self._working.quota.tier(want.tier).priority
+        for runner in self._able(want.gpu_class, starts):
+            if runner.tenant == tenant and runner.tier.priority < priority:
+                yield Candidate(runner, "higher_tier", (True, 0, runner.tier.priority))
+
+    def _lent(self, want: Want, starts: int) -> Iterator[Candidate]:
+        for tenant, runners in self._borrowers(want, starts).items():
+            over = self._share(tenant, starts) // self._working.policy.share_step
+            for runner in runners:
+                yield Candidate(runner, "taken_back", (False, -over, runner.tier.priority))
+
+    def _fairer(self, want: Want, starts: int) -> list[Candidate]:
+        """Of each tenant, as long as it borrows more than the one that asks would then.
+
+        Only for a start as soon as notices allow: what will be fair later is not known yet.
+        """
+        working, window = self._working, (starts, starts + 1)
+        soonest = working.now + max(working.running.graces(want.gpu_class), default=0)
+        if starts > soonest or not working.quota.follows(working.use(want)):
+            return []
+        working.quota.add(working.use(want), window)
+        most = self._share(want.owners[0], starts)
+        working.quota.add(working.use(want), window, -1)
+        found: list[Candidate] = []
+        for tenant, runners in self._borrowers(want, starts).items():
+            over = self._share(tenant, starts) // working.policy.share_step
+            found += [
+                Candidate(runner, "fairer_share", (False, -over, runner.tier.priority))
+                for runner in self._above_share(tenant, runners, most, starts)
+            ]
+        return found
+
+    def _above_share(
+        self, tenant: str, runners: list[Runner], most: int, instant: int
+    ) -> list[Runner]:
+        """Those of the tenant, in order, without which the larger of both shares goes down."""
+        quota, window = self._working.quota, (instant, instant + 1)
+        gone: list[Runner] = []
+        before, is_fairer = self._share(tenant, instant), True
+        for runner in sorted(runners, key=_cheap):
+            quota.add(runner.use, window, -1)
+            gone.append(runner)
+            after = self._share(tenant, instant)
+            is_fairer = max(most, after) < before
+            if not is_fairer:
+                break
+            before = after
+        for runner in gone:
+            quota.add(runner.use, window)
+        return gone if is_fairer else gone[:-1]
+
+    def _borrowers(self, want: Want, starts: int) -> dict[str, list[Runner]]:
+        """Runners of other tenants that lie above their guarantee then, by tenant."""
+        found: dict[str, list[Runner]] = {}
+        above: dict[str, frozenset[str]] = {}
+        for runner in self._able(want.gpu_class, starts):
+            tenant = runner.tenant
+            if tenant == want.owners[0]:
+                continue
+            if tenant not in above:
+                above[tenant] = self._above(tenant, want.gpu_class, starts)
+            if runner.booking in above[tenant]:
+                found.setdefault(tenant, []).append(runner)
+        return found
+
+    def _above(self, tenant: str, gpu_class: str, instant: int) -> frozenset[str]:
+        """Bookings of the tenant that borrow then: the guarantee goes by rank, and to the first."""
+        tree, tier_of = self._working.quota.sure(gpu_class), self._working.quota.tier
+        usage: dict[str, int] = {}
+        found = set()
+        for row in self._there(tenant, gpu_class, instant):
+            way = tree.way_up(row.use.owners) if tree else ()
+            counts = tier_of(row.use.tier).counts
+            if not counts or not fits_on(way, usage, row.use.units):
+                found.add(row.booking)
+        return frozenset(found)
+
+    def _there(self, tenant: str, gpu_class: str, instant: int) -> Iterable[Row]:
+        running = self._working.running
+        for row in self._rows.get((tenant, gpu_class), ()):
+            starts, ends = row.window
+            if row.booking in running:
+                ends = running.leaves(running[row.booking])
+            if starts <= instant < ends:
+                yield row
+
+    def _share(self, tenant: str, instant: int) -> int:
+        """What the tenant borrows then, of the class where that is most: the larger, the less
+        weight it has; without weight it is the largest."""
+        shares = [0]
+        for name, capacity in self._working.capacity.items():
+            above = self._working.quota.above(tenant, name, instant)
+            weight = self._weights.get((tenant, name), 1)
+            parts = MILLION * _BY_WEIGHT // (weight * _BY_WEIGHT or 1)
+            shares.append(above * parts // max(1, capacity))
+        return max(shares)
+
+
+def _cheap(runner: Runner) -> tuple[int, int, int, str]:
+    """Of one tenant: the lower tier, what loses least, who began last, id."""
+    return (runner.tier.priority, runner.lost, -runner.since, runner.booking)
+
+
+def _key(candidate: Candidate) -> tuple[tuple[bool, int, int], int, int, str]:
+    runner = candidate.runner
+    return (candidate.group, runner.lost, -runner.since, runner.booking)
