@@ -92,22 +92,24 @@ class _Outcome:
 
         On the room of running work it is a promise until they have been told.
         """
-        working, room = self.working, _room_made(found)
-        reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
-        self.preemption.tell_if_due(request, found)
-        is_standing = self.preemption.is_standing(found)
-        working.reserve(found)
+        working, is_due = self.working, self.preemption.is_due(found)
         is_soon = request.fixed or found.starts <= working.now + working.policy.freeze_horizon
-        if is_soon and not is_standing:
-            self.assign(request, found, room)
+        if is_soon and is_due:
+            self.preemption.tell(request, found)
+            working.reserve(found)
+            self.assign(request, found)
             return
-        if is_standing:
+        reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
+        if is_due:
+            self.preemption.tell(request, found)
+        else:
             self.standing.add(request.booking)
-        self.wait(request, found, (*room, *reasons), delayed_by)
+        working.reserve(found)
+        self.wait(request, found, (*_room_made(found), *reasons), delayed_by)
 
-    def assign(self, request: Request, found: Found, room: tuple[Reason, ...] = ()) -> None:
+    def assign(self, request: Request, found: Found) -> None:
         """The room is reserved already."""
-        why = (placed(self.working, found), *room)
+        why = (placed(self.working, found), *_room_made(found))
         self.assigns.append(
             Assign(request.booking, found.want.gpu_class, found.places, *found.window, why)
         )

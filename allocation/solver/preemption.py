@@ -63,7 +63,7 @@ class Preemption:
         paused = self._earliest_paused(request, wants, first, before - 1)
         if paused is not None and paused.starts + self._grace(paused) < before:
             return paused
-        if free is None and kept.over and self._is_due(kept):
+        if free is None and kept.over and self.is_due(kept):
             same = (self._at(request, want, kept.starts, n) for n, want in enumerate(wants))
             return next(filter(None, same), None)
         return free
@@ -85,34 +85,29 @@ class Preemption:
             return None
         return replace(found, over=tuple(sorted(each.booking for each in (*gone, *more))))
 
-    def is_standing(self, found: Found) -> bool:
-        """True when somebody whose room it needs has not been told."""
-        return not self._working.running.told.keys() >= set(found.over)
+    def is_due(self, found: Found) -> bool:
+        """True when those on whose room it stands, if any, must be told now."""
+        notice = self._grace(found) + self._working.policy.notice_margin
+        return found.starts - notice <= self._working.now or not self._to_tell(found)
 
-    def tell_if_due(self, request: Request, found: Found) -> None:
-        """Pause those on whose room the start stands, if it is time; before it is reserved."""
-        if not found.over or not self._is_due(found):
-            return
+    def tell(self, request: Request, found: Found) -> None:
+        """Pause those on whose room the start stands; before it is reserved."""
         rules = {
             each.runner.booking: each.rule
-            for each in self._reclaim.candidates(found.want, found.starts)
+            for each in (self._reclaim.candidates(found.want, found.starts) if found.over else ())
         }
-        running = self._working.running
-        for booking in found.over:
-            if booking not in running.told:
-                runner = running[booking]
-                why = pause_reason(rules.get(booking, "taken_back"), request.tier, runner.lost)
-                self.pauses.append(
-                    Pause(booking, request.booking, found.starts, runner.lost, (why,))
-                )
-                self._working.tell(booking, found.starts)
+        for booking in self._to_tell(found):
+            lost = self._working.running[booking].lost
+            why = pause_reason(rules.get(booking, "taken_back"), request.tier, lost)
+            self.pauses.append(Pause(booking, request.booking, found.starts, lost, (why,)))
+            self._working.tell(booking, found.starts)
 
-    def _is_due(self, found: Found) -> bool:
-        notice = self._grace(found) + self._working.policy.notice_margin
-        return found.starts - notice <= self._working.now
+    def _to_tell(self, found: Found) -> list[str]:
+        return [each for each in found.over if each not in self._working.running.told]
 
     def _grace(self, found: Found) -> int:
-        return max(self._working.running[booking].tier.grace for booking in found.over)
+        running = self._working.running
+        return max((running[booking].tier.grace for booking in found.over), default=0)
 
     def _earliest_paused(
         self, request: Request, wants: Sequence[Want], first: int, last: int
