@@ -2,17 +2,13 @@
 
 from collections import Counter
 from dataclasses import replace
-from itertools import combinations
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocation.solver import Plan, Snapshot, encode, solve
-from tests.solver.builders import NOON, POLICY, a_limit, an_ask, gpus, whole
-from tests.solver.pausing import a_claim, a_site, running
-from tests.solver.world import RESTLESS, World, a_world, an_arrival
+from tests.solver.world import World, a_world, an_arrival
 
 few = settings(max_examples=15, deadline=None)
 seeds = st.integers(0, 10**9)

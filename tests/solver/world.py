@@ -1,4 +1,4 @@
-"""A small site that lives: plans are made true, time passes, bookings end. For loops over cycles."""
+"""A small site that lives: plans are made true, time passes, bookings end."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -80,7 +80,7 @@ def wishes(site: Snapshot) -> Iterable[Request]:
 def left_of(rows: list[Held], now: int) -> Request:
     """The wish behind these rows from now on, anywhere."""
     row = rows[0]
-    ask = Ask(len(rows), ("h100",), row.place.profile, "any", False)
+    ask = Ask(len(rows), ("h100",), row.place.profile, "any", required=False)
     wish = a_claim(row.booking, tier=row.tier, tenant=row.tenant, ask=ask)
     return replace(wish, duration=row.ends - now, pauses=row.pauses)
 
@@ -200,19 +200,17 @@ def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int)
     wish = next(row for row in site.requests if row.booking == winner)
     if loser.tenant == wish.tenant:
         return PRIORITY[loser.tier] < PRIORITY[wish.tier]
-    counted, spot = units_of(site, plan, loser.tenant, at, made=False)
-    mine, my_spot = units_of(site, plan, wish.tenant, at, made=True)
+    only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
+    counted, spot = units_of(with_room_made(site, plan, but=victim), only, loser.tenant, at)
+    mine, my_spot = units_of(with_room_made(site, plan), plan, wish.tenant, at)
     is_borrowed = loser.tier == "spot" or counted > 0
     return is_borrowed and (mine == 0 or mine + my_spot < counted + spot)
 
 
-def units_of(site: Snapshot, plan: Plan, tenant: str, at: int, *, made: bool) -> tuple[int, int]:
-    """Units that a tenant has then above its guarantee, and in spot; after the plan if `made`."""
+def units_of(site: Snapshot, plan: Plan, tenant: str, at: int) -> tuple[int, int]:
+    """Units that a tenant has then above its guarantee, and in spot."""
     owner = {row.booking: (row.tenant, row.tier) for row in (*site.held, *site.requests)}
-    rows = truth.rows_of(with_room_made(site, plan) if made else site, plan)
-    if not made:
-        given = {each.booking for each in truth.given_by(plan)}
-        rows = [row for row in rows if row[0] not in given]
+    rows = truth.rows_of(site, plan)
     units: Counter[bool] = Counter()
     for booking, (place, starts, ends) in rows:
         if starts <= at < ends and owner[booking][0] == tenant:
