@@ -149,7 +149,7 @@ class Preemption:
         at = np.array([starts], dtype=np.int64)
         taken: Masks = self._working.firm[name].busy(at, want.duration)[0].copy()
         leaving = {runner.booking for runner in able}
-        for runner in running.on(name, range(len(taken))).values():
+        for runner in running.there(name):
             if runner.booking not in leaving and running.ends(runner) > starts:
                 for column, bits in runner.rows:
                     taken[column] |= bits

@@ -18,6 +18,8 @@ from allocation.solver.types import Snapshot
 from allocation.solver.working import Working
 
 Rule = Literal["taken_back", "higher_tier", "fairer_share"]
+Group = tuple[bool, int, int]
+"""Own tenant last, the most over its share first, the lower tier first."""
 _BY_WEIGHT = 1_000
 
 
@@ -27,7 +29,11 @@ class Candidate:
 
     runner: Runner
     rule: Rule
-    group: tuple[bool, int, int]
+    group: Group
+
+
+Ranked = tuple[tuple[Group, int, int, str], Candidate]
+"""With its place in the order: the group, what loses least, who began last, id."""
 
 
 class Reclaim:
@@ -45,7 +51,7 @@ class Reclaim:
                 held_rows(working, snapshot), key=lambda each: rank(working.quota, each)
             ):
                 self._rows.setdefault((row.use.owners[0], row.use.gpu_class), []).append(row)
-        self._known: dict[object, tuple[int, tuple[Candidate, ...]]] = {}
+        self._known: dict[tuple[str, str, int], tuple[tuple[int, int], list[Ranked]]] = {}
 
     def candidates(self, want: Want, starts: int) -> tuple[Candidate, ...]:
         """Everybody who may be paused so that the want starts then, first victims first.
@@ -59,38 +65,45 @@ class Reclaim:
             return ()
         window = (starts, starts + want.duration)
         is_sure = quota.follows(use) and quota.is_sure(use, window)
-        if not is_sure:
-            return tuple(
-                sorted([*self._lower(want, starts), *self._fairer(want, starts)], key=_key)
-            )
-        # Many ask the same: those of one tenant and tier, within guarantee, at the same instant.
-        same = (want.gpu_class, want.owners[0], want.tier, starts)
-        version, found = self._known.get(same, (-1, ()))
-        if version != self._working.running.version:
+        if is_sure:
             rows = [*self._lower(want, starts), *self._lent(want, starts)]
-            version, found = self._working.running.version, tuple(sorted(rows, key=_key))
-            self._known[same] = (version, found)
-        return found
+        else:
+            rows = [*self._lower(want, starts), *self._fairer(want, starts)]
+        return tuple(each for _, each in sorted(rows))
 
-    def _able(self, gpu_class: str, starts: int) -> Iterator[Runner]:
-        """Who can be out by then and would otherwise be there."""
-        for runner in self._working.running.of(gpu_class):
+    def _able(self, gpu_class: str, tenant: str, starts: int) -> Iterator[Runner]:
+        """Who of a tenant can be out by then and would otherwise be there."""
+        for runner in self._working.running.of(gpu_class, tenant):
             if runner.out <= starts < runner.ends:
                 yield runner
 
-    def _lower(self, want: Want, starts: int) -> Iterator[Candidate]:
+    def _lower(self, want: Want, starts: int) -> list[Ranked]:
         tenant, priority = want.owners[0], self._working.quota.tier(want.tier).priority
-        for runner in self._able(want.gpu_class, starts):
-            if runner.tenant == tenant and runner.tier.priority < priority:
-                yield Candidate(runner, "higher_tier", (True, 0, runner.tier.priority))
+        return [
+            _ranked(runner, "higher_tier", (True, 0, runner.tier.priority))
+            for runner in self._able(want.gpu_class, tenant, starts)
+            if runner.tier.priority < priority
+        ]
 
-    def _lent(self, want: Want, starts: int) -> Iterator[Candidate]:
-        for tenant, runners in self._borrowers(want, starts).items():
-            over = self._share(tenant, starts) // self._working.policy.share_step
-            for runner in runners:
-                yield Candidate(runner, "taken_back", (False, -over, runner.tier.priority))
+    def _lent(self, want: Want, starts: int) -> Iterator[Ranked]:
+        for tenant in self._working.running.tenants(want.gpu_class):
+            if tenant != want.owners[0]:
+                yield from self._lent_by(tenant, want.gpu_class, starts)
 
-    def _fairer(self, want: Want, starts: int) -> list[Candidate]:
+    def _lent_by(self, tenant: str, gpu_class: str, starts: int) -> list[Ranked]:
+        """What one tenant borrows; many ask for the same instant, and seldom has it changed."""
+        over = self._share(tenant, starts) // self._working.policy.share_step
+        state = (self._working.running.version(tenant), over)
+        known, found = self._known.get((tenant, gpu_class, starts), ((-1, 0), []))
+        if known != state:
+            found = [
+                _ranked(runner, "taken_back", (False, -over, runner.tier.priority))
+                for runner in self._borrowers(tenant, gpu_class, starts)
+            ]
+            self._known[tenant, gpu_class, starts] = (state, found)
+        return found
+
+    def _fairer(self, want: Want, starts: int) -> list[Ranked]:
         """Of each tenant, as long as it borrows more than the one that asks would then.
 
         Only for a start as soon as notices allow: what will be fair later is not known yet.
@@ -102,11 +115,14 @@ class Reclaim:
         working.quota.add(working.use(want), window)
         most = self._share(want.owners[0], starts)
         working.quota.add(working.use(want), window, -1)
-        found: list[Candidate] = []
-        for tenant, runners in self._borrowers(want, starts).items():
+        found: list[Ranked] = []
+        for tenant in working.running.tenants(want.gpu_class):
+            if tenant == want.owners[0]:
+                continue
             over = self._share(tenant, starts) // working.policy.share_step
+            runners = self._borrowers(tenant, want.gpu_class, starts)
             found += [
-                Candidate(runner, "fairer_share", (False, -over, runner.tier.priority))
+                _ranked(runner, "fairer_share", (False, -over, runner.tier.priority))
                 for runner in self._above_share(tenant, runners, most, starts)
             ]
         return found
@@ -130,19 +146,11 @@ class Reclaim:
             quota.add(runner.use, window)
         return gone if is_fairer else gone[:-1]
 
-    def _borrowers(self, want: Want, starts: int) -> dict[str, list[Runner]]:
-        """Runners of other tenants that lie above their guarantee then, by tenant."""
-        found: dict[str, list[Runner]] = {}
-        above: dict[str, frozenset[str]] = {}
-        for runner in self._able(want.gpu_class, starts):
-            tenant = runner.tenant
-            if tenant == want.owners[0]:
-                continue
-            if tenant not in above:
-                above[tenant] = self._above(tenant, want.gpu_class, starts)
-            if runner.booking in above[tenant]:
-                found.setdefault(tenant, []).append(runner)
-        return found
+    def _borrowers(self, tenant: str, gpu_class: str, starts: int) -> list[Runner]:
+        """Runners of the tenant that lie above its guarantee then."""
+        able = list(self._able(gpu_class, tenant, starts))
+        above = self._above(tenant, gpu_class, starts) if able else frozenset()
+        return [runner for runner in able if runner.booking in above]
 
     def _above(self, tenant: str, gpu_class: str, instant: int) -> frozenset[str]:
         """Bookings of the tenant that borrow then: the guarantee goes by rank, and to the first."""
@@ -182,6 +190,6 @@ def _cheap(runner: Runner) -> tuple[int, int, int, str]:
     return (runner.tier.priority, runner.lost, -runner.since, runner.booking)
 
 
-def _key(candidate: Candidate) -> tuple[tuple[bool, int, int], int, int, str]:
-    runner = candidate.runner
-    return (candidate.group, runner.lost, -runner.since, runner.booking)
+def _ranked(runner: Runner, rule: Rule, group: Group) -> Ranked:
+    key = (group, runner.lost, -runner.since, runner.booking)
+    return (key, Candidate(runner, rule, group))

@@ -1,7 +1,8 @@
 """Running bookings that may be paused: their room, what a pause costs, and who was promised it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from allocation.solver.quota import Use
 from allocation.solver.topology import Pool
@@ -38,20 +39,20 @@ class Running:
         """Nobody has been promised anything."""
         self.told: dict[str, int] = {}
         self.kept: set[str] = set()
-        self.version = 0
+        self._versions: dict[str, int] = {}
         self._promised: dict[str, list[int]] = {}
         self._all: dict[str, Runner] = {}
-        self._of: dict[str, list[Runner]] = {}
+        self._of: dict[str, dict[str, list[Runner]]] = {}
         self._on: dict[tuple[str, int], list[Runner]] = {}
         for runner in sorted(runners, key=lambda each: each.booking):
             name = runner.use.gpu_class
             self._all[runner.booking] = runner
-            self._of.setdefault(name, []).append(runner)
+            self._of.setdefault(name, {}).setdefault(runner.tenant, []).append(runner)
             for column, _ in runner.rows:
                 self._on.setdefault((name, column), []).append(runner)
         self._graces = {
-            name: tuple(sorted({runner.tier.grace for runner in runners}))
-            for name, runners in self._of.items()
+            name: tuple(sorted({each.tier.grace for runners in of.values() for each in runners}))
+            for name, of in self._of.items()
         }
 
     def __contains__(self, booking: str) -> bool:
@@ -67,10 +68,23 @@ class Running:
         """Classes on which somebody could be paused."""
         return tuple(self._of)
 
-    def of(self, gpu_class: str) -> Iterable[Runner]:
-        """Those of a class that are neither told to leave nor kept."""
-        gone = self.kept.union(self.told)
-        return (each for each in self._of.get(gpu_class, ()) if each.booking not in gone)
+    def tenants(self, gpu_class: str) -> Iterable[str]:
+        """Who has something on a class that may be paused."""
+        return self._of.get(gpu_class, {})
+
+    def of(self, gpu_class: str, tenant: str) -> Iterator[Runner]:
+        """Those of a tenant on a class that are neither told to leave nor kept."""
+        for runner in self._of.get(gpu_class, {}).get(tenant, ()):
+            if runner.booking not in self.told and runner.booking not in self.kept:
+                yield runner
+
+    def there(self, gpu_class: str) -> Iterator[Runner]:
+        """All of a class, told or not."""
+        return chain.from_iterable(self._of.get(gpu_class, {}).values())
+
+    def version(self, tenant: str) -> int:
+        """Another number whenever something about the tenant's bookings has changed."""
+        return self._versions.get(tenant, 0)
 
     def graces(self, gpu_class: str) -> tuple[int, ...]:
         """The notices that runners of the class are owed, shortest first."""
@@ -98,23 +112,29 @@ class Running:
 
     def promise(self, booking: str, instant: int) -> None:
         """Somebody is to have its room from then on."""
-        self.version += 1
+        self._touch(booking)
         self._promised.setdefault(booking, []).append(instant)
 
     def forget(self, booking: str, instant: int) -> None:
         """Undo of `promise`; who has been told leaves all the same."""
-        self.version += 1
+        self._touch(booking)
         self._promised[booking].remove(instant)
 
     def keep(self, bookings: Iterable[str]) -> None:
         """Nothing new may stand on their room in this cycle: they have just been given more."""
-        self.version += 1
-        self.kept.update(bookings)
+        for booking in bookings:
+            if booking in self._all:
+                self.kept.add(booking)
+                self._touch(booking)
 
     def tell(self, booking: str, instant: int) -> None:
         """It is told to leave by then."""
         self.told[booking] = instant
         self.promise(booking, instant)
+
+    def _touch(self, booking: str) -> None:
+        tenant = self._all[booking].tenant
+        self._versions[tenant] = self.version(tenant) + 1
 
 
 def runners_of(

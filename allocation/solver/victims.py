@@ -27,15 +27,13 @@ class Room:
     def __init__(self, pool: Pool, want: Want, taken: Masks, runners: Sequence[Runner]) -> None:
         """`taken` are the bits of each column without the runners."""
         self._pool, self._want, self._taken = pool, want, taken
-        rows = [(n, *row) for n, runner in enumerate(runners) for row in runner.rows]
-        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-        self._who: Index = table[:, 0].astype(np.intp)
-        self._column: Index = table[:, 1].astype(np.intp)
-        self._bits: Masks = table[:, 2].astype(np.uint16)
-        self.weight: Ints = np.array(
-            [runner.lost * _LOST + len(runner.rows) for runner in runners], dtype=np.int64
-        )
-        spread = np.array([len(runner.rows) for runner in runners], dtype=np.int64)
+        rows = [row for runner in runners for row in runner.rows]
+        spread = np.array([len(runner.rows) for runner in runners], dtype=np.intp)
+        self._who: Index = np.repeat(np.arange(len(runners)), spread)
+        self._column: Index = np.array([column for column, _ in rows], dtype=np.intp)
+        self._bits: Masks = np.array([bits for _, bits in rows], dtype=np.uint16)
+        lost = np.array([runner.lost for runner in runners], dtype=np.int64)
+        self.weight: Ints = lost * _LOST + spread
         self._shared: Ints = self.weight // np.maximum(spread, 1)
         self._spots = _spots(pool, want.profile)
 
