@@ -32,6 +32,7 @@ class Preemption:
         self._working = working
         self._reclaim = Reclaim(working, snapshot)
         self.pauses: list[Pause] = []
+        self._leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
 
     def earliest(
         self, request: Request, wants: tuple[Want, ...], first: int, last: int
@@ -60,6 +61,9 @@ class Preemption:
         last = min(kept.starts - (not kept.over), last_start(self._working, request))
         free = earliest_free(self._working, request, wants, first, last)
         before = (kept if free is None else free).starts
+        if any((place.gpu, kept.starts) in self._leaving for place in kept.places):
+            # Others are leaving for it already: nobody else has to.
+            return free
         paused = self._earliest_paused(request, wants, first, before - 1)
         if paused is not None and paused.starts + self._grace(paused) < before:
             return paused

@@ -156,10 +156,9 @@ class Quota:
         trees = self._classes.get(gpu_class)
         if trees is None or tenant not in trees.sure.nodes:
             return 0
-        window = (instant, instant + 1)
-        uncounted = trees.total.peak(tenant, window) - trees.lending.peak(tenant, window)
+        uncounted = trees.total.at(tenant, instant) - trees.lending.at(tenant, instant)
         most = trees.sure.nodes[tenant].cap
-        return max(0, trees.sure.peak(tenant, window) - most) + uncounted
+        return max(0, trees.sure.at(tenant, instant) - most) + uncounted
 
     def most_sure(self, use: Use) -> int:
         """Units that the owners are guaranteed in all."""

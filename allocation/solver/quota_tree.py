@@ -176,6 +176,11 @@ class Tree:
             units = max(0, units - node.local)
         return None
 
+    def at(self, owner: str, instant: int) -> int:
+        """Units used at an instant, which is not before the origin."""
+        usage = self._usage[owner]
+        return int(usage.values[usage.times.searchsorted(instant, side="right") - 1, 0])
+
     def peak(self, owner: str, window: tuple[int, int]) -> int:
         """Most units used at any instant of [starts, ends)."""
         usage = self._usage[owner]

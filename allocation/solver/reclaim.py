@@ -51,7 +51,7 @@ class Reclaim:
                 held_rows(working, snapshot), key=lambda each: rank(working.quota, each)
             ):
                 self._rows.setdefault((row.use.owners[0], row.use.gpu_class), []).append(row)
-        self._known: dict[tuple[str, str, int], tuple[tuple[int, int], list[Ranked]]] = {}
+        self._known: dict[tuple[str, str, int], tuple[int, list[Ranked]]] = {}
 
     def candidates(self, want: Want, starts: int) -> tuple[Candidate, ...]:
         """Everybody who may be paused so that the want starts then, first victims first.
@@ -92,13 +92,14 @@ class Reclaim:
 
     def _lent_by(self, tenant: str, gpu_class: str, starts: int) -> list[Ranked]:
         """What one tenant borrows; many ask for the same instant, and seldom has it changed."""
-        over = self._share(tenant, starts) // self._working.policy.share_step
-        state = (self._working.running.version(tenant), over)
-        known, found = self._known.get((tenant, gpu_class, starts), ((-1, 0), []))
+        state = self._working.running.version(tenant)
+        known, found = self._known.get((tenant, gpu_class, starts), (-1, []))
         if known != state:
+            runners = self._borrowers(tenant, gpu_class, starts)
+            over = self._share(tenant, starts) // self._working.policy.share_step
             found = [
                 _ranked(runner, "taken_back", (False, -over, runner.tier.priority))
-                for runner in self._borrowers(tenant, gpu_class, starts)
+                for runner in runners
             ]
             self._known[tenant, gpu_class, starts] = (state, found)
         return found
@@ -117,26 +118,25 @@ class Reclaim:
         working.quota.add(working.use(want), window, -1)
         found: list[Ranked] = []
         for tenant in working.running.tenants(want.gpu_class):
-            if tenant == want.owners[0]:
+            before = self._share(tenant, starts)
+            if tenant == want.owners[0] or before <= most:
                 continue
-            over = self._share(tenant, starts) // working.policy.share_step
-            runners = self._borrowers(tenant, want.gpu_class, starts)
+            over = before // working.policy.share_step
             found += [
-                _ranked(runner, "fairer_share", (False, -over, runner.tier.priority))
-                for runner in self._above_share(tenant, runners, most, starts)
+                _ranked(each, "fairer_share", (False, -over, each.tier.priority))
+                for each in self._above_share(tenant, want.gpu_class, most, starts)
             ]
         return found
 
-    def _above_share(
-        self, tenant: str, runners: list[Runner], most: int, instant: int
-    ) -> list[Runner]:
+    def _above_share(self, tenant: str, gpu_class: str, most: int, instant: int) -> list[Runner]:
         """Those of the tenant, in order, without which the larger of both shares goes down."""
         quota, window = self._working.quota, (instant, instant + 1)
         gone: list[Runner] = []
         before, is_fairer = self._share(tenant, instant), True
-        for runner in sorted(runners, key=_cheap):
-            quota.add(runner.use, window, -1)
-            gone.append(runner)
+        # In the order of the group that they are in for who is guaranteed it.
+        for _, candidate in sorted(self._lent_by(tenant, gpu_class, instant)):
+            quota.add(candidate.runner.use, window, -1)
+            gone.append(candidate.runner)
             after = self._share(tenant, instant)
             is_fairer = max(most, after) < before
             if not is_fairer:
@@ -183,11 +183,6 @@ class Reclaim:
             parts = MILLION * _BY_WEIGHT // (weight * _BY_WEIGHT or 1)
             shares.append(above * parts // max(1, capacity))
         return max(shares)
-
-
-def _cheap(runner: Runner) -> tuple[int, int, int, str]:
-    """Of one tenant: the lower tier, what loses least, who began last, id."""
-    return (runner.tier.priority, runner.lost, -runner.since, runner.booking)
 
 
 def _ranked(runner: Runner, rule: Rule, group: Group) -> Ranked:
