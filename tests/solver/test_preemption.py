@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Extension, Place, Policy, Promise, Snapshot, solve
+from allocation.solver import Extension, Place, Plan, Policy, Promise, Request, Snapshot, solve
 from tests.solver.builders import (
     DAY,
     HOUR,
@@ -232,7 +232,7 @@ class TestWhoIsLeftAlone:
         assert told(plan) == {}
 
 
-def later(site: Snapshot, plan, now: int) -> Snapshot:  # type: ignore[no-untyped-def]
+def later(site: Snapshot, plan: Plan, now: int) -> Snapshot:
     """The same site with the promises of the plan, then."""
     wishes = {request.booking: request for request in site.requests}
     kept = tuple(
@@ -324,7 +324,7 @@ class TestGoingOn:
         assert resume.starts == NOON + GRACE + HOUR
         assert resume.ends - resume.starts == 6 * HOUR - GRACE
 
-    def paused(self, **more):  # type: ignore[no-untyped-def]  # as a_claim
+    def paused(self, **more) -> Request:  # type: ignore[no-untyped-def]  # as a_claim
         wish = a_claim("p", tier="flex", tenant="firm", **more)
         return replace(wish, paused=True, pauses=1)
 

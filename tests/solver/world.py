@@ -18,6 +18,7 @@ from allocation.solver import (
     encode,
     solve,
 )
+from allocation.solver.types import Together
 from tests.solver import truth
 from tests.solver.builders import HOUR, NOON, a_limit, gpus
 from tests.solver.pausing import GRACE, PRIORITY, a_claim, a_site
@@ -122,7 +123,7 @@ def after(site: Snapshot, plan: Plan) -> Snapshot:
         if wish.booking in told
     }
     promised = {row.booking: promise_of(row) for row in plan.waits}
-    gone = {row.booking for row in (*plan.assigns, *plan.refusals)}
+    gone = {row.booking for row in plan.assigns} | {row.booking for row in plan.refusals}
     waiting = {name: row for name, row in asked.items() if name not in gone} | paused
     requests = tuple(replace(row, promise=promised.get(name)) for name, row in waiting.items())
     return replace(site, held=(*held, *given), requests=requests)
@@ -229,7 +230,8 @@ def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int)
 
 def units_of(site: Snapshot, plan: Plan, tenant: str, at: int) -> tuple[int, int]:
     """Units that a tenant has then above its guarantee, and in spot."""
-    owner = {row.booking: (row.tenant, row.tier) for row in (*site.held, *site.requests)}
+    owner = {row.booking: (row.tenant, row.tier) for row in site.held}
+    owner |= {row.booking: (row.tenant, row.tier) for row in site.requests}
     rows = truth.rows_of(site, plan)
     units: Counter[bool] = Counter()
     for booking, (place, starts, ends) in rows:
@@ -269,7 +271,7 @@ def an_arrival(chance: Random, number: int, now: int) -> Request:
     tier = chance.choice(("standard", "standard", "flex", "flex", "spot"))
     profile = chance.choice((None, None, None, "1g.10gb", "3g.40gb"))
     wish = chance.choice((0, 0, 0, 2 * GRACE, HOUR))
-    together = chance.choice(("any", "any", "node"))
+    together: Together = "node" if chance.random() < 0.3 else "any"
     ask = Ask(chance.choice((1, 1, 2, 3)), ("h100",), profile, together, together == "node")
     fixed = chance.random() < 0.2
     return a_claim(
