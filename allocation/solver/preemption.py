@@ -15,7 +15,7 @@ from allocation.solver.explain import pause_reason
 from allocation.solver.geometry import Masks
 from allocation.solver.placement import Want, place
 from allocation.solver.plan import Pause
-from allocation.solver.reclaim import Reclaim
+from allocation.solver.reclaim import Reclaim, is_even
 from allocation.solver.resume import earliest_free, last_start, length_from
 from allocation.solver.running import Runner
 from allocation.solver.topology import Bools
@@ -82,6 +82,10 @@ class Preemption:
         there = self._in_the_way(found)
         if not able.issuperset(there):
             return None
+        if not is_even(
+            (each for each in candidates if each.runner.booking in there), working.use(found.want)
+        ):
+            return None
         gone = [each.runner for each in candidates if each.runner.booking in there]
         others = [each.runner for each in candidates if each.runner.booking not in there]
         more = self._for_quota(found.want, found.starts, gone, others)
@@ -144,7 +148,10 @@ class Preemption:
         places = None if gone is None else place(pool, want, room.busy(gone))
         if gone is None or places is None or not gone.any():
             return None
-        over = tuple(sorted(each.booking for each in _picked(runners, gone)))
+        chosen = [candidates[at] for at in np.flatnonzero(gone).tolist()]
+        if not is_even(chosen, working.use(want)):
+            return None
+        over = tuple(sorted(each.runner.booking for each in chosen))
         return Found(want, places, starts, taste, over)
 
     def _taken(self, want: Want, starts: int, able: Sequence[Runner]) -> Masks:

@@ -12,6 +12,7 @@ from typing import Literal
 from allocation.solver.borrowing import Row, held_rows, rank
 from allocation.solver.fairness import MILLION
 from allocation.solver.placement import Want
+from allocation.solver.quota import Use
 from allocation.solver.quota_tree import fits_on
 from allocation.solver.running import Runner
 from allocation.solver.types import Snapshot
@@ -110,33 +111,37 @@ class Reclaim:
         Only for a start as soon as notices allow: what will be fair later is not known yet.
         """
         working, window = self._working, (starts, starts + 1)
+        use = working.use(want)
         soonest = working.now + max(working.running.graces(want.gpu_class), default=0)
-        if starts > soonest or not working.quota.follows(working.use(want)):
+        if starts > soonest or not working.quota.follows(use):
             return []
-        working.quota.add(working.use(want), window)
+        working.quota.add(use, window)
         most = self._share(want.owners[0], starts)
-        working.quota.add(working.use(want), window, -1)
+        working.quota.add(use, window, -1)
         found: list[Ranked] = []
         for tenant in working.running.tenants(want.gpu_class):
             before = self._share(tenant, starts)
             if tenant == want.owners[0] or before <= most:
                 continue
             over = before // working.policy.share_step
+            lent = sorted(self._lent_by(tenant, want.gpu_class, starts))
+            small = [each.runner for _, each in lent if each.runner.use.units <= use.units]
             found += [
                 _ranked(each, "fairer_share", (False, -over, each.tier.priority))
-                for each in self._above_share(tenant, want.gpu_class, most, starts)
+                for each in self._above_share(tenant, small, most, starts)
             ]
         return found
 
-    def _above_share(self, tenant: str, gpu_class: str, most: int, instant: int) -> list[Runner]:
+    def _above_share(
+        self, tenant: str, runners: list[Runner], most: int, instant: int
+    ) -> list[Runner]:
         """Those of the tenant, in order, without which the larger of both shares goes down."""
         quota, window = self._working.quota, (instant, instant + 1)
         gone: list[Runner] = []
         before, is_fairer = self._share(tenant, instant), True
-        # In the order of the group that they are in for who is guaranteed it.
-        for _, candidate in sorted(self._lent_by(tenant, gpu_class, instant)):
-            quota.add(candidate.runner.use, window, -1)
-            gone.append(candidate.runner)
+        for runner in runners:
+            quota.add(runner.use, window, -1)
+            gone.append(runner)
             after = self._share(tenant, instant)
             is_fairer = max(most, after) < before
             if not is_fairer:
@@ -183,6 +188,15 @@ class Reclaim:
             parts = MILLION * _BY_WEIGHT // (weight * _BY_WEIGHT or 1)
             shares.append(above * parts // max(1, capacity))
         return max(shares)
+
+
+def is_even(chosen: Iterable[Candidate], use: Use) -> bool:
+    """False when more is paused for a fairer share than the use takes.
+
+    What is left over would go to anybody, and could bring back what the comparison ruled out.
+    """
+    fairer = (each.runner.use.units for each in chosen if each.rule == "fairer_share")
+    return sum(fairer) <= use.units
 
 
 def _ranked(runner: Runner, rule: Rule, group: Group) -> Ranked:

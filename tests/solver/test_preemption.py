@@ -175,6 +175,12 @@ class TestBetweenBorrowers:
         assert len(plan.pauses) == 2
         assert set(rules(plan).values()) == {"fairer_share"}
 
+    def test_no_gang_is_paused_for_a_part_of_its_room(self) -> None:
+        held = running("gang", *FOUR)
+        site = replace(self.site(a_claim(tier="flex")), held=held)
+        assert told(solve(site, POLICY)) == {}
+        assert told(solve(replace(site, limits=LENDER), POLICY)) == {"gang": ("claim", GRACE)}
+
     def test_a_gang_that_would_then_be_over_is_not_let_in(self) -> None:
         assert told(solve(self.site(a_claim(count=4, tier="flex")), POLICY)) == {}
 
