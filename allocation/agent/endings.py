@@ -90,8 +90,6 @@ class Endings:
             self._endings.setdefault(step.allocation, ending)
             return moved
         self._endings[step.allocation] = ending
-        if step.method == "signal":
-            return self._kill(gpu, step, ending)
         self._port.end_processes(gpu, step.instance, force=False, only=step.only)
         return True
 

@@ -8,6 +8,7 @@ import pytest
 from allocation import wire
 from allocation.agent import store
 from allocation.agent.endings import KILL_AFTER_NOTICE_S
+from allocation.agent.gpu import Truth
 from allocation.agent.simulated_hardware import Hardware
 from allocation.agent.simulated_programs import SimulatedSuspender, program_toggle
 from allocation.agent.suspender import LIMIT_S
@@ -244,6 +245,31 @@ def test_while_it_is_being_woken_an_end_waits_and_then_ends_it(tmp_path: Path) -
         finish(rig, 0.25)
         assert found(rig, "w2").state == "empty"
         assert pid not in rig.hardware.gpus[0].processes
+
+
+def test_a_program_that_wakes_just_after_the_driver_was_asked_is_not_overlooked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver names no program, and a moment later one is on the device."""
+    with a_rig(tmp_path, suspender=Slow) as rig:
+        runs(rig)
+        rig.later(119)
+        finish(rig)
+        rig.later(81)
+        rig.desire(a_document({rig.gpu: [back()]}, generation=3))
+        real, looks = rig.node.port.truth, iter([False, True])
+
+        def asked(gpu: str) -> Truth:
+            answer = real(gpu)
+            # The files are taken back in the first round; the second one might be the proof.
+            if gpu == rig.gpu and next(looks, False):
+                slow(rig).done()
+            return answer
+
+        monkeypatch.setattr(rig.node.port, "truth", asked)
+        gone = dataclasses.replace(back(), state="release")
+        rig.desire(a_document({rig.gpu: [gone]}, generation=4))
+        assert found(rig, "w2").state == "ending"
 
 
 @pytest.mark.parametrize("case", ["another GPU", "its program is gone", "another booking", "fails"])

@@ -10,6 +10,7 @@ Eight simulated GPUs and a real Valkey, with this program in the portal's place.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import os
 import subprocess
 import sys
