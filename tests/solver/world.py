@@ -212,7 +212,7 @@ def is_needed(site: Snapshot, plan: Plan, victim: str) -> bool:
     """Putting this one back breaks the plan: a slot twice, or somebody over a limit."""
     back = with_room_made(site, plan, but=victim)
     only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
-    return bool(truth.overlaps(back, only) or truth.over_limit(back, only))
+    return bool(truth.overlaps(back, only) or truth.over_limit(back, only, always=True))
 
 
 def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int) -> bool:
