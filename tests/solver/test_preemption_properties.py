@@ -58,7 +58,7 @@ def test_pauses_come_to_rest_and_every_plan_on_the_way_is_true(seed: int) -> Non
 
 
 @pytest.mark.long
-@settings(few, max_examples=1_500)
+@settings(few, max_examples=500)
 @given(seeds, st.integers(2, 16))
 def test_the_same_for_very_many_worlds(seed: int, arrivals: int) -> None:
     lived(seed, arrivals)
