@@ -14,6 +14,7 @@ from allocation.agent.bookings import Bookings
 from allocation.agent.follow import Follower, Keys
 from allocation.agent.gpu import GpuError, GpuPort
 from allocation.agent.handover import Handover
+from allocation.agent.leases import Leases, lapsed_of, lapsed_tell
 from allocation.agent.parts import parts_of
 from allocation.agent.store import Store, StoreError
 from allocation.agent.voice import Sender, Voice
@@ -67,7 +68,9 @@ class Agent:
             clock=self._clock.wall,
             monotonic=self._clock.steady,
         )
-        self._gpus = tuple(gpu.uuid for gpu in node.inventory().gpus)
+        inventory = node.inventory()
+        self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
+        self._leases = Leases(node.keys, node.store, boot=inventory.boot)
         self._unsaved: str | None = None
         self._untold: str | None = None
         self._outcomes: list[Outcome] = []
@@ -93,10 +96,13 @@ class Agent:
         match arrival:
             case links.Document(raw):
                 self._document(raw)
+            case links.Granted(raw):
+                if self._leases.read(raw, self._clock.steady()):
+                    self._due["reconcile"] = self._clock.steady()
             case links.Connected():
                 self._voice.again()
                 self._take_inventory(sender)
-                self._due["reconcile"] = self._clock.steady()
+                self._due["reconcile"] = self._due["heartbeat"] = self._clock.steady()
             case links.Delivered(seq):
                 self._voice.delivered(seq)
 
@@ -115,7 +121,7 @@ class Agent:
             log.warning("no inventory: %s", error)
             return
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
-        self._voice.say(sender, "inventory", inventory)
+        self._voice.inventory(sender, inventory)
 
     def turn(self, sender: Sender) -> None:
         """Does whatever is due now."""
@@ -127,7 +133,7 @@ class Agent:
             self._voice.report(sender, self._outcomes, troubles, now)
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
-            self._voice.heartbeat(sender, self._clock.wall())
+            self._leases.sent(self._voice.heartbeat(sender, self._clock.wall()), now)
         if now >= self._due["telemetry"]:
             self._due["telemetry"] = now + TELEMETRY_EVERY_S
             self._telemetry(sender)
@@ -139,6 +145,9 @@ class Agent:
         edge = self._next_edge()
         if edge is not None:
             sooner.append(steady + edge - self._clock.wall())
+        fence = self._leases.edge(self._store.held)
+        if fence is not None:
+            sooner.append(fence)
         if self._applier.waits_for_processes:
             sooner.append(steady + _PROCESS_POLL_S)
         self._due["reconcile"] = min(sooner)
@@ -162,6 +171,7 @@ class Agent:
         # What is about to end goes from the files before its device goes.
         self._tell_programs(now)
         self._outcomes = [self._applier.turn(wish) for wish in wishes]
+        lapsed_tell(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
         for outcome in self._outcomes:
             for name, state in outcome.states.items():
                 ready = state.state == "ready"
@@ -177,7 +187,8 @@ class Agent:
         desired = self._store.desired
         if desired is None:
             return []
-        before = self._store.held
+        steady = self._clock.steady()
+        before = self._leases.fence(self._store.held, steady)
         self._store.held = reconcile.remember(desired, before, now)
         try:
             self._store.save()
@@ -189,7 +200,7 @@ class Agent:
             return [_nothing_new(wish) for wish in reconcile.wishes(desired, before, now)]
         self._unsaved = None
         self._follower.settle()
-        return reconcile.wishes(desired, self._store.held, now)
+        return self._leases.permitted(reconcile.wishes(desired, self._store.held, now), steady)
 
     def given(self, allocations: Iterable[str]) -> None:
         """See apply.Records."""
@@ -206,8 +217,7 @@ class Agent:
     def _telemetry(self, sender: Sender) -> None:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
-        sent_at = int(self._clock.wall())
-        self._voice.say(sender, "telemetry", wire.Telemetry(sent_at=sent_at, samples=samples))
+        self._voice.telemetry(sender, samples, self._clock.wall())
 
 
 def _nothing_new(wish: reconcile.Wish) -> reconcile.Wish:

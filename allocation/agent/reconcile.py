@@ -15,13 +15,15 @@ from allocation.wire import AllocationState, Desired, DesiredAllocation, Mode
 class Held:
     """Our own record of an allocation we began with; written before anything is done for it.
 
-    `given` is set before its owner gets the device, `emptied` once nothing of it is left.
+    `given` is set before its owner gets the device, `emptied` once nothing of it is left, `fenced`
+    when its lease ran out: it never runs here again, whatever the document says.
     """
 
     allocation: DesiredAllocation
     gpu: str
     given: bool = False
     emptied: bool = False
+    fenced: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,6 +129,9 @@ def remember(desired: Desired, held: Mapping[str, Held], now: float) -> dict[str
     for gpu in desired.gpus:
         for wanted in gpu.allocations:
             old = kept.get(wanted.id)
+            if old is not None and old.fenced:
+                kept[wanted.id] = dataclasses.replace(old, allocation=wanted)
+                continue
             moved = old is not None and not _same_spot(old, wanted, gpu.uuid)
             if old is None or (moved and (old.emptied or not old.given)):
                 if wanted.state == "release" or wanted.starts <= now:
@@ -160,7 +165,8 @@ def wishes(desired: Desired, held: Mapping[str, Held], now: float) -> list[Wish]
     for key in sorted(held):
         record = held[key]
         wanted = named.get((key, record.gpu, place_of(record.allocation)))
-        ending = wanted is None or wanted.state == "release" or wanted.ends <= now
+        over = wanted is None or wanted.state == "release" or wanted.ends <= now
+        ending = over or record.fenced
         task = Task(wanted or record.allocation, ending, record.given, record.emptied)
         tasks.setdefault(record.gpu, []).append(task)
     return [Wish(uuid, modes.get(uuid), tuple(tasks[uuid])) for uuid in sorted(tasks)]

@@ -16,6 +16,10 @@ from typing import Any, Literal
 from allocation.agent.reconcile import Held
 from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, open_desired
 
+# How far the number on disk is ahead of the last one used: many more than are used between two
+# saves, so that numbers rise over a restart even if the clock was set back.
+_SEQ_AHEAD = 100_000
+
 Verdict = Literal["new", "same", "stale", "conflict"]
 
 
@@ -75,6 +79,11 @@ class Store:
                 raise StoreError(f"{path} can't be used: {error}") from error
 
     @property
+    def folder(self) -> Path:
+        """Where everything of this node lies."""
+        return self._path.parent
+
+    @property
     def generation(self) -> int:
         return max(0, self._fence[1])
 
@@ -114,11 +123,12 @@ class Store:
             "epoch": self._fence[0],
             "generation": self._fence[1],
             "held": [dataclasses.asdict(held) for held in self.held.values()],
+            "seq": (self._seq // _SEQ_AHEAD + 2) * _SEQ_AHEAD,
         }
         if data == self._saved:
             return
         try:
-            write_synced(self._path, json.dumps({**data, "seq": self._seq}).encode())
+            write_synced(self._path, json.dumps(data).encode())
         except OSError as error:
             raise StoreError(f"{self._path} can't be written: {error}") from error
         self._saved = data
