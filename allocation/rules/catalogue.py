@@ -123,6 +123,8 @@ RULES: tuple[Rule, ...] = (
     Rule("R44", "borrowed", "quota", "others", "explains",
          "What is borrowed may be paused when those who lend it need it.",
          ("at_risk_from", "borrowed", "own")),
+    Rule("R55", "node_silent", "hardware", "operator", "delays",
+         "A booking that may run elsewhere is begun anew when its node is cut off."),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

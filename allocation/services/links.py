@@ -1,6 +1,6 @@
 """Each node's own account at Redis: what it may reach, and that it is there and nowhere else.
 
-An account reads its node's document and lease, writes its node's reports and listens to its node's wake-ups,
+An account reads its node's document and lease, writes its reports and listens to its wake-ups,
 nothing more. Accounts are no data of Redis: a server that restarts has forgotten them. So the
 database keeps the digest of each password, and `links_ensure` makes the server be what it says.
 """

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -12,14 +11,14 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
 from allocation.rules.states import State
-from allocation.services.bookings import booking_cost, price_of_class
+from allocation.services.bookings import booking_cost, earlier_settle, price_of_class
 from allocation.services.borrowing import Mark, marks_of, marks_write
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
 from allocation.services.snapshot import instant, place_data
 from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Snapshot, Waiting, units_of
 from billing.rules import money_text
-from billing.services import hold_move, hold_place, hold_release
+from billing.services import hold_move, hold_place
 from tenants.errors import Refused
 
 
@@ -177,7 +176,7 @@ def _wait(wait: Waiting, decision: Decision, now: datetime) -> None:
 
 def _refuse(refuse: Refuse, decision: Decision, now: datetime) -> None:
     booking = _waiting_booking(refuse.booking)
-    hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
     booking.state = State.REFUSED if booking.state == State.REQUESTED else State.EXPIRED
     booking.outcome = str(booking.state)
     booking.decision = decision
@@ -192,11 +191,10 @@ def _refuse(refuse: Refuse, decision: Decision, now: datetime) -> None:
         }
         for item in refuse.alternatives
     ]
-    booking.charged, booking.ended_at = Decimal(0), now
     booking.planned_places = []
     _store(booking, "outcome", "alternatives", "charged", "ended_at", "planned_places")
     sentence = refuse.reasons[0].sentence if refuse.reasons else "It can't be placed."
-    freed = money_text(booking.held, booking.currency)
+    freed = money_text(booking.held - booking.charged, booking.currency)
     event_add(
         booking,
         kind=str(booking.state),
@@ -217,7 +215,7 @@ def _extend(extend: Extend, decision: Decision, now: datetime) -> None:
     until = instant(extend.until)
     refusal = extend.reasons[0].sentence if extend.reasons else _hold_more(booking, until, now)
     if refusal is None:
-        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE)
+        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, left=False)
         for row in live.order_by("id"):
             row.period = DateTimeTZRange(row.period.lower, until)
             row.save(update_fields=["period"])

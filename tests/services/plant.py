@@ -69,7 +69,7 @@ class Plant:
     def __init__(self, folder: Path, gpus: int, stack: ExitStack) -> None:
         self.now = NOW
         self.line = Line(NAME)
-        self.reader = Reader("the test's", clock=lambda: self.now)
+        self.reader = Reader("the test's", clock=lambda: self.now, steady=Steady(self))
         clock = Steady(self)
         self.hardware = Hardware(NAME, fleet_parse(f"h100:{gpus}"), state=None, clock=clock)
         self.driver: SimulatedNvml = stack.enter_context(installed(self.hardware))
