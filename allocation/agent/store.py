@@ -18,7 +18,7 @@ from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, ope
 
 # How far the number on disk is ahead of the last one used: many more than are used between two
 # saves, so that numbers rise over a restart even if the clock was set back.
-_SEQ_AHEAD = 100_000
+_SEQ_AHEAD = 100
 
 Verdict = Literal["new", "same", "stale", "conflict"]
 

@@ -21,6 +21,7 @@ class Migration(migrations.Migration):
             "node", "clock_skew_seconds", models.IntegerField(blank=True, null=True)
         ),
         migrations.AddField("node", "clock_wrong", NO.clone()),
+        migrations.AddField("node", "cut_off", NO.clone()),
         migrations.AddField("node", "ahead_epoch", models.BigIntegerField(blank=True, null=True)),
         migrations.AddField("node", "differences", models.JSONField(db_default=[], default=list)),
         migrations.AddField(

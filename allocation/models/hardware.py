@@ -29,8 +29,9 @@ class Node(models.Model):
 
     The newest number heard is kept per kind of message: what is not newer is dropped and counted,
     as is what was refused, and each second in which its agent said too much. `heartbeat_at` is
-    when its last heartbeat was accepted. `ahead_epoch` is the epoch of a word that its agent has
-    and this database does not: it was restored. `differences` wait for an operator's approval.
+    when its last heartbeat was accepted. It is `cut_off` from when a lease of its ran out until it
+    has told that it acts on our newest word. `ahead_epoch` is the epoch of a word that its agent
+    has and this database does not: it was restored. `differences` wait for an operator's approval.
     """
 
     class State(models.TextChoices):
@@ -66,6 +67,7 @@ class Node(models.Model):
     throttled = models.BigIntegerField(db_default=0, default=0)
     clock_skew_seconds = models.IntegerField(null=True, blank=True)
     clock_wrong = models.BooleanField(db_default=False, default=False)
+    cut_off = models.BooleanField(db_default=False, default=False)
     ahead_epoch = models.BigIntegerField(null=True, blank=True)
     differences = models.JSONField(db_default=[], default=list)
 
@@ -84,7 +86,7 @@ class Node(models.Model):
     @property
     def takes_work(self) -> bool:
         """Whether anything new may be placed on it."""
-        trusted = not self.clock_wrong and self.ahead_epoch is None
+        trusted = not self.clock_wrong and not self.cut_off and self.ahead_epoch is None
         return self.state == Node.State.READY and trusted
 
 

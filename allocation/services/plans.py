@@ -15,6 +15,7 @@ from allocation.services.bookings import booking_cost, earlier_settle, price_of_
 from allocation.services.borrowing import Mark, marks_of, marks_write
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.replace import WORTH_SECONDS, time_left
 from allocation.services.snapshot import instant, place_data
 from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Snapshot, Waiting, units_of
 from billing.rules import money_text
@@ -41,8 +42,9 @@ class Changes:
         return bool(answers or self.marks)
 
 
-def changes_of(plan: Plan) -> Changes:
-    """Leaves out waiting bookings whose promise and reasons are what is stored already."""
+def changes_of(plan: Plan, now: datetime) -> Changes:
+    """Leaves out waiting bookings whose promise and reasons are what is stored already, and
+    refusals of such as are to begin anew: while they have time left, they wait."""
     known = {
         str(booking.id): booking
         for booking in Booking.objects.filter(id__in=[UUID(wait.booking) for wait in plan.waits])
@@ -50,10 +52,18 @@ def changes_of(plan: Plan) -> Changes:
     return Changes(
         assigns=plan.assigns,
         waits=tuple(wait for wait in plan.waits if not _is_known(wait, known.get(wait.booking))),
-        refusals=plan.refusals,
+        refusals=_final(plan.refusals, now),
         extensions=plan.extensions,
         marks=marks_of(plan),
     )
+
+
+def _final(refusals: tuple[Refuse, ...], now: datetime) -> tuple[Refuse, ...]:
+    again = Booking.objects.filter(
+        id__in=[UUID(refuse.booking) for refuse in refusals], replaced__gt=0
+    )
+    wait = {str(row.id) for row in again if time_left(row, now)[0] >= WORTH_SECONDS}
+    return tuple(refuse for refuse in refusals if refuse.booking not in wait)
 
 
 def plan_apply(

@@ -41,6 +41,7 @@ def node_replace(*, node_id: UUID, seq: int, now: datetime) -> int:
             return 0
         seen = node.heartbeat_at or now
         why = f"{node.name} has fallen silent."
+        Node.objects.filter(id=node_id).update(cut_off=True)
         done = sum(booking_replace(booking, until=seen, why=why, now=now) for booking in bookings)
     if done:
         logger.warning("%d bookings of %s are begun anew elsewhere", done, node.name)
@@ -61,6 +62,7 @@ def lease_ran_out(allocation_id: UUID, *, since: datetime, now: datetime) -> Non
         if booking is None or row.state not in STARTED:
             return
         node = row.gpu.node
+        Node.objects.filter(id=node.id).update(cut_off=True)
         why = f"{node.name} was cut off from the portal and ended it."
         if booking_replace(booking, until=min(now, since), why=why, now=now):
             nudge("allocation.cycle")

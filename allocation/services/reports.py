@@ -158,11 +158,14 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     if modes_changed:
         # The modes stand in the node's document: other words need another generation.
         Node.objects.filter(id=node.id).update(generation=F("generation") + 1)
+    ran_out = any(item.error == wire.LEASE_RAN_OUT for item in report.allocations)
+    hears = report.observed_generation == node.generation and not ran_out
     taken = Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
         report_seq=report.seq,
         observed_generation=report.observed_generation,
         last_seen=now,
         ahead_epoch=None,
+        **({"cut_off": False} if hears else {}),
     )
     if not taken:
         raise _Stale
