@@ -36,9 +36,10 @@ def lease_grant(node: Node, *, seq: int, key_version: int) -> None:
     lease = wire.Lease(node=node.name, epoch=epoch, seq=seq, ttl=TTL_SECONDS)
     envelope = wire.seal(lease, key=node_key(node, key_version), key_version=key_version)
     try:
-        link = agents_redis()
-        link.set(wire.lease_key(node.name), envelope.to_json())
-        link.publish(wire.wake_channel(node.name), wire.LEASE_WAKE)
+        with agents_redis().pipeline(transaction=False) as pipe:
+            pipe.set(wire.lease_key(node.name), envelope.to_json())
+            pipe.publish(wire.wake_channel(node.name), wire.LEASE_WAKE)
+            pipe.execute()
     except redis.RedisError as error:
         # The next heartbeat is answered in five seconds, and a lease lasts for four of them.
         logger.warning("The lease of %s was not renewed: %s", node.name, error)
