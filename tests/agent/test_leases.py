@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from allocation import wire
-from allocation.agent.apply import KILL_AFTER_S
+from allocation.agent.endings import KILL_AFTER_S
 from allocation.agent.leases import MARGIN_S
 from allocation.agent.link import Granted
+from allocation.agent.reconcile import Held, wishes
 from allocation.agent.simulated_owners import SimulatedOwners
 from allocation.services import leases as portal
 from tests.agent.builders import HOUR, KEY, NODE, NOW, Rig, a_document, a_rig, a_slice, cases
@@ -234,3 +235,16 @@ def test_even_a_program_that_must_be_killed_is_gone_before_another_may_begin(
         assert rig.instances() == []
     assert TTL - MARGIN_S + KILL_AFTER_S + 5 < portal.SILENCE_SECONDS
     assert portal.MARGIN_SECONDS == MARGIN_S
+
+
+def test_what_may_begin_elsewhere_is_ended_and_not_frozen() -> None:
+    notice = wire.Notice(id="n1", told=NOW, at=NOW + HOUR, method="suspend")
+    (wanted,) = leased()
+    wanted = dataclasses.replace(wanted, notice=notice)
+    desired = a_document({"GPU-1": [wanted]})
+    held = {"a1": Held(wanted, "GPU-1", given=True)}
+    (wish,) = wishes(desired, held, NOW + 1)
+    assert [(task.ending, task.allocation.notice) for task in wish.tasks] == [(False, notice)]
+    held = {"a1": dataclasses.replace(held["a1"], fenced=True)}
+    (wish,) = wishes(desired, held, NOW + 1)
+    assert [(task.ending, task.allocation.notice) for task in wish.tasks] == [(True, None)]
