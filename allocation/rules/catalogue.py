@@ -123,6 +123,13 @@ RULES: tuple[Rule, ...] = (
     Rule("R44", "borrowed", "quota", "others", "explains",
          "What is borrowed may be paused when those who lend it need it.",
          ("at_risk_from", "borrowed", "own")),
+    Rule("R58", "host_busy", "together", "others", "delays",
+         "The node must have the host cores and the memory free, too.", ("cores", "memory")),
+    Rule("R59", "host_too_small", "hardware", "operator", "refuses",
+         "No more host cores and memory can be asked for than nodes have.",
+         ("asked", "cores", "memory", "most")),
+    Rule("R60", "share_of_one", "policy", "asker", "refuses",
+         "A share is a part of one whole GPU: neither of several nor of a slice.", ("asked",)),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

@@ -109,7 +109,7 @@ class _Outcome:
         delayed_by: Reason | None,
     ) -> None:
         want = found.want
-        units = want.count * self.working.pools[want.gpu_class].units(want.profile)
+        units = want.count * self.working.pools[want.gpu_class].units(want.shape)
         self.lines[want.gpu_class] = self.line(want.gpu_class).longer(units)
         self.waits.append(
             Waiting(
@@ -223,12 +223,11 @@ def _fixed(outcome: _Outcome, request: Request, wants: tuple[Want, ...]) -> Foun
     starts = max(request.earliest, working.now)
     left = request.earliest + request.duration - starts
     wants = tuple(replace(want, duration=left) for want in wants)
-    for want in wants:
-        found = working.at(want, starts)
-        if found is not None:
-            working.reserve(found)
-            outcome.assign(request, found)
-            return found
+    found = working.first_at(wants, starts)
+    if found is not None:
+        working.reserve(found)
+        outcome.assign(request, found)
+        return found
     outcome.refuse(request, _window_reasons(outcome, wants[0], starts), wants)
     return None
 
