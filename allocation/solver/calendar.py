@@ -21,6 +21,8 @@ class Calendar:
         self._instants: tuple[int, ...] = ()
         self._steps = Steps(origin, len(pool), np.uint16)
         self._shares: Steps | None = None
+        self.version = 0
+        """How often something was laid or dropped."""
 
     def copy(self) -> "Calendar":
         """The same calendar, apart from this one."""
@@ -28,6 +30,7 @@ class Calendar:
         twin.pool, twin._origin, twin._instants = self.pool, self._origin, self._instants
         twin._steps = self._steps.copy()
         twin._shares = self._shares and self._shares.copy()
+        twin.version = self.version
         return twin
 
     def prime(self, instants: Iterable[int]) -> None:
@@ -68,6 +71,7 @@ class Calendar:
 
     def lay(self, places: Iterable[Place], starts: int, ends: int) -> None:
         """Take the places without asking: running work is true whether or not it fits."""
+        self.version += 1
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:
@@ -78,6 +82,7 @@ class Calendar:
 
     def drop(self, places: Iterable[Place], starts: int, ends: int) -> None:
         """Undo of `put` with the same arguments."""
+        self.version += 1
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:

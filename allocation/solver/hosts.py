@@ -1,7 +1,7 @@
 """What nodes have beside GPUs, over time: host cores and memory."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,13 @@ class Free:
         """One of the windows."""
         return Free(self.cores[at], self.memory[at])
 
+    def less(self, node: int, cores: int, memory: int) -> "Free":
+        """One window's with so much of a node taken."""
+        left = Free(self.cores.copy(), self.memory.copy())
+        left.cores[node] -= cores
+        left.memory[node] -= memory
+        return left
+
     def devices(self, cores: int, memory: int) -> Ints:
         """How many devices that come with so much each node can still serve."""
         by_cores = self.cores // cores if cores else None
@@ -41,7 +48,7 @@ class Hosts:
     A node that has not said what it has serves no ask for cores or memory.
     """
 
-    def __init__(self, hosts: Iterable[Host], pools: Iterable[Pool], origin: int) -> None:
+    def __init__(self, hosts: Iterable[Host], pools: Collection[Pool], origin: int) -> None:
         """Nothing is taken."""
         rows = tuple(hosts)
         self._origin = origin
@@ -56,6 +63,12 @@ class Hosts:
             for pool in pools
         }
         self._node = {gpu.id: gpu.node for pool in pools for gpu in pool.gpus}
+        self._pools_of: dict[str, set[str]] = {}
+        for pool in pools:
+            for node in pool.nodes:
+                self._pools_of.setdefault(node, set()).add(pool.gpu_class)
+        self.version: Counter[str] = Counter()
+        """By class: how often something was taken of its nodes or given back."""
 
     @property
     def are_known(self) -> bool:
@@ -67,6 +80,7 @@ class Hosts:
         twin = Hosts.__new__(Hosts)
         twin.__dict__.update(self.__dict__)
         twin._taken = self._taken and self._taken.copy()
+        twin.version = self.version.copy()
         return twin
 
     def prime(self, instants: Iterable[int]) -> None:
@@ -89,6 +103,7 @@ class Hosts:
         if self._taken is None:
             self._taken = Steps(self._origin, 2 * len(self._cores), np.int64)
             self._taken.prime(self._instants)
+        self.version.update(self._pools_of.get(node, ()))
         rows = self._taken.cut(*window)
         column = self._column(node)
         self._taken.values[rows, column] += sign * what[0]

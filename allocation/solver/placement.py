@@ -14,7 +14,7 @@ from allocation.solver.types import Place, Together
 from allocation.solver.want import Want, want_of, wants_of
 from allocation.solver.worth import Ground
 
-__all__ = ["Choice", "Want", "choose", "fits", "most_together", "place", "want_of", "wants_of"]
+__all__ = ["Choice", "Ground", "Want", "choose", "fits", "most_together", "place", "want_of", "wants_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +47,19 @@ def place(
     pool: Pool, want: Want, busy: Masks, free: Free | None = None
 ) -> tuple[Place, ...] | None:
     """Places for the gang beside one row of busy masks; None when it does not fit whole."""
-    choice = choose(pool, want, busy, free)
+    choice = choose(Ground(pool, busy, free), want)
     return None if choice is None else choice.places
 
 
-def choose(pool: Pool, want: Want, busy: Masks, free: Free | None = None) -> Choice | None:
+def choose(ground: Ground, want: Want) -> Choice | None:
     """The same with what it costs, to be compared with another class."""
-    capacity, most = pool.capacity(want.shape, busy), _devices(want, free)
+    pool = ground.pool
+    capacity, most = pool.capacity(want.shape, ground.busy), _devices(want, ground.free)
     level = _tightest(pool, want, capacity, most)
     if level is None:
         return None
-    ground = Ground(pool, busy, free)
     if want.share is not None:
-        able = np.flatnonzero(capacity)
+        able = capacity.nonzero()[0]
         if most is not None:
             able = able[most[pool.groups("node")[able]] > 0]
         places, loss = ground.share(want, able)

@@ -10,7 +10,7 @@ from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import Masks
 from allocation.solver.hosts import Free, Hosts
-from allocation.solver.placement import Choice, Want, choose, fits, most_together
+from allocation.solver.placement import Choice, Ground, Want, choose, fits, most_together
 from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.topology import Pool, pools_of
 from allocation.solver.types import UNITS_PER_GPU, Held, Place, Policy, Request, Snapshot
@@ -39,6 +39,15 @@ class Found:
         return (self.starts, self.ends)
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A class in one window, and what was chosen there; void when its key has changed."""
+
+    key: tuple[int, ...]
+    ground: Ground
+    choices: dict[tuple[object, ...], Choice | None]
+
+
 class Working:
     """Pools, calendars and quota usage, filled with what is held."""
 
@@ -55,6 +64,7 @@ class Working:
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         self.quota = Quota(snapshot, self.capacity)
         self.hosts = Hosts(snapshot.hosts, self.pools.values(), self.now)
+        self._last: dict[str, _Seen] = {}
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
         self._prime(snapshot)
         for held in snapshot.held:
@@ -206,9 +216,28 @@ class Working:
             begin, size = begin + size, max(_FIRST_CHUNK, size * _CHUNK_GROWTH)
         return None
 
+    def ground(self, want: Want, starts: int) -> Ground:
+        """The want's class as it is in the window from `starts` on, for choosing places."""
+        return self._seen(want, starts).ground
+
     def _choice(self, want: Want, starts: int) -> Choice | None:
-        busy, free = self.busy(want, np.array([starts], dtype=np.int64))
-        return choose(self.pools[want.gpu_class], want, busy[0], free and free.row(0))
+        seen = self._seen(want, starts)
+        key = (want.shape, want.count, want.level, want.of_host)
+        if key not in seen.choices:
+            seen.choices[key] = choose(seen.ground, want)
+        return seen.choices[key]
+
+    def _seen(self, want: Want, starts: int) -> "_Seen":
+        """The last look at the class, when nothing has changed since."""
+        name = want.gpu_class
+        versions = (self.calendars[name].version, self.hosts.version[name])
+        key = (starts, want.duration, any(want.of_host), *versions)
+        seen = self._last.get(name)
+        if seen is None or seen.key != key:
+            busy, free = self.busy(want, np.array([starts], dtype=np.int64))
+            ground = Ground(self.pools[name], busy[0], free and free.row(0))
+            seen = self._last[name] = _Seen(key, ground, {})
+        return seen
 
     def _prime(self, snapshot: Snapshot) -> None:
         instants: dict[str, list[int]] = {name: [] for name in self.pools}

@@ -30,7 +30,6 @@ from allocation.solver.working import Working
 Row = dict[str, str]
 
 HOUR = 3_600
-NOW: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
 PLAIN = Model("plain", 8, 7, "online", ())
 
 PEER_COLUMNS = ("policy", "seed", "alloc_pct", "placed", "p50_ms", "p99_ms", "wall_s")
@@ -162,15 +161,16 @@ class Site:
         """What needs no GPU is no booking of the portal's: it takes cores where there are many for
         each free GPU, and the product has to live with it."""
         best: tuple[int, str] | None = None
-        for name, pool in self.working.pools.items():
-            free = self.working.hosts.free(pool, NOW, HOUR).row(0)
-            left = pool.units_left(pool.states(self.working.calendars[name].busy(NOW, HOUR)[0]))
-            units = np.add.reduceat(left, pool.bounds["node"])
-            spare = free.cores * UNITS_PER_GPU // np.maximum(units, 1)
+        for want in wants_of(request_of(0, ask)):
+            ground = self.working.ground(want, 0)
+            free, nodes = ground.free, ground.pool.nodes
+            if free is None:
+                continue
+            spare = free.cores * UNITS_PER_GPU // np.maximum(ground.units_left, 1)
             spare[(free.cores < ask.cores) | (free.memory < ask.memory)] = -1
             node = int(spare.argmax())
             if spare[node] >= 0 and (best is None or spare[node] > best[0]):
-                best = (int(spare[node]), pool.nodes[node])
+                best = (int(spare[node]), nodes[node])
         if best is not None:
             self.working.hosts.take(best[1], (ask.cores, ask.memory), (0, HOUR))
 
