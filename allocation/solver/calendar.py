@@ -134,7 +134,8 @@ class Calendar:
         if self._shares is None:
             self._shares = Steps(self._origin, len(self.pool), np.int16)
             self._shares.prime(self._instants)
-        self._shares.values[self._shares.cut(starts, ends), column] += share
+        rows = self._shares.cut(starts, ends)
+        self._shares.values[rows, column] += share
 
 
 def _joined(masks: Masks, shared: Ints) -> Masks:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from allocation.solver.types import Gpu, Held, Request, Shape
 
-_PARTS = 64
-"""Weights are rounded to parts of this, so that one booking more seldom means new tables."""
+_PARTS = 1_024
+"""Weights are parts of this."""
+_BITS = 4
+"""Weights are rounded to so many leading bits: one booking more seldom means new tables."""
 
 
 Line = tuple[Shape, int, int]
@@ -80,6 +82,11 @@ def _live(held: Iterable[Held], classes: Mapping[str, str]) -> Iterator[tuple[st
 
 def _mix(lines: Counter[Line], of_all: int) -> Mix:
     total = of_all or sum(lines.values())
-    rows = ((*line, -(-weight * _PARTS // total)) for line, weight in lines.items())
+    rows = ((*line, _rounded(-(-weight * _PARTS // total))) for line, weight in lines.items())
     ordered = sorted(rows, key=lambda row: (str(row[0] or ""), *row[1:]))
     return Mix(tuple(ordered), _PARTS if of_all else 0)
+
+
+def _rounded(part: int) -> int:
+    step = 1 << max(0, part.bit_length() - _BITS)
+    return (part + step // 2) // step * step

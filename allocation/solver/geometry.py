@@ -151,8 +151,9 @@ class Geometry:
             table = np.zeros(_MASKS, dtype=np.uint8)
             if isinstance(shape, int):
                 shared = np.arange(WHOLE_SHARE + 1)
-                table[SHARED : SHARED + len(shared)] = (WHOLE_SHARE - shared) // shape
-                table[0] = WHOLE_SHARE // shape
+                fitting = np.minimum((WHOLE_SHARE - shared) // shape, np.iinfo(np.uint8).max)
+                table[SHARED : SHARED + len(shared)] = fitting
+                table[0] = fitting[0]
             else:
                 table[: self.masks] = self._capacity[shape]
             self._padded[shape] = table
@@ -249,19 +250,24 @@ class Geometry:
 
     def _offer(self, shape: Shape, count: int, cores: int, weight: int) -> Offer:
         units = self.units(shape)
+        if isinstance(shape, str):
+            open_shared = 0 * _SHARED
+        else:
+            # What others leave of a shared GPU is of use to somebody, whatever this one needs.
+            open_shared = self.units_left[self.masks :]
         if isinstance(shape, int):
             after = self._after_share(shape)
-            useful = np.where(after[0] == ILLEGAL, 0, self.units_left)
-            return Offer(weight, count, cores, units, after, useful)
+            open_masks = np.where(self._all == 0, UNITS_PER_GPU, 0)
+        else:
+            after = self._after_mask(self._masks(shape))
+            open_masks = self._capacity[shape].astype(np.int64) * units
+        return Offer(weight, count, cores, units, after, np.append(open_masks, open_shared))
+
+    def _after_mask(self, masks: tuple[int, ...]) -> Ints:
+        """A place for each mask: beside other masks, never on a shared GPU."""
         never = np.full(len(_SHARED), ILLEGAL)
-        after = np.array(
-            [
-                np.append(np.where((self._all & mask) == 0, self._all | mask, ILLEGAL), never)
-                for mask in self._masks(shape)
-            ]
-        )
-        useful = np.append(self._capacity[shape].astype(np.int64) * units, 0 * never)
-        return Offer(weight, count, cores, units, after, useful)
+        rows = [np.where((self._all & mask) == 0, self._all | mask, ILLEGAL) for mask in masks]
+        return np.array([np.append(row, never) for row in rows])
 
     def _after_share(self, share: int) -> Ints:
         """One place: an idle GPU is shared then, a shared one is shared more."""

@@ -33,10 +33,9 @@ def fullest(pool: Pool, level: Together, sums: Ints, capacity: Counts, candidate
     if len(candidates) == 1:
         return int(candidates[0])
     first = pool.bounds[level][candidates]
-    keys: list[Ints] = [candidates]
-    for outer in reversed(LEVELS[LEVELS.index(level) + 1 : -1]):
-        keys.append(pool.sums(outer, capacity)[pool.groups(outer)[first]])
-    keys.append(sums[candidates])
+    outer = reversed(LEVELS[LEVELS.index(level) + 1 : -1])
+    around = (pool.sums(each, capacity)[pool.groups(each)[first]] for each in outer)
+    keys: list[Ints] = [candidates, *around, sums[candidates]]
     return int(candidates[np.lexsort(keys)[0]])
 
 

@@ -14,7 +14,17 @@ from allocation.solver.types import Place, Together
 from allocation.solver.want import Want, want_of, wants_of
 from allocation.solver.worth import Ground
 
-__all__ = ["Choice", "Ground", "Want", "choose", "fits", "most_together", "place", "want_of", "wants_of"]
+__all__ = [
+    "Choice",
+    "Ground",
+    "Want",
+    "choose",
+    "fits",
+    "most_together",
+    "place",
+    "want_of",
+    "wants_of",
+]
 
 
 @dataclass(frozen=True, slots=True)

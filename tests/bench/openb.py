@@ -15,6 +15,7 @@ import json
 import random
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -26,10 +27,10 @@ from allocation.solver.geometry import WHOLE_SHARE
 from allocation.solver.ordering import in_order
 from allocation.solver.want import wants_of
 from allocation.solver.working import Working
+from tests.solver.builders import HOUR, a_request
 
 Row = dict[str, str]
 
-HOUR = 3_600
 PLAIN = Model("plain", 8, 7, "online", ())
 
 PEER_COLUMNS = ("policy", "seed", "alloc_pct", "placed", "p50_ms", "p99_ms", "wall_s")
@@ -91,9 +92,7 @@ def ask_of(row: Row, classes: tuple[str, ...]) -> Ask:
 
 def request_of(number: int, ask: Ask) -> Request:
     """The task as a booking that starts now or never."""
-    return Request(
-        f"b{number:05}", "t", "p", "", 50, number - 10**6, ask, HOUR, 0, None, True, None
-    )
+    return replace(a_request(f"b{number:05}", ask), earliest=0)
 
 
 def arrivals(

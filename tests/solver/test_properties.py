@@ -56,6 +56,8 @@ def assert_true(site: Snapshot, plan: Plan) -> None:
     assert truth.too_many_media_engines(site, plan) == []
     assert truth.torn(site, plan) == []
     assert truth.over_limit(site, plan) == []
+    assert truth.overshared(site, plan) == []
+    assert truth.beyond_hosts(site, plan) == []
 
 
 @few
