@@ -71,6 +71,7 @@ class Pool:
         self._best: dict[str, Best] = {}
         self._eligible: dict[Shape, Bools] = {}
         self._suits: dict[Shape, Bools] = {}
+        self._units: dict[Shape, int] = {}
         self._most: dict[tuple[Shape, Together], int] = {}
 
     def with_mix(self, mix: Mix) -> "Pool":
@@ -95,7 +96,10 @@ class Pool:
 
     def units(self, shape: Shape) -> int:
         """Quota units of one of them, the most any model of the class takes; 0: not served."""
-        return max((g.units(shape) for g, _ in self.kinds if g.serves(shape)), default=0)
+        if shape not in self._units:
+            able = (g.units(shape) for g, _ in self.kinds if g.serves(shape))
+            self._units[shape] = max(able, default=0)
+        return self._units[shape]
 
     def suits(self, shape: Shape) -> Bools:
         """Columns whose model and fixed mode allow the shape."""
