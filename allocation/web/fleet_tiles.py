@@ -249,6 +249,8 @@ def _stretches(gpu: GpuNow) -> list[tuple[int, int, Block | None]]:
     found: list[tuple[int, int, Block | None]] = []
     at = 0
     for block in gpu.blocks:
+        if block.start < at:
+            continue  # another share of the same GPU
         if block.start > at:
             found.append((at, block.start - at, None))
         found.append((block.start, block.size, block))
@@ -259,6 +261,8 @@ def _stretches(gpu: GpuNow) -> list[tuple[int, int, Block | None]]:
 
 
 def _block_name(block: Block) -> str:
+    if block.thousandths is not None:
+        return "shared GPU"
     if block.whole:
         return "whole GPU"
     return block.profile or "busy"
