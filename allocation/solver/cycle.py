@@ -21,6 +21,7 @@ from allocation.solver.explain import (
 )
 from allocation.solver.extensions import extension_decide
 from allocation.solver.line import Queues
+from allocation.solver.moving import Promised
 from allocation.solver.options import alternatives, next_free
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, wants_of
@@ -80,6 +81,10 @@ class _Outcome:
     waits: list[Waiting] = field(default_factory=list)
     refusals: list[Refuse] = field(default_factory=list)
     lines: dict[str, Line] = field(default_factory=dict)
+    promised: Promised = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.promised = Promised(self.working)
 
     def line(self, gpu_class: str) -> Line:
         return self.lines.get(gpu_class, Line())
@@ -108,6 +113,7 @@ class _Outcome:
         reasons: tuple[Reason, ...],
         delayed_by: Reason | None,
     ) -> None:
+        """Its room is reserved already, unless nothing proves the start: then it has none."""
         want = found.want
         units = want.count * self.working.pools[want.gpu_class].units(want.shape)
         self.lines[want.gpu_class] = self.line(want.gpu_class).longer(units)
@@ -126,7 +132,11 @@ class _Outcome:
         borrows, claims = borrows_of(self.working, snapshot, [*self.assigns, *self.waits])
         by_booking = {borrow.booking: borrow for borrow in borrows}
         waits = (
-            replace(wait, reasons=with_totals(wait.reasons, self.line(wait.gpu_class).bookings))
+            replace(
+                wait,
+                places=self.promised.places(wait.booking) or wait.places,
+                reasons=with_totals(wait.reasons, self.line(wait.gpu_class).bookings),
+            )
             for wait in self.waits
         )
         return Plan(
@@ -168,6 +178,7 @@ def _promised(
     working.free(found)
     reasons = why_waiting(working, request, found, outcome.line(found.want.gpu_class))
     working.reserve(found)
+    outcome.promised.add(request.booking, found)
     outcome.wait(request, found, reasons, None)
 
 
@@ -223,7 +234,7 @@ def _fixed(outcome: _Outcome, request: Request, wants: tuple[Want, ...]) -> Foun
     starts = max(request.earliest, working.now)
     left = request.earliest + request.duration - starts
     wants = tuple(replace(want, duration=left) for want in wants)
-    found = working.first_at(wants, starts)
+    found = working.first_at(wants, starts) or outcome.promised.make_way(wants, starts)
     if found is not None:
         working.reserve(found)
         outcome.assign(request, found)
@@ -246,6 +257,8 @@ def _flexible(
     working = outcome.working
     first, last = working.first_start(request.earliest), working.last_start(request)
     found = working.earliest(wants, first, last)
+    if last >= first and (found is None or found.starts > first):
+        found = outcome.promised.make_way(wants, first) or found
     if found is None:
         _without_place(outcome, request, wants, broken)
         return None
@@ -255,6 +268,7 @@ def _flexible(
         return found
     reasons = why_waiting(working, request, found, outcome.line(found.want.gpu_class))
     working.reserve(found)
+    outcome.promised.add(request.booking, found)
     late = request.promise is not None and found.starts > request.promise.starts
     outcome.wait(request, found, reasons, broken if late else None)
     return found
