@@ -143,14 +143,14 @@ class Site:
         recent = tuple(request_of(n, ask) for n, ask in enumerate(asks) if ask.count)
         site = Snapshot(0, (PLAIN,), gpus, (), recent, (), (), hosts=hosts)
         self.working = Working(in_order(site), Policy(1))
+        self._wants = {ask: wants_of(request_of(0, ask)) for ask in asks}
 
     def decide(self, ask: Ask) -> int:
         """Give the task its room, or not; thousandths of GPUs that it got."""
         if not ask.count:
             self._without_gpu(ask)
             return 0
-        wants = wants_of(request_of(0, ask))
-        found = self.working.first_at(wants, 0)
+        found = self.working.first_at(self._wants[ask], 0)
         if found is None:
             return 0
         self.working.reserve(found)
@@ -160,7 +160,7 @@ class Site:
         """What needs no GPU is no booking of the portal's: it takes cores where there are many for
         each free GPU, and the product has to live with it."""
         best: tuple[int, str] | None = None
-        for want in wants_of(request_of(0, ask)):
+        for want in self._wants[ask]:
             ground = self.working.ground(want, 0)
             free, nodes = ground.free, ground.pool.nodes
             if free is None:

@@ -18,7 +18,10 @@ from allocation.solver import (
 )
 from allocation.solver.calendar import Calendar
 from allocation.solver.hosts import Hosts
+from allocation.solver.ordering import in_order
 from allocation.solver.types import Held
+from allocation.solver.want import wants_of
+from allocation.solver.working import Working
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,
@@ -166,6 +169,33 @@ def test_any_class_takes_the_one_where_it_costs_later_asks_least() -> None:
     assert given(plan).gpu_class == "l40s"
     in_order = replace(either, ask=an_ask(1, "h100", "l40s"))
     assert given(solve(a_snapshot(in_order, *others, fleet=fleet), POLICY)).gpu_class == "h100"
+
+
+def test_deciding_one_by_one_is_what_a_cycle_does() -> None:
+    """The bench of placement asks `Working` task by task; `solve` gives the same places."""
+    shapes = (
+        with_cores(an_ask(), 9_000),
+        a_share(470, cores=4_000, memory=8_192),
+        with_cores(an_ask(1, "l40s", "h100"), 3_000),
+        a_share(320, "h100", "l40s", cores=2_000),
+        with_cores(an_ask(2, together="node", required=True), 6_000),
+        an_ask(profile="2g.20gb"),
+    )
+    wishes = tuple(
+        a_request(f"b{n:02}", replace(shapes[n % 6], any_class=n % 6 > 1), fixed=True, submitted=n)
+        for n in range(36)
+    )
+    fleet = (*gpus(8), *gpus(4, "l40s", "l40s", node="n2", domains=None))
+    site = in_order(a_snapshot(*wishes, fleet=fleet, hosts=TWO_HOSTS))
+    working, one_by_one = Working(site, POLICY), {}
+    for wish in wishes:
+        found = working.first_at(wants_of(wish), NOON)
+        if found is not None:
+            working.reserve(found)
+            one_by_one[wish.booking] = found.places
+    plan = solve(site, POLICY)
+    assert {row.booking: row.places for row in plan.assigns} == one_by_one
+    assert 10 < len(one_by_one) < 36
 
 
 class TestControls:
