@@ -92,6 +92,16 @@ class Calendar:
             else:
                 self._share(column, -place.share, starts, ends)
 
+    def redraw(self, columns: list[int], other: "Calendar") -> None:
+        """Make these columns what they are in `other`, which changes at no other instants.
+
+        Shares are the same in both.
+        """
+        self.version += 1
+        mine, its = self._steps, other._steps
+        rows = its.times.searchsorted(mine.times, side="right") - 1
+        mine.values[:, columns] = its.values[rows[:, None], columns]
+
     def starts_between(self, first: int, last: int) -> Ints:
         """Candidate starts: `first`, then each instant up to `last` at which something changes.
 

@@ -24,7 +24,8 @@ def extension_decide(
         return Extend(extension.booking, until, (why,))
     wanted = _rest(working, held, until)
     blocked = (
-        _hardware_blocks(working, held)
+        _pause_blocks(working, held)
+        or _hardware_blocks(working, held)
         or _quota_blocks(working, wanted)
         or _room_blocks(working, wanted, kept)
     )
@@ -63,6 +64,13 @@ def _stretch(working: Working, row: Held, starts: int, until: int) -> Found:
         row.memory,
     )
     return Found(want, (), starts)
+
+
+def _pause_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
+    """Whose room somebody else has been promised gives it back, when it is told to."""
+    if any(row.pausing or working.running.is_promised(row.booking) for row in held):
+        return reason("room_promised", "A stronger claim needs the room of this booking.")
+    return None
 
 
 def _hardware_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:

@@ -26,11 +26,15 @@ class Free:
         """One of the windows."""
         return Free(self.cores[at], self.memory[at])
 
+    def as_window(self) -> "Free":
+        """A single window as one of several."""
+        return Free(self.cores[None, :], self.memory[None, :])
+
     def less(self, node: int, cores: int, memory: int) -> "Free":
         """One window's with so much of a node taken."""
         left = Free(self.cores.copy(), self.memory.copy())
-        left.cores[node] -= cores
-        left.memory[node] -= memory
+        left.cores[node] = max(0, left.cores[node] - cores)
+        left.memory[node] = max(0, left.memory[node] - memory)
         return left
 
     def devices(self, cores: int, memory: int) -> Ints:
@@ -74,6 +78,10 @@ class Hosts:
     def are_known(self) -> bool:
         """True when any node has said what it has."""
         return bool(self._number)
+
+    def node_of(self, place: Place) -> str:
+        """The node that a place is on."""
+        return self._node[place.gpu]
 
     def copy(self) -> "Hosts":
         """The same, apart from this one."""

@@ -1,6 +1,6 @@
 """The working state of a cycle: frozen values go in, this changes, frozen values come out."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from allocation.solver.geometry import Masks
 from allocation.solver.hosts import Free, Hosts
 from allocation.solver.placement import Choice, Ground, Want, choose, fits, most_together
 from allocation.solver.quota import Block, Quota, Use
+from allocation.solver.running import Running, runners_of
 from allocation.solver.topology import Pool, pools_of
 from allocation.solver.types import UNITS_PER_GPU, Held, Place, Policy, Request, Snapshot
 
@@ -21,12 +22,16 @@ _CHUNK_GROWTH = 4
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A gang's places for a window, not yet reserved. `taste` is the rank of its class."""
+    """A gang's places for a window, not yet reserved. `taste` is the rank of its class.
+
+    `over` are the running bookings on whose room it stands: they must be paused for it.
+    """
 
     want: Want
     places: tuple[Place, ...]
     starts: int
     taste: int = 0
+    over: tuple[str, ...] = ()
 
     @property
     def ends(self) -> int:
@@ -66,7 +71,11 @@ class Working:
         self.hosts = Hosts(snapshot.hosts, self.pools.values(), self.now)
         self._last: dict[str, _Seen] = {}
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+        self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
         self._prime(snapshot)
+        # The same without what may be paused; only where somebody may be.
+        self.firm = {name: self.calendars[name].copy() for name in self.running.classes}
+        self.firm_hosts = self.hosts.copy() if self.firm else None
         for held in snapshot.held:
             self._lay(held)
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
@@ -105,17 +114,50 @@ class Working:
 
     def reserve(self, found: Found) -> None:
         """Take room and quota for it. ValueError when the room is not free."""
-        want = found.want
-        self.calendars[want.gpu_class].put(found.places, *found.window)
-        self.hosts.lay(found.places, want.of_host, found.window)
-        self.quota.add(self.use(want), found.window)
+        name = found.want.gpu_class
+        firm = self.firm.get(name)
+        if found.over:
+            self.firm[name].put(found.places, *found.window)
+            self.calendars[name].lay(found.places, *found.window)
+            for booking in found.over:
+                self._leaves(booking, self.running.promise, found.starts)
+        else:
+            self.calendars[name].put(found.places, *found.window)
+            if firm is not None:
+                firm.lay(found.places, *found.window)
+        self._lay_hosts(found, 1)
+        self.quota.add(self.use(found.want), found.window)
 
     def free(self, found: Found) -> None:
         """Undo of `reserve`."""
-        want = found.want
-        self.calendars[want.gpu_class].drop(found.places, *found.window)
-        self.hosts.lay(found.places, want.of_host, found.window, -1)
-        self.quota.add(self.use(want), found.window, -1)
+        name = found.want.gpu_class
+        firm = self.firm.get(name)
+        if firm is not None:
+            firm.drop(found.places, *found.window)
+        if found.over:
+            for booking in found.over:
+                self._leaves(booking, self.running.forget, found.starts)
+            self._redraw(name, {place.gpu for place in found.places})
+        else:
+            self.calendars[name].drop(found.places, *found.window)
+        self._lay_hosts(found, -1)
+        self.quota.add(self.use(found.want), found.window, -1)
+
+    def tell(self, booking: str, instant: int) -> None:
+        """A running booking is told to leave by then: its room is free for everybody."""
+        runner = self.running[booking]
+        until = self.running.ends(runner)
+        self._leaves(booking, self.running.tell, instant)
+        self._redraw(runner.use.gpu_class, {place.gpu for place in runner.places})
+        if instant < until:
+            self.hosts.lay(runner.places, runner.of_host, (instant, until), -1)
+
+    def _lay_hosts(self, found: Found, sign: int) -> None:
+        # What stands on the room of somebody who is not told yet counts beside that one: others
+        # see too little free until then, never too much.
+        self.hosts.lay(found.places, found.want.of_host, found.window, sign)
+        if self.firm_hosts is not None:
+            self.firm_hosts.lay(found.places, found.want.of_host, found.window, sign)
 
     def use(self, want: Want) -> Use:
         """What the want takes of its owners' quota."""
@@ -156,6 +198,18 @@ class Working:
         """Places for exactly this start; None when room or quota says no."""
         return self.first_at((want,), starts)
 
+    def free_of_firm(self, want: Want, starts: int) -> Free | None:
+        """What nodes would have free in the window if all who may be paused had left."""
+        if self.firm_hosts is None or not any(want.of_host):
+            return None
+        at = np.array([starts], dtype=np.int64)
+        return self.firm_hosts.free(self.pools[want.gpu_class], at, want.duration).row(0)
+
+    def starts_between(self, want: Want, first: int, last: int) -> Ints:
+        """Candidate starts: `first`, then each instant up to `last` at which room changes."""
+        tried = self.calendars[want.gpu_class].starts_between(first, last)
+        return np.union1d(tried, self.hosts.between(first, last)) if any(want.of_host) else tried
+
     def first_at(self, wants: Iterable[Want], starts: int) -> Found | None:
         """Places for exactly this start on the first class that has room and quota.
 
@@ -193,12 +247,9 @@ class Working:
 
     def _earliest(self, want: Want, first: int, last: int) -> int | None:
         pool = self.pools[want.gpu_class]
-        calendar = self.calendars[want.gpu_class]
         if first > last:
             return None
-        tried = calendar.starts_between(first, last)
-        if any(want.of_host):
-            tried = np.union1d(tried, self.hosts.between(first, last))
+        tried = self.starts_between(want, first, last)
         use = self.use(want)
         days = self.quota.instants(use)
         if len(days):
@@ -256,12 +307,36 @@ class Working:
         self.quota.prime(instants)
         self.hosts.prime(each for rows in instants.values() for each in rows)
 
+    def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
+        """Its use ends when somebody else is to have its room, which `change` changes."""
+        runner = self.running[booking]
+        before = self.running.leaves(runner)
+        change(booking, instant)
+        after = self.running.leaves(runner)
+        if before != after:
+            window, sign = ((after, before), -1) if after < before else ((before, after), 1)
+            self.quota.add(runner.use, window, sign)
+
+    def _redraw(self, gpu_class: str, gpus: Iterable[str]) -> None:
+        """What is firm on these GPUs, and over it who may still be paused."""
+        calendar = self.calendars[gpu_class]
+        columns = sorted(calendar.pool.column[gpu] for gpu in gpus)
+        calendar.redraw(columns, self.firm[gpu_class])
+        for runner in self.running.on(gpu_class, columns).values():
+            calendar.lay(runner.places, self.now, self.running.ends(runner))
+
     def _lay(self, held: Held) -> None:
         name = self.class_of(held.place.gpu)
         if name is None:
             return
         window = (held.starts, self.end_of(held))
         self.calendars[name].lay((held.place,), *window)
-        self.hosts.lay((held.place,), (held.cores, held.memory), window)
+        of_host = (held.cores, held.memory)
+        self.hosts.lay((held.place,), of_host, window)
+        if held.booking not in self.running:
+            if self.firm_hosts is not None:
+                self.firm_hosts.lay((held.place,), of_host, window)
+            if name in self.firm:
+                self.firm[name].lay((held.place,), *window)
         units = self.units(name, (held.place,))
         self.quota.add(Use((held.tenant, held.project), held.tier, name, units), window)
