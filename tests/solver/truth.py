@@ -73,9 +73,10 @@ def beyond_hosts(snapshot: Snapshot, plan: Plan) -> list[tuple[str, int]]:
     node_of = {gpu.id: gpu.node for gpu in snapshot.gpus}
     asks = {request.booking: request.ask for request in snapshot.requests}
     rows = [
-        (node_of[place.gpu], asks[booking].cores, asks[booking].memory, starts, ends)
-        for booking, (place, starts, ends) in rows_of(snapshot, plan)
-        if booking in asks
+        (node_of[place.gpu], ask.cores, ask.memory, given.starts, given.ends)
+        for given in given_by(plan)
+        for ask in (asks[given.booking],)
+        for place in given.places
     ]
     rows += [
         (node_of[row.place.gpu], row.cores, row.memory, row.starts, row.ends)
