@@ -170,3 +170,7 @@ def test_two_shares_and_their_money_through_a_cycle(plant: Plant) -> None:
         assert Occupancy.objects.filter(closed=None).count() == 2
     assert {fresh(one).state, fresh(two).state} == {"starting"}
     assert broken() == []
+    plant.round()
+    assert {fresh(one).state, fresh(two).state} == {"active"}
+    with as_system():
+        assert Gpu.objects.filter(mode="whole").count() == 2
