@@ -115,6 +115,9 @@ class Booking(models.Model):
 class Allocation(models.Model):
     """Slots of one GPU for a period, given to a booking. Rows are plans, not yet reality.
 
+    A row in the mode `shared` has `share` thousandths of the whole GPU, beside others; a trigger
+    keeps their sum to a whole one at every instant, and leaves out a row that does not fit.
+
     `slots` is generated: [8·gpu_number + start, … + size) on the global slot line. The exclusion
     constraint over (slots, period) of live rows is the rule "no double booking"; the foreign keys
     to the GPU's identity and to the legal placements are the rule "only what hardware can do".
@@ -146,6 +149,7 @@ class Allocation(models.Model):
     profile = models.CharField(max_length=24, null=True, blank=True)  # noqa: DJ001 a null profile switches the placement key off
     start = models.PositiveSmallIntegerField()
     size = models.PositiveSmallIntegerField()
+    share = models.PositiveSmallIntegerField(null=True, blank=True)
     slots = models.GeneratedField(
         expression=models.Func(
             F("gpu_number") * 8 + F("start"),
@@ -170,8 +174,9 @@ class Allocation(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(mode="whole", profile=None, start=0, size=8)
-                | Q(mode="sliced", profile__isnull=False),
+                condition=Q(mode="whole", profile=None, start=0, size=8, share=None)
+                | Q(mode="sliced", profile__isnull=False, share=None)
+                | Q(mode="shared", profile=None, start=0, size=8, share__gte=1, share__lte=999),
                 name="allocation_mode_fits",
             ),
             models.CheckConstraint(condition=Q(units__gt=0), name="allocation_units"),
@@ -186,12 +191,16 @@ class Allocation(models.Model):
 
 
 class Occupancy(models.Model):
-    """What is really on the hardware. Opened before a node is told to start, closed on proof."""
+    """What is really on the hardware. Opened before a node is told to start, closed on proof.
+
+    With `share` (thousandths) others may be there too, all together at most a whole GPU.
+    """
 
     id = models.BigAutoField(primary_key=True)
     allocation = models.OneToOneField(Allocation, on_delete=models.PROTECT)
     gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT)
     slots = BigIntegerRangeField()
+    share = models.PositiveSmallIntegerField(null=True, blank=True)
     opened = models.DateTimeField()
     closed = models.DateTimeField(null=True, blank=True)
 

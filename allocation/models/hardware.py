@@ -151,6 +151,7 @@ class Gpu(models.Model):
     class Mode(models.TextChoices):
         WHOLE = "whole", "Whole"
         SLICED = "sliced", "Sliced"
+        SHARED = "shared", "Shared"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(unique=True)

@@ -136,6 +136,13 @@ RULES: tuple[Rule, ...] = (
          "A booking is not extended once its room is needed for a stronger claim."),
     Rule("R55", "node_silent", "hardware", "operator", "delays",
          "A booking that may run elsewhere is begun anew when its node is cut off."),
+    Rule("R58", "host_busy", "together", "others", "delays",
+         "The node must have the host cores and the memory free, too.", ("cores", "memory")),
+    Rule("R59", "host_too_small", "hardware", "operator", "refuses",
+         "No more host cores and memory can be asked for than nodes have.",
+         ("asked", "cores", "memory", "most")),
+    Rule("R60", "share_of_one", "policy", "asker", "refuses",
+         "A share is a part of one whole GPU: neither of several nor of a slice.", ("asked",)),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

@@ -141,7 +141,9 @@ def _start(booking_id: UUID, now: datetime) -> bool:
         rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
         Occupancy.objects.bulk_create(
             [
-                Occupancy(allocation=row, gpu_id=row.gpu_id, slots=row.slots, opened=now)
+                Occupancy(
+                    allocation=row, gpu_id=row.gpu_id, slots=row.slots, share=row.share, opened=now
+                )
                 for row in rows
             ],
             ignore_conflicts=True,

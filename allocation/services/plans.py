@@ -17,7 +17,18 @@ from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
 from allocation.services.replace import WORTH_SECONDS, time_left
 from allocation.services.snapshot import instant, place_data
-from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Snapshot, Waiting, units_of
+from allocation.solver import (
+    Assign,
+    Extend,
+    Place,
+    Plan,
+    Reason,
+    Refuse,
+    Shape,
+    Snapshot,
+    Waiting,
+    units_of,
+)
 from billing.rules import money_text
 from billing.services import hold_move, hold_place
 from tenants.errors import Refused
@@ -103,9 +114,15 @@ class _Fleet:
         gpus = {str(gpu.id): gpu for gpu in Gpu.objects.select_related("node")}
         return cls(gpus, snapshot)
 
-    def units(self, gpu: Gpu, profile: str | None) -> int:
+    def units(self, gpu: Gpu, shape: Shape) -> int:
         model = next(model for model in self.snapshot.models if model.slug == gpu.model_id)
-        return units_of(model, profile)
+        return units_of(model, shape)
+
+
+def _mode_of(place: Place) -> Gpu.Mode:
+    if place.share is not None:
+        return Gpu.Mode.SHARED
+    return Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE
 
 
 def _assign(
@@ -121,11 +138,12 @@ def _assign(
             gpu_id=place.gpu,
             gpu_number=fleet.gpus[place.gpu].number,
             model_id=fleet.gpus[place.gpu].model_id,
-            mode=Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE,
+            mode=_mode_of(place),
             profile=place.profile,
             start=place.start,
             size=place.size,
-            units=fleet.units(fleet.gpus[place.gpu], place.profile),
+            share=place.share,
+            units=fleet.units(fleet.gpus[place.gpu], place.shape),
             period=period,
             decision=decision,
         )
@@ -199,6 +217,7 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
             "gpu_class": item.gpu_class,
             "profile": item.profile,
             "count": item.count,
+            "share": item.share,
             "starts": instant(item.starts).isoformat(),
             "ends": instant(item.ends).isoformat(),
         }

@@ -16,6 +16,7 @@ from allocation.solver import (
     Ask,
     Extension,
     Held,
+    Host,
     Model,
     Place,
     Placement,
@@ -51,6 +52,7 @@ def snapshot_take(now: datetime) -> Snapshot:
             tiers=tiers_read(),
             caps=caps_read(now, used),
             used=used,
+            hosts=hosts_read(),
         )
 
 
@@ -104,7 +106,7 @@ def gpus_read() -> tuple[SolverGpu, ...]:
 
 def place_of(data: dict[str, Any]) -> Place:
     """A place as it is stored on a booking."""
-    return Place(data["gpu"], data["profile"], data["start"], data["size"])
+    return Place(data["gpu"], data["profile"], data["start"], data["size"], data.get("share"))
 
 
 def place_data(place: Place) -> dict[str, Any]:
@@ -114,6 +116,7 @@ def place_data(place: Place) -> dict[str, Any]:
         "profile": place.profile,
         "start": place.start,
         "size": place.size,
+        "share": place.share,
     }
 
 
@@ -125,6 +128,22 @@ def solver_ask(document: AskDocument) -> Ask:
         profile=document.profile,
         together=document.together,
         required=document.required,
+        share=document.share,
+        cores=document.cores * 1_000,
+        memory=document.memory * 1_024,
+    )
+
+
+def of_host(booking: Booking) -> tuple[int, int]:
+    """Cores (thousandths) and memory (MiB) that come with each of a booking's places."""
+    return booking.ask.get("cores", 0) * 1_000, booking.ask.get("memory", 0) * 1_024
+
+
+def hosts_read() -> tuple[Host, ...]:
+    """What each node that has reported has beside its GPUs."""
+    return tuple(
+        Host(node.name, node.cores * 1_000, node.memory_mb)
+        for node in Node.objects.filter(cores__gt=0).order_by("name")
     )
 
 
@@ -144,16 +163,19 @@ def _held_of(row: Allocation, now: int) -> Held:
     """What a booking has left behind keeps its place, but is nobody's use any more."""
     started = row.state != Allocation.State.PLANNED
     ends = seconds(row.period.upper)
+    cores, memory = of_host(row.booking)
     return Held(
         id=str(row.id),
         booking=f"left {row.id}" if row.left else str(row.booking_id),
         tenant="" if row.left else str(row.tenant_id),
         project="" if row.left else str(row.project_id),
-        place=Place(str(row.gpu_id), row.profile, row.start, row.size),
+        place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
         starts=seconds(row.period.lower),
         ends=max(ends, now + max(CLEARING_SECONDS, now - ends)) if started else ends,
         started=started,
         tier=row.booking.tier_id,
+        cores=cores,
+        memory=memory,
     )
 
 

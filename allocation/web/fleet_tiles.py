@@ -253,6 +253,8 @@ def _stretches(gpu: GpuNow) -> list[tuple[int, int, Block | None]]:
     found: list[tuple[int, int, Block | None]] = []
     at = 0
     for block in gpu.blocks:
+        if block.start < at:
+            continue  # another share of the same GPU
         if block.start > at:
             found.append((at, block.start - at, None))
         found.append((block.start, block.size, block))
@@ -263,6 +265,8 @@ def _stretches(gpu: GpuNow) -> list[tuple[int, int, Block | None]]:
 
 
 def _block_name(block: Block) -> str:
+    if block.thousandths is not None:
+        return "shared GPU"
     if block.whole:
         return "whole GPU"
     return block.profile or "busy"
