@@ -83,8 +83,15 @@ def left_of(rows: list[Held], now: int) -> Request:
     """The wish behind these rows from now on, anywhere."""
     row = rows[0]
     ask = Ask(
-        len(rows), ("h100",), row.place.profile, "any", False, row.place.share, row.cores, row.memory
-    )  # fmt: skip
+        count=len(rows),
+        classes=("h100",),
+        profile=row.place.profile,
+        together="any",
+        required=False,
+        share=row.place.share,
+        cores=row.cores,
+        memory=row.memory,
+    )
     wish = a_claim(row.booking, tier=row.tier, tenant=row.tenant, ask=ask)
     return replace(wish, duration=row.ends - now, pauses=row.pauses)
 
