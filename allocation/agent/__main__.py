@@ -36,6 +36,7 @@ from allocation.agent.hooks import Hooks
 from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
 from allocation.agent.link import Link
 from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.nvml_watch import NvmlWatch, process_user
 from allocation.agent.process import Agent, Node, Stop
 from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
@@ -132,6 +133,7 @@ class Machine:
     """The GPUs of this machine, or simulated ones with simulated people."""
 
     port: NvmlGpu
+    watch: NvmlWatch
     host: Host
     nodes: DeviceNodes
     owners: tuple[Owner, ...] = ()
@@ -146,7 +148,10 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
     if not options.simulate:
         port = NvmlGpu(process_signal)
         stack.callback(port.close)
-        return Machine(port, host_read(options.name), DriverDeviceNodes(), driver=driver_edits)
+        watch = NvmlWatch(process_user)
+        stack.callback(watch.close)
+        host = host_read(options.name)
+        return Machine(port, watch, host, DriverDeviceNodes(), driver=driver_edits)
     models = fleet_parse(options.simulate)
     hardware = Hardware(
         options.name, models, state=options.state / "simulated.json", clock=time.time
@@ -154,8 +159,10 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
     stack.enter_context(installed(hardware))
     port = NvmlGpu(hardware.process_signal)
     stack.callback(port.close)
+    watch = NvmlWatch(hardware.process_user)
+    stack.callback(watch.close)
     host = host_simulated(options.name, len(models))
-    return Machine(port, host, SimulatedDeviceNodes(hardware), (SimulatedOwners(hardware),))
+    return Machine(port, watch, host, SimulatedDeviceNodes(hardware), (SimulatedOwners(hardware),))
 
 
 def _identity(options: argparse.Namespace, machine: Machine) -> Identity:
@@ -192,6 +199,7 @@ def _node(
         handover=Handover(state / "bookings", machine.owners),
         bookings=Bookings(state / "bookings", cdi=cdi, hooks=hooks),
         inventory=machine.inventory,
+        watch=machine.watch,
     )
 
 

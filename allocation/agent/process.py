@@ -12,11 +12,12 @@ from allocation.agent import reconcile, reports
 from allocation.agent.apply import Applier, Outcome
 from allocation.agent.bookings import Bookings
 from allocation.agent.follow import Follower, Keys
-from allocation.agent.gpu import GpuError, GpuPort
+from allocation.agent.gpu import GpuError, GpuPort, WatchPort
 from allocation.agent.handover import Handover
 from allocation.agent.parts import parts_of
 from allocation.agent.store import Store, StoreError
 from allocation.agent.voice import Sender, Voice
+from allocation.agent.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class Clock:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The parts of one node. `inventory` reads it anew."""
+    """The parts of one node. `inventory` reads it anew. Without a `watch` it tells of no errors."""
 
     keys: Keys
     port: GpuPort
@@ -44,6 +45,7 @@ class Node:
     handover: Handover
     bookings: Bookings
     inventory: Callable[[], wire.Inventory]
+    watch: WatchPort | None = None
 
 
 class Stop:
@@ -71,6 +73,7 @@ class Agent:
         self._unsaved: str | None = None
         self._untold: str | None = None
         self._outcomes: list[Outcome] = []
+        self._watch = Watch(node.port, node.watch)
         start = self._clock.steady()
         self._due = {"reconcile": start, "heartbeat": start, "telemetry": start}
 
@@ -124,7 +127,8 @@ class Agent:
             self._due["reconcile"] = now + RECONCILE_EVERY_S
             self._reconcile()
             troubles = (self._follower.trouble, self._unsaved, self._untold)
-            self._voice.report(sender, self._outcomes, troubles, now)
+            seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall())
+            self._voice.report(sender, self._outcomes, troubles, now, seen)
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
             self._voice.heartbeat(sender, self._clock.wall())

@@ -25,7 +25,8 @@ class Booking(models.Model):
     `ends`; a flexible one `duration`, `not_before` and perhaps a `deadline`. The `planned_*`
     fields are the promise of the last cycle; `reasons` are that cycle's answer to "why not now".
     Of what it has or is promised `borrowed_units` lie above guarantees, and somebody who lends
-    waits for them from `at_risk_from` on. `claims_from` makes this booking such a one.
+    waits for them from `at_risk_from` on. `claims_from` makes this booking such a one. Its run was
+    last broken off by hardware, or for its maintenance, at `hardware_lost_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -70,6 +71,7 @@ class Booking(models.Model):
 
     ready_at = models.DateTimeField(null=True, blank=True)
     released_at = models.DateTimeField(null=True, blank=True)
+    hardware_lost_at = models.DateTimeField(null=True, blank=True)
     checked_in_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 

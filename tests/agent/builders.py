@@ -17,6 +17,7 @@ from allocation.agent.handover import Handover, Owner
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Outgoing
 from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.process import Agent, Clock, Node
 from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
@@ -192,6 +193,8 @@ def a_rig(
         driver = stack.enter_context(installed(hardware))
         port = NvmlGpu(hardware.process_signal)
         stack.callback(port.close)
+        watch = NvmlWatch(hardware.process_user)
+        stack.callback(watch.close)
         host = host_simulated(NODE, len(hardware.gpus))
         cdi = Cdi(state / "cdi", SimulatedDeviceNodes(hardware), {})
         node = Node(
@@ -201,6 +204,7 @@ def a_rig(
             handover=Handover(state / "bookings", owners(hardware)),
             bookings=Bookings(state / "bookings", cdi=cdi),
             inventory=lambda: inventory_take(host, port),
+            watch=watch,
         )
         agent = Agent(node, Clock(wall=wall, steady=steady))
         yield Rig(hardware, driver, agent, node, wall, steady, sent)
