@@ -45,7 +45,9 @@ class Watch:
             if told not in self._errors:
                 self._errors.append(told)
                 log.warning("%s tells of %s %d", told.gpu, told.kind, told.code)
-        given = {(h.gpu, place_of(h.allocation)) for h in held.values() if h.given and not h.emptied}
+        given = {
+            (h.gpu, place_of(h.allocation)) for h in held.values() if h.given and not h.emptied
+        }
         foreign = [
             item
             for outcome in outcomes

@@ -25,8 +25,8 @@ class Node(models.Model):
     last written for the agent, `observed_generation` what the agent last said it acts on.
     `link_digest` is the SHA-256 of its password at Redis, None for a node that has no agent (any
     more). Keys `key_confirmed` … `key_version` are valid: two of them while a new one is handed
-    over, until the agent has signed with it. Work on a draining node has left by `drain_by`; without
-    it, it goes on to its end.
+    over, until the agent has signed with it. Work on a draining node has left by `drain_by`;
+    without it, it goes on to its end.
     """
 
     class State(models.TextChoices):

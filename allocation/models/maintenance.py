@@ -58,6 +58,12 @@ class Blackout(models.Model):
             return f"GPU {self.gpu.index} of {self.gpu.node.name}"
         return self.node.name if self.node is not None else f"rack {self.rack}"
 
+    def covers(self, gpu: Gpu) -> bool:
+        """Whether the GPU, with its node loaded, is part of it."""
+        return (
+            gpu.id == self.gpu_id or gpu.node_id == self.node_id or gpu.node.rack_id == self.rack_id
+        )
+
     def stage(self, now: datetime) -> str:
         """planned, running, over or called_off."""
         if self.ended_at is not None:

@@ -123,6 +123,10 @@ RULES: tuple[Rule, ...] = (
     Rule("R44", "borrowed", "quota", "others", "explains",
          "What is borrowed may be paused when those who lend it need it.",
          ("at_risk_from", "borrowed", "own")),
+    Rule("R62", "hardware_failed", "hardware", "hardware", "delays",
+         "A booking whose hardware fails starts again, and pays nothing for the run that broke."),
+    Rule("R63", "node_emptied", "hardware", "operator", "delays",
+         "What still runs when a node must be empty starts again elsewhere and pays once."),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

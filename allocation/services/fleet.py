@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Max
+from django.db.models import F, Max, Q
 
 from allocation import wire
 from allocation.models import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack, SolverState
+from allocation.services.healing import Because, leave_by_tell
+from allocation.services.health import gpu_found, gpus_lost
 from allocation.services.links import link_password, link_replace, link_url
 from tenants.errors import Refused, invalid
 from tenants.models import User
@@ -123,12 +125,10 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     node.boot_id = inventory.boot[:64]
     node.last_seen = now
     reported = {item.uuid for item in inventory.gpus}
-    lost = [gpu for gpu in node.gpus.all() if gpu.uuid not in reported]
-    for gpu in lost:
-        gpu.health, gpu.health_reason = Gpu.Health.LOST, "The agent no longer finds it."
-        gpu.save(update_fields=["health", "health_reason"])
+    gpus_lost([gpu for gpu in node.gpus.all() if gpu.uuid not in reported], now)
     if problems:
         node.state, node.state_reason = Node.State.QUARANTINED, problems[0][:200]
+        node.drain_by = None
     elif node.state == Node.State.EXPECTED:
         node.state, node.state_reason = Node.State.READY, ""
     node.save()
@@ -159,8 +159,7 @@ def _gpu_apply(node: Node, item: wire.InventoryGpu) -> str | None:
     known.domain = item.nvlink_domain
     known.numa = item.numa
     known.mode = item.mode
-    if known.health == Gpu.Health.LOST:
-        known.health, known.health_reason = Gpu.Health.OK, ""
+    gpu_found(known)
     known.save()
     return None
 
@@ -185,9 +184,21 @@ def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
     )
 
 
-def node_drain(*, operator: User, node: Node, reason: str, now: datetime) -> None:
-    """Takes the node out of planning; what runs there goes on to its end."""
-    _node_state(node, Node.State.DRAINING, f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC)")
+def node_drain(
+    *, operator: User, node: Node, reason: str, now: datetime, by: datetime | None = None
+) -> None:
+    """Takes the node out of planning. What runs there has left `by` then, else it goes to its end.
+
+    Raises:
+        Refused: `deadline_past`.
+    """
+    if by is not None and by < now:
+        raise invalid("deadline_past", "The deadline has passed already.", "by")
+    reason = f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC)"
+    _node_state(node, Node.State.DRAINING, reason, by)
+    if by is not None:
+        sentence = f"{node.name} is being emptied: {reason}."
+        leave_by_tell(Q(gpu__node=node), by, Because("R63", sentence), now)
 
 
 def node_ready(*, operator: User, node: Node, now: datetime) -> None:
@@ -195,9 +206,9 @@ def node_ready(*, operator: User, node: Node, now: datetime) -> None:
     _node_state(node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC")
 
 
-def _node_state(node: Node, state: str, reason: str) -> None:
-    node.state, node.state_reason = state, reason[:200]
-    node.save(update_fields=["state", "state_reason"])
+def _node_state(node: Node, state: str, reason: str, drain_by: datetime | None = None) -> None:
+    node.state, node.state_reason, node.drain_by = state, reason[:200], drain_by
+    node.save(update_fields=["state", "state_reason", "drain_by"])
     nudge("allocation.cycle")
 
 
