@@ -17,6 +17,7 @@ from allocation.services.bookings import Wish
 from allocation.services.policies import policy_of
 from allocation.services.price_lock import PRICE_LOCKED, price_lock
 from allocation.services.snapshot import gpus_read, instant, models_read, seconds, solver_ask
+from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
     UNITS_PER_GPU,
@@ -127,6 +128,7 @@ def published_snapshot(now: datetime, policy: Policy) -> Snapshot:
         tiers=tiers_read(),
         caps=caps_read(now, used),
         used=used,
+        blackouts=blackouts_read(now),
     )
 
 

@@ -10,6 +10,7 @@ from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, 
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings import EXTENDABLE
+from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
     Ask,
@@ -50,6 +51,7 @@ def snapshot_take(now: datetime) -> Snapshot:
             tiers=tiers_read(),
             caps=caps_read(now, used),
             used=used,
+            blackouts=blackouts_read(now),
         )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from allocation.solver.explain import reason, why_quota
+from allocation.solver.explain import maintenance, reason, why_quota
 from allocation.solver.placement import Want, want_of
 from allocation.solver.plan import Reason
 from allocation.solver.types import Place, Promise, Request
@@ -61,6 +61,10 @@ def _certificate(
     found = Found(want, promise.places, starts)
     if not _matches(working, request, found):
         return None, reason("ask_changed", "What the booking asks for has changed.")
+    gpus = [place.gpu for place in promise.places]
+    away, back = working.upkeep.away(gpu_class, found.window, gpus)
+    if away:
+        return None, maintenance(away, "it was planned on", back)
     if not working.calendars[gpu_class].is_free(promise.places, *found.window):
         return None, reason("overrun", "Something in its place ends later than planned.")
     if working.over(want, starts) is not None:

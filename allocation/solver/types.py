@@ -206,6 +206,15 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
+class Blackout:
+    """A GPU is kept free in [starts, ends) for maintenance; what runs on it may reach into that."""
+
+    gpu: str
+    starts: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """Every tunable of a cycle. Seconds, but for `share_step`: millionths of a class.
 
@@ -236,3 +245,4 @@ class Snapshot:
     tiers: tuple[Tier, ...] = ()
     caps: tuple[Cap, ...] = ()
     used: tuple[Used, ...] = ()
+    blackouts: tuple[Blackout, ...] = ()

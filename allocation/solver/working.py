@@ -12,6 +12,7 @@ from allocation.solver.placement import Want, fits, place
 from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.topology import Pool, pools_of
 from allocation.solver.types import UNITS_PER_GPU, Held, Place, Policy, Request, Snapshot
+from allocation.solver.upkeep import Upkeep
 
 _FIRST_CHUNK = 8
 _CHUNK_GROWTH = 4
@@ -53,9 +54,12 @@ class Working:
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         self.quota = Quota(snapshot, self.capacity)
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+        self.upkeep = Upkeep(snapshot.blackouts, self._class_of)
         self._prime(snapshot)
         for held in snapshot.held:
             self._lay(held)
+        for name, calendar in self.calendars.items():
+            self.upkeep.lay(name, calendar)
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
 
     def class_of(self, gpu: str) -> str | None:
@@ -158,7 +162,7 @@ class Working:
         return None if places is None else Found(want, places, starts)
 
     def _prime(self, snapshot: Snapshot) -> None:
-        instants: dict[str, list[int]] = {name: [] for name in self.pools}
+        instants = {name: self.upkeep.instants(name) for name in self.pools}
         for held in snapshot.held:
             name = self.class_of(held.place.gpu)
             if name is not None:
