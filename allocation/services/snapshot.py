@@ -1,6 +1,7 @@
 """The whole input of a cycle, read at one instant in a constant number of queries."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,20 +40,25 @@ def snapshot_take(now: datetime) -> Snapshot:
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        used = used_read(now)
-        return Snapshot(
-            now=seconds(now),
-            models=models_read(),
-            gpus=gpus_read(),
-            held=_held(now),
-            requests=_requests(),
-            extensions=_extensions(),
-            limits=limits_read(),
-            tiers=tiers_read(),
-            caps=caps_read(now, used),
-            used=used,
-            blackouts=blackouts_read(now),
-        )
+        return snapshot_read(now)
+
+
+def snapshot_read(now: datetime) -> Snapshot:
+    """The same within a transaction that is there: for looking ahead, not for deciding."""
+    used = used_read(now)
+    return Snapshot(
+        now=seconds(now),
+        models=models_read(),
+        gpus=gpus_read(),
+        held=_held(now),
+        requests=_requests(),
+        extensions=_extensions(),
+        limits=limits_read(),
+        tiers=tiers_read(),
+        caps=caps_read(now, used),
+        used=used,
+        blackouts=blackouts_read(now),
+    )
 
 
 def seconds(instant: datetime) -> int:
@@ -160,6 +166,11 @@ def _held_of(row: Allocation, now: int) -> Held:
 def _requests() -> tuple[Request, ...]:
     rows = Booking.objects.filter(state__in=[State.REQUESTED, State.QUEUED]).select_related("tier")
     return tuple(_request_of(row) for row in rows.order_by("id"))
+
+
+def requests_of(rows: Iterable[Booking]) -> tuple[Request, ...]:
+    """Bookings, with their tiers loaded, as if they were waiting."""
+    return tuple(_request_of(row) for row in rows)
 
 
 def _request_of(row: Booking) -> Request:
