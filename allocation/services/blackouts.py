@@ -31,6 +31,8 @@ LONGEST = timedelta(days=90)
 AHEAD = timedelta(days=365)
 # People type and read before they press.
 JUST_NOW = timedelta(minutes=15)
+Starts = dict[str, int | None]
+"""Start by booking, Unix seconds; None: there is no room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,8 @@ def blackout_preview(*, operator: User, wish: BlackoutWish, now: datetime) -> Pr
     without = snapshot_read(now)
     planned = Booking.objects.filter(state=State.SCHEDULED)
     starts = dict(planned.values_list("id", "planned_starts"))
-    before = {str(key): seconds(at) for key, at in starts.items() if at is not None}
-    after = {**before, **_starts(solve(_kept_off(without, blackout), policy))}
+    before: Starts = {str(key): seconds(at) for key, at in starts.items() if at is not None}
+    after: Starts = {**before, **_starts(solve(_kept_off(without, blackout), policy))}
     before |= _starts(solve(without, policy))
     moved = [key for key in sorted(after) if after[key] != before.get(key)]
     rows = Booking.objects.filter(id__in=moved).select_related("tenant").order_by("id")
@@ -133,7 +135,7 @@ def blackout_preview(*, operator: User, wish: BlackoutWish, now: datetime) -> Pr
     )
 
 
-def _moved(booking: Booking, before: dict[str, int | None], after: dict[str, int | None]) -> Moved:
+def _moved(booking: Booking, before: Starts, after: Starts) -> Moved:
     was, becomes = before.get(str(booking.id)), after[str(booking.id)]
     return Moved(
         booking.label,
@@ -157,9 +159,10 @@ def _kept_off(snapshot: Snapshot, blackout: Blackout) -> Snapshot:
     )
 
 
-def _starts(plan: Plan) -> dict[str, int | None]:
-    placed = {row.booking: row.starts for row in (*plan.assigns, *plan.waits)}
-    return {**placed, **{row.booking: None for row in plan.refusals}}
+def _starts(plan: Plan) -> Starts:
+    found: Starts = {row.booking: row.starts for row in plan.assigns}
+    found |= {row.booking: row.starts for row in plan.waits}
+    return found | {row.booking: None for row in plan.refusals}
 
 
 def _reaching(blackout: Blackout) -> Q:
