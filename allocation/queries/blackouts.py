@@ -1,11 +1,15 @@
 """Planned maintenance that still counts, and the hardware that it covers."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from uuid import UUID
 
 from django.db.models import Q
 
-from allocation.models import Blackout, Gpu
+from allocation.models import Blackout, Gpu, GpuEvent
+
+EVENTS_SHOWN = 40
 
 
 def blackouts_open(now: datetime) -> list[Blackout]:
@@ -34,3 +38,17 @@ def blackouts_by_gpu(
         for blackout in blackouts:
             if blackout.covers(gpu):
                 yield gpu, blackout
+
+
+def away_now(*, node: UUID, now: datetime) -> dict[UUID, list[Blackout]]:
+    """Maintenance that runs or is planned for each GPU of a node."""
+    gpus = Gpu.objects.filter(node=node).select_related("node")
+    found: dict[UUID, list[Blackout]] = defaultdict(list)
+    for gpu, blackout in blackouts_by_gpu(blackouts_open(now), gpus):
+        found[gpu.id].append(blackout)
+    return found
+
+
+def node_events(*, node: UUID) -> list[GpuEvent]:
+    """The latest of a node's history. Operators only: it names people."""
+    return list(GpuEvent.objects.filter(node=node).select_related("gpu")[:EVENTS_SHOWN])

@@ -194,10 +194,11 @@ def node_drain(
     """
     if by is not None and by < now:
         raise invalid("deadline_past", "The deadline has passed already.", "by")
-    reason = f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC)"
+    until = "" if by is None else f"; empty by {by:%d %b %H:%M} UTC"
+    reason = f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC{until})"
     _node_state(node, Node.State.DRAINING, reason, by)
     if by is not None:
-        sentence = f"{node.name} is being emptied: {reason}."
+        sentence = f"{node.name} is being emptied: {node.state_reason}."
         leave_by_tell(Q(gpu__node=node), by, Because("R63", sentence), now)
 
 
