@@ -1,6 +1,5 @@
 """Planned maintenance that still counts, and the hardware that it covers."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from uuid import UUID
@@ -40,13 +39,11 @@ def blackouts_by_gpu(
                 yield gpu, blackout
 
 
-def away_now(*, node: UUID, now: datetime) -> dict[UUID, list[Blackout]]:
-    """Maintenance that runs or is planned for each GPU of a node."""
+def away_now(*, node: UUID, now: datetime) -> list[Blackout]:
+    """Maintenance that runs or is planned for a node, its rack, or GPUs of it."""
     gpus = Gpu.objects.filter(node=node).select_related("node")
-    found: dict[UUID, list[Blackout]] = defaultdict(list)
-    for gpu, blackout in blackouts_by_gpu(blackouts_open(now), gpus):
-        found[gpu.id].append(blackout)
-    return found
+    found = {each.id: each for _, each in blackouts_by_gpu(blackouts_open(now), gpus)}
+    return list(found.values())
 
 
 def node_events(*, node: UUID) -> list[GpuEvent]:

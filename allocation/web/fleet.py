@@ -258,6 +258,7 @@ def _node(
     away = away_now(node=found.id, now=now)
     context = {
         "tile": node_tile(found, now),
+        "away": [each for each in away if each.gpu_id is None],
         "events": node_events(node=found.id) if operator else (),
         "node": found,
         "cards": [
@@ -266,7 +267,7 @@ def _node(
                 geometry=geometry(gpu) if gpu.can_slice else None,
                 rows=[_row(block, lines) for block in gpu.blocks],
                 reading=readings.get(gpu.id),
-                away=away.get(gpu.id, ()),
+                away=[each for each in away if each.gpu_id == gpu.id],
             )
             for gpu in found.gpus
         ],

@@ -245,7 +245,6 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
 )
 OPERATOR_NAV = (
     ("Fleet", "fleet", "chip"),
-    ("Maintenance", "maintenance", "wrench"),
     ("Tiers", "tiers", "tiers"),
     ("Prices", "prices", "tag"),
     ("Quotas", "quotas", "gauge"),
