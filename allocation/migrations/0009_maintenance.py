@@ -61,6 +61,15 @@ class Migration(migrations.Migration):
             field=models.DateTimeField(blank=True, null=True),
         ),
         migrations.AddField(
+            model_name='allocation',
+            name='left',
+            field=models.BooleanField(db_default=False, default=False),
+        ),
+        migrations.AddConstraint(
+            model_name='allocation',
+            constraint=models.CheckConstraint(condition=models.Q(('left', False), ('state__in', ['releasing', 'ended']), _connector='OR'), name='allocation_left_is_over'),
+        ),
+        migrations.AddField(
             model_name='gpu',
             name='drain_by',
             field=models.DateTimeField(blank=True, null=True),

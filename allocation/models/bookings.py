@@ -117,6 +117,9 @@ class Allocation(models.Model):
     `slots` is generated: [8·gpu_number + start, … + size) on the global slot line. The exclusion
     constraint over (slots, period) of live rows is the rule "no double booking"; the foreign keys
     to the GPU's identity and to the legal placements are the rule "only what hardware can do".
+
+    `left` is one whose booking went on without it, and that only waits for the proof that its
+    device is empty.
     """
 
     class State(models.TextChoices):
@@ -157,6 +160,7 @@ class Allocation(models.Model):
     state = models.CharField(max_length=12, choices=State.choices, default=State.PLANNED)
     devices = models.JSONField(default=list)
     error = models.CharField(max_length=200, blank=True)
+    left = models.BooleanField(db_default=False, default=False)
     decision = models.ForeignKey(
         "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
@@ -169,6 +173,10 @@ class Allocation(models.Model):
                 name="allocation_mode_fits",
             ),
             models.CheckConstraint(condition=Q(units__gt=0), name="allocation_units"),
+            models.CheckConstraint(
+                condition=Q(left=False) | Q(state__in=["releasing", "ended"]),
+                name="allocation_left_is_over",
+            ),
         ]
         indexes = [
             models.Index(fields=["booking"], name="allocation_of_booking"),

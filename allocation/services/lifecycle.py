@@ -103,9 +103,10 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         Occupancy.objects.filter(allocation=allocation, closed=None).update(closed=now)
         Allocation.objects.filter(id=allocation_id).update(state=Allocation.State.ENDED)
         nodes_bump([allocation.gpu_id])
-        is_over = not booking.allocations.filter(state__in=Allocation.LIVE).exists()
-        # A booking that went back in line goes on without the place that was emptied here.
-        if is_over and booking.state == State.ENDING:
+        if booking.state != State.ENDING:
+            # It has gone on elsewhere, and this was what it left behind.
+            return
+        if not booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
             _finish(booking, now)
 
 
@@ -134,6 +135,7 @@ def run_break_off(booking: Booking, now: datetime) -> None:
     """
     booking.released_at = now
     _release_rows(booking)
+    booking.allocations.filter(state=Allocation.State.RELEASING).update(left=True)
     booking.released_at = booking.ready_at = None
 
 

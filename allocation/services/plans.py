@@ -228,7 +228,7 @@ def _extend(extend: Extend, decision: Decision, now: datetime) -> None:
     until = instant(extend.until)
     refusal = extend.reasons[0].sentence if extend.reasons else _hold_more(booking, until, now)
     if refusal is None:
-        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE)
+        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, left=False)
         for row in live.order_by("id"):
             row.period = DateTimeTZRange(row.period.lower, until)
             row.save(update_fields=["period"])

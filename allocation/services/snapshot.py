@@ -148,13 +148,14 @@ def _held(now: datetime) -> tuple[Held, ...]:
 
 
 def _held_of(row: Allocation, now: int) -> Held:
+    """What a booking has left behind keeps its place, but is nobody's use any more."""
     started = row.state != Allocation.State.PLANNED
     ends = seconds(row.period.upper)
     return Held(
         id=str(row.id),
-        booking=str(row.booking_id),
-        tenant=str(row.tenant_id),
-        project=str(row.project_id),
+        booking=f"left {row.id}" if row.left else str(row.booking_id),
+        tenant="" if row.left else str(row.tenant_id),
+        project="" if row.left else str(row.project_id),
         place=Place(str(row.gpu_id), row.profile, row.start, row.size),
         starts=seconds(row.period.lower),
         ends=max(ends, now + max(CLEARING_SECONDS, now - ends)) if started else ends,

@@ -8,11 +8,12 @@ from django.db import IntegrityError
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy
 from allocation.rules.states import State
-from allocation.services.bookings import booking_cancel, booking_request
+from allocation.services.bookings import booking_cancel, booking_release, booking_request
 from allocation.services.cycle import tick_run
 from allocation.services.fleet import node_drain, node_ready
 from allocation.services.healing import is_hardware_due
 from allocation.services.invariants import invariants_check
+from allocation.services.publish import _gangs
 from allocation.services.upkeep import gpu_return, hardware_fence
 from billing.queries import budget_effect
 from tenants.errors import Refused
@@ -124,6 +125,63 @@ def test_the_place_of_a_lost_gpu_is_given_to_nobody_until_an_operator_says_it_is
         )
     assert closed == 1
     assert occupied() == 0
+    nothing_is_broken()
+
+
+def test_a_lost_place_is_nobodys_quota_and_keeps_no_booking_from_ending(plant: Plant) -> None:
+    # All that the lab may use at once is two GPUs: the lost one must not count against it.
+    lab = a_lab("helix", gpus=0, limit=1)
+    booking = booked(plant, lab)
+    used = rows_of(booking)[0].gpu.index
+    fails(plant, used, 79)
+    assert fresh(booking).state == State.ACTIVE
+    assert rows_of(booking)[-1].gpu.index == 1 - used
+    plant.later_until(fresh(booking).planned_ends or NOW)
+    plant.later(timedelta(seconds=1))
+    assert fresh(booking).state == State.ENDED
+    assert fresh(booking).charged == Decimal("9.600000")
+    assert occupied() == 1
+    nothing_is_broken()
+
+
+def test_the_members_of_a_gang_are_those_of_its_last_run(plant: Plant, lab: Lab) -> None:
+    there = a_node("gpu-b1-01", gpus=1)
+    with as_system():
+        wish = a_wish(lab.project, an_ask(3))
+        gang = booking_request(actor=lab.actor, wish=wish, now=plant.now)
+    plant.cycle()
+    a_node("gpu-c1-01", gpus=1)
+    a_node("gpu-c1-02", gpus=2)
+    with as_system():
+        Gpu.objects.filter(node=there).update(health="draining", drain_by=plant.now)
+    plant.cycle()
+    plant.later(timedelta(seconds=6))
+    nodes = {row.gpu.node.name for row in rows_of(gang) if not row.left}
+    assert "gpu-b1-01" not in nodes
+    with as_system():
+        found = {m.node for g in _gangs(Node.objects.get(name=NAME)) for m in g.members}
+    assert found == (nodes if NAME in nodes else set())
+
+
+def test_what_was_ending_on_hardware_that_is_off_ends_with_its_charge(
+    plant: Plant, lab: Lab, operator: User
+) -> None:
+    booking = booked(plant, lab)
+    plant.later(timedelta(hours=1))
+    plant.hardware.gpus[rows_of(booking)[0].gpu.index].lost = True
+    with as_system():
+        booking_release(actor=lab.actor, booking=booking, now=plant.now)
+    plant.later(timedelta(seconds=5))
+    # Nobody proves it empty.
+    assert fresh(booking).state == State.ENDING
+    with operator_tx():
+        node = Node.objects.get(name=NAME)
+        node_drain(operator=operator, node=node, reason="Off", now=plant.now)
+        node.refresh_from_db()
+        hardware_fence(operator=operator, node=node, gpu=None, note="Unplugged", now=plant.now)
+    over = fresh(booking)
+    assert (over.state, over.outcome) == (State.ENDED, "released")
+    assert over.charged == Decimal("4.800000")
     nothing_is_broken()
 
 
@@ -435,5 +493,5 @@ def test_the_invariants_see_a_place_left_behind_without_a_reason(plant: Plant, l
     fails(plant, 0, 79)
     nothing_is_broken()
     with as_system():
-        Booking.objects.update(hardware_lost_at=None)
+        Allocation.objects.update(left=False)
         assert {found.promise for found in invariants_check()} == {"P13"}
