@@ -47,7 +47,8 @@ def gone_apply(node: Node, report: wire.Report, now: datetime) -> set[str]:
     """Marks GPUs that an agent failed work on because they are not there any more.
 
     Returns the ids, as agents say them, of allocations whose failure is their hardware's: those
-    bookings start again and have not failed. A GPU that does not answer is not in `report.gpus`.
+    bookings start again and have not failed. A GPU that does not answer is not in `report.gpus`,
+    and named in its `error`.
     """
     failed = [item.id for item in report.allocations if item.state == "failed"]
     if not failed:
@@ -55,7 +56,8 @@ def gone_apply(node: Node, report: wire.Report, now: datetime) -> set[str]:
     rows = Allocation.objects.filter(gpu__node=node, state__in=STARTED).select_related("gpu")
     answering = {gpu.uuid for gpu in report.gpus}
     for row in rows:
-        if row.id.hex in failed and row.gpu.uuid not in answering:
+        is_gone = row.gpu.uuid not in answering and row.gpu.uuid in (report.error or "")
+        if row.id.hex in failed and is_gone:
             gpus_lost([row.gpu], now)
     leaving = Q(gpu__drain_by__lte=now) | Q(gpu__node__drain_by__lte=now)
     return {identifier.hex for identifier in rows.filter(leaving).values_list("id", flat=True)}
