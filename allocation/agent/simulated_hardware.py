@@ -78,7 +78,8 @@ class Instance:
 class Process:
     """A simulated program of a booking: it exists from `starts` on and makes the GPU busy.
 
-    `stubborn` ones ignore a request to end and only die when killed.
+    `stubborn` ones ignore a request to end and only die when killed. What is `frozen` has let go of
+    the device: what it had there is in the host's memory.
     """
 
     pid: int
@@ -87,6 +88,7 @@ class Process:
     starts: int
     stubborn: bool = False
     user: str = ""
+    frozen: bool = False
 
     @property
     def seed(self) -> int:
@@ -282,7 +284,9 @@ class Hardware:
         return [
             process
             for process in gpu.processes.values()
-            if process.starts <= now and (instance is None or process.instance == instance)
+            if process.starts <= now
+            and not process.frozen
+            and (instance is None or process.instance == instance)
         ]
 
     # What a sensor would say.
