@@ -18,8 +18,8 @@ WALL = open_table("allocation_blackout") + system_table("allocation_gpuevent")
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0005_node_access'),
-        ('tenants', '0003_quota_algebra'),
+        ('allocation', '0008_shares'),
+        ('tenants', '0005_replace'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -59,15 +59,6 @@ class Migration(migrations.Migration):
             model_name='booking',
             name='hardware_lost_at',
             field=models.DateTimeField(blank=True, null=True),
-        ),
-        migrations.AddField(
-            model_name='allocation',
-            name='left',
-            field=models.BooleanField(db_default=False, default=False),
-        ),
-        migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(('left', False), ('state__in', ['releasing', 'ended']), _connector='OR'), name='allocation_left_is_over'),
         ),
         migrations.AddField(
             model_name='gpu',

@@ -161,7 +161,7 @@ def places_of(booking: Booking) -> list[NodePlace]:
     for row in rows:
         gpu = gpus[row.gpu_id]
         own = frozenset(range(row.start, row.start + row.size))
-        place = Slots(gpu.index, row.mode == Gpu.Mode.WHOLE, row.profile, own, tuple(row.devices))
+        place = Slots(gpu.index, row.mode != Gpu.Mode.SLICED, row.profile, own, tuple(row.devices))
         slots.setdefault(gpu.id, []).append(place)
     if not rows:
         for promised in booking.planned_places:

@@ -117,7 +117,7 @@ def blackout_preview(*, operator: User, wish: BlackoutWish, now: datetime) -> Pr
     planned = Booking.objects.filter(state=State.SCHEDULED)
     starts = dict(planned.values_list("id", "planned_starts"))
     before: Starts = {str(key): seconds(at) for key, at in starts.items() if at is not None}
-    after: Starts = {**before, **_starts(solve(_kept_off(without, blackout), policy))}
+    after: Starts = {**before, **_starts(solve(_kept_off(without, blackout, now), policy))}
     before |= _starts(solve(without, policy))
     moved = [key for key in sorted(after) if after[key] != before.get(key)]
     rows = Booking.objects.filter(id__in=moved).select_related("tenant").order_by("id")
@@ -145,7 +145,7 @@ def _moved(booking: Booking, before: Starts, after: Starts) -> Moved:
     )
 
 
-def _kept_off(snapshot: Snapshot, blackout: Blackout) -> Snapshot:
+def _kept_off(snapshot: Snapshot, blackout: Blackout, now: datetime) -> Snapshot:
     """The snapshot that the next cycle would see: places in the way are given back."""
     rows = Allocation.objects.filter(_reaching(blackout), state=Allocation.State.PLANNED)
     waiting = Booking.objects.filter(allocations__in=rows, state=State.SCHEDULED)
@@ -154,7 +154,7 @@ def _kept_off(snapshot: Snapshot, blackout: Blackout) -> Snapshot:
     return replace(
         snapshot,
         held=tuple(held for held in snapshot.held if held.booking not in gone),
-        requests=(*snapshot.requests, *requests_of(waiting)),
+        requests=(*snapshot.requests, *requests_of(waiting, now)),
         blackouts=(*snapshot.blackouts, *blackouts_laid([blackout])),
     )
 

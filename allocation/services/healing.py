@@ -19,6 +19,8 @@ from allocation.queries.blackouts import blackouts_open, in_scope
 from allocation.rules.states import State
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, run_break_off
+from allocation.services.snapshot import place_data
+from allocation.solver import Place
 
 logger = logging.getLogger(__name__)
 
@@ -62,15 +64,15 @@ def run_break(booking_id: UUID, because: Because, now: datetime) -> bool:
         booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
         if booking.state not in RUNNING:
             return False
-        kept = 0 if booking.starts else run_kept_seconds(booking)
-        booking.duration_seconds = _granted_seconds(booking) - kept
+        booking.duration_seconds = _granted_seconds(booking)
+        booking.used_seconds += run_kept_seconds(booking)
         booking.planned_places = [] if booking.starts else _places(booking, STARTED)
         run_break_off(booking, now)
         booking.state, booking.hardware_lost_at = State.QUEUED, now
         booking.extension_until = booking.checked_in_at = None
         _save(
-            booking, "state", "duration_seconds", "planned_places", "hardware_lost_at", "ready_at",
-            "released_at", "extension_until", "checked_in_at",
+            booking, "state", "duration_seconds", "used_seconds", "planned_places",
+            "hardware_lost_at", "ready_at", "released_at", "extension_until", "checked_in_at",
         )  # fmt: skip
         event_add(
             booking,
@@ -168,18 +170,19 @@ def _why(row: Allocation, now: datetime, blackouts: Iterable[Blackout]) -> Becau
 
 
 def _granted_seconds(booking: Booking) -> int:
-    """The length it has by now, extensions included."""
+    """The length it has by now, extensions and what earlier runs have used included."""
     begins = booking.starts or booking.planned_starts
     if begins is None or booking.planned_ends is None:
         raise LookupError(f"{booking.id} has a place and no time")
-    return int((booking.planned_ends - begins).total_seconds())
+    earlier = 0 if booking.starts else booking.used_seconds
+    return earlier + int((booking.planned_ends - begins).total_seconds())
 
 
 def _places(booking: Booking, states: Iterable[str]) -> list[dict[str, object]]:
     """Where it was, so that it keeps its turn: a promise that its hardware has broken."""
     rows = booking.allocations.filter(state__in=states).order_by("gpu_id", "start")
     return [
-        {"gpu": str(row.gpu_id), "profile": row.profile, "start": row.start, "size": row.size}
+        place_data(Place(str(row.gpu_id), row.profile, row.start, row.size, row.share))
         for row in rows
     ]
 

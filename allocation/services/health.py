@@ -10,11 +10,11 @@ from django.db.models import Q
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
 from allocation.rules.health import Action, error_name, finding_of
-from allocation.services.lifecycle import STARTED
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
+RUNNING = (Allocation.State.STARTING, Allocation.State.ACTIVE)
 # A node's clock may be a little ahead of ours; what it dates later than that happened now.
 AHEAD = timedelta(minutes=5)
 # One node can't fill the history: of drift and foreign processes a report may open so many.
@@ -53,7 +53,7 @@ def gone_apply(node: Node, report: wire.Report, now: datetime) -> set[str]:
     failed = [item.id for item in report.allocations if item.state == "failed"]
     if not failed:
         return set()
-    rows = Allocation.objects.filter(gpu__node=node, state__in=STARTED).select_related("gpu")
+    rows = Allocation.objects.filter(gpu__node=node, state__in=RUNNING).select_related("gpu")
     answering = {gpu.uuid for gpu in report.gpus}
     for row in rows:
         is_gone = row.gpu.uuid not in answering and row.gpu.uuid in (report.error or "")
@@ -176,7 +176,7 @@ def _latest(now: datetime) -> int:
 
 def _hurt(gpu: Gpu, instance: str | None) -> list[UUID]:
     """What runs on the slice; when the driver named none, all that runs on the GPU."""
-    rows = Allocation.objects.filter(gpu=gpu, state__in=STARTED)
+    rows = Allocation.objects.filter(gpu=gpu, state__in=RUNNING)
     if instance is not None:
         rows = rows.filter(devices__contains=[instance])
     return list(rows.values_list("id", flat=True))

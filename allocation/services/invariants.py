@@ -40,11 +40,22 @@ _CHECKS = (
         """SELECT a.id || ' and ' || b.id
            FROM allocation_allocation a JOIN allocation_allocation b
              ON a.id < b.id AND a.slots && b.slots AND a.period && b.period
-           WHERE a.state IN {live} AND b.state IN {live}""",
+           WHERE a.state IN {live} AND b.state IN {live}
+             AND NOT (a.mode = 'shared' AND b.mode = 'shared')""",
     ),
     _Check(
         "P1",
-        "a GPU whole and sliced at once",
+        "a GPU shared beyond the whole",
+        """SELECT a.gpu_number || ' at ' || lower(a.period) || ': ' || sum(b.share)
+           FROM allocation_allocation a JOIN allocation_allocation b
+             ON a.gpu_number = b.gpu_number AND b.period @> lower(a.period)
+           WHERE a.state IN {live} AND b.state IN {live}
+             AND a.mode = 'shared' AND b.mode = 'shared'
+           GROUP BY a.id HAVING sum(b.share) > 1000""",
+    ),
+    _Check(
+        "P1",
+        "a GPU whole, sliced and shared at once",
         """SELECT a.id || ' and ' || b.id
            FROM allocation_allocation a JOIN allocation_allocation b
              ON a.gpu_number = b.gpu_number AND a.mode < b.mode AND a.period && b.period
@@ -56,7 +67,14 @@ _CHECKS = (
         """SELECT a.allocation_id || ' and ' || b.allocation_id
            FROM allocation_occupancy a JOIN allocation_occupancy b
              ON a.id < b.id AND a.slots && b.slots
-           WHERE a.closed IS NULL AND b.closed IS NULL""",
+           WHERE a.closed IS NULL AND b.closed IS NULL
+             AND (a.share IS NULL OR b.share IS NULL)""",
+    ),
+    _Check(
+        "P2",
+        "more than a whole GPU in use in shares",
+        """SELECT gpu_id || ' has ' || sum(share) FROM allocation_occupancy
+           WHERE closed IS NULL GROUP BY gpu_id HAVING sum(share) > 1000""",
     ),
     _Check(
         "P2",

@@ -140,6 +140,8 @@ def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.
                 starts=int(row.period.lower.timestamp()),
                 ends=int(row.period.upper.timestamp()),
                 state="release" if row.state == Allocation.State.RELEASING else "run",
+                lease=row.leased,
+                share=row.share,
             )
         )
     return told
@@ -148,11 +150,10 @@ def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.
 def _desired_gpu(
     uuid: str, mode: str, allocations: list[wire.DesiredAllocation]
 ) -> wire.DesiredGpu:
+    """What is told to run says what the GPU is."""
     running = [item for item in allocations if item.state == "run"] or allocations
+    wanted: wire.Mode = "sliced" if mode == "sliced" else "whole"
     if running:
-        mode = "sliced" if running[0].profile else "whole"
-    return wire.DesiredGpu(
-        uuid=uuid,
-        mode="sliced" if mode == "sliced" else "whole",
-        allocations=tuple(allocations),
-    )
+        wanted = "sliced" if running[0].profile else "whole"
+        wanted = "shared" if running[0].share is not None else wanted
+    return wire.DesiredGpu(uuid=uuid, mode=wanted, allocations=tuple(allocations))

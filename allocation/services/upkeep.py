@@ -1,10 +1,13 @@
-"""What operators do about hardware that failed: state that it is off, and put it back."""
+"""What operators do about hardware: empty it, state that it is off, and put it back."""
 
 import logging
 from datetime import datetime
 
+from django.db.models import Q
+
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy
-from allocation.services.healing import Because, run_break
+from allocation.services.fleet import node_state_set
+from allocation.services.healing import Because, leave_by_tell, run_break
 from allocation.services.lifecycle import STARTED, allocation_empty
 from tenants.errors import Refused, invalid
 from tenants.models import User
@@ -13,6 +16,24 @@ from tenants.outbox import nudge
 logger = logging.getLogger(__name__)
 
 ON_NODE = (*STARTED, Allocation.State.RELEASING)
+
+
+def node_drain(
+    *, operator: User, node: Node, reason: str, now: datetime, by: datetime | None = None
+) -> None:
+    """Takes the node out of planning. What runs there has left `by` then, else it goes to its end.
+
+    Raises:
+        Refused: `deadline_past`.
+    """
+    if by is not None and by < now:
+        raise invalid("deadline_past", "The deadline has passed already.", "by")
+    until = "" if by is None else f"; empty by {by:%d %b %H:%M} UTC"
+    reason = f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC{until})"
+    node_state_set(node, Node.State.DRAINING, reason, by)
+    if by is not None:
+        sentence = f"{node.name} is being emptied: {node.state_reason}."
+        leave_by_tell(Q(gpu__node=node), by, Because("R63", sentence), now)
 
 
 def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:

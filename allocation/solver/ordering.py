@@ -11,6 +11,7 @@ from allocation.solver.types import (
     Extension,
     Gpu,
     Held,
+    Host,
     Limit,
     Model,
     Place,
@@ -23,7 +24,7 @@ from allocation.solver.types import (
     Used,
 )
 
-T = TypeVar("T", Gpu, Held, Request, Extension, Model, Tier)
+T = TypeVar("T", Gpu, Held, Host, Request, Extension, Model, Tier)
 
 
 def has_promise(request: Request) -> bool:
@@ -130,6 +131,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         caps=tuple(sorted(snapshot.caps, key=cap_order)),
         used=tuple(sorted(snapshot.used, key=used_order)),
         running=tuple(map(_request_in_order, _once(snapshot.running, "booking"))),
+        hosts=_once(snapshot.hosts, "id"),
         blackouts=tuple(sorted(snapshot.blackouts, key=blackout_order)),
     )
 

@@ -15,7 +15,7 @@ from allocation.agent.suspender import LIMIT_S, CudaCheckpoint
 from tests.agent.builders import FakeTime
 from tests.servers.waiting import wait_until
 
-HANDLES = "import signal; signal.signal(signal.SIGUSR1, lambda *_: print('told', flush=True))\n"
+HANDLES = "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'told\\n'))\n"
 WAITS = "print('here', flush=True)\nwhile True: signal.pause()"
 
 
@@ -26,10 +26,12 @@ def a_program(text: str = "import signal\n", **values: str) -> Iterator["subproc
     )
     assert program.stdout is not None
     assert program.stdout.readline() == "here\n"
-    yield program
-    program.kill()
-    program.wait()
-    program.stdout.close()
+    try:
+        yield program
+    finally:
+        program.kill()
+        program.wait()
+        program.stdout.close()
 
 
 def test_a_program_that_handles_the_signal_gets_it() -> None:

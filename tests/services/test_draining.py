@@ -10,9 +10,9 @@ from allocation.models import Gpu, GpuEvent, Node, Occupancy
 from allocation.rules.states import State
 from allocation.services.bookings import booking_release, booking_request
 from allocation.services.cycle import tick_run
-from allocation.services.fleet import node_drain, node_ready
+from allocation.services.fleet import node_ready
 from allocation.services.healing import is_hardware_due
-from allocation.services.upkeep import gpu_return, hardware_fence
+from allocation.services.upkeep import gpu_return, hardware_fence, node_drain
 from tenants.errors import Refused
 from tenants.models import User
 from tenants.wall import operator_tx
