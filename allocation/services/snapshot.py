@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement
+from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings import EXTENDABLE
