@@ -19,7 +19,8 @@ class Held:
     `given` is set before its owner gets the device, `emptied` once nothing of it is left. `notice`
     is the notice that its owner was told of, at `noticed`; `saved` is when its owner last said that
     everything is saved (Unix seconds). `resumed` is set when what it resumes goes on or never will.
-    `note` is for people.
+    `note` is for people. `fenced` is set when its lease ran out: it never runs here again, whatever
+    the document says.
     """
 
     allocation: DesiredAllocation
@@ -31,6 +32,7 @@ class Held:
     saved: int | None = None
     resumed: bool = False
     note: str | None = None
+    fenced: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,6 +149,9 @@ def remember(desired: Desired, held: Mapping[str, Held], now: float) -> dict[str
     for gpu in desired.gpus:
         for wanted in gpu.allocations:
             old = kept.get(wanted.id)
+            if old is not None and old.fenced:
+                kept[wanted.id] = dataclasses.replace(old, allocation=wanted)
+                continue
             moved = old is not None and not _same_spot(old, wanted, gpu.uuid)
             if old is None or (moved and (old.emptied or not old.given)):
                 if wanted.state == "release" or wanted.starts <= now:
@@ -192,10 +197,13 @@ def wishes(desired: Desired, held: Mapping[str, Held], now: float) -> list[Wish]
     for key in sorted(held):
         record = held[key]
         wanted = named.get((key, record.gpu, place_of(record.allocation)))
-        ending = wanted is None or wanted.state == "release" or wanted.ends <= now
+        over = wanted is None or wanted.state == "release" or wanted.ends <= now
         allocation = wanted or record.allocation
+        if record.fenced:
+            # There is no time to freeze what may begin elsewhere.
+            allocation = dataclasses.replace(allocation, notice=None)
         gang = (allocation.tenant, allocation.booking) in gangs
-        task = Task(allocation, ending, record.given, record.emptied, gang)
+        task = Task(allocation, over or record.fenced, record.given, record.emptied, gang)
         tasks.setdefault(record.gpu, []).append(task)
     return [Wish(uuid, modes.get(uuid), tuple(tasks[uuid])) for uuid in sorted(tasks)]
 

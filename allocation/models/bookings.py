@@ -26,6 +26,7 @@ class Booking(models.Model):
     fields are the promise of the last cycle; `reasons` are that cycle's answer to "why not now".
     Of what it has or is promised `borrowed_units` lie above guarantees, and somebody who lends
     waits for them from `at_risk_from` on. `claims_from` makes this booking such a one.
+    It was begun anew elsewhere `replaced` times, after `used_seconds` that are charged in the end.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -61,6 +62,8 @@ class Booking(models.Model):
     at_risk_from = models.DateTimeField(null=True, blank=True)
     claims_from = models.DateTimeField(null=True, blank=True)
     extension_until = models.DateTimeField(null=True, blank=True)
+    replaced = models.PositiveSmallIntegerField(db_default=0, default=0)
+    used_seconds = models.PositiveIntegerField(db_default=0, default=0)
 
     currency = models.CharField(max_length=3, default="EUR")
     price_version = models.PositiveIntegerField()
@@ -118,6 +121,9 @@ class Allocation(models.Model):
     `slots` is generated: [8·gpu_number + start, … + size) on the global slot line. The exclusion
     constraint over (slots, period) of live rows is the rule "no double booking"; the foreign keys
     to the GPU's identity and to the legal placements are the rule "only what hardware can do".
+
+    A `leased` one is ended by its node when the portal is not heard from; `left` is one whose
+    booking went on without it, and that only waits for the proof that its device is empty.
     """
 
     class State(models.TextChoices):
@@ -159,6 +165,8 @@ class Allocation(models.Model):
     state = models.CharField(max_length=12, choices=State.choices, default=State.PLANNED)
     devices = models.JSONField(default=list)
     error = models.CharField(max_length=200, blank=True)
+    leased = models.BooleanField(db_default=False, default=False)
+    left = models.BooleanField(db_default=False, default=False)
     decision = models.ForeignKey(
         "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
@@ -172,6 +180,10 @@ class Allocation(models.Model):
                 name="allocation_mode_fits",
             ),
             models.CheckConstraint(condition=Q(units__gt=0), name="allocation_units"),
+            models.CheckConstraint(
+                condition=Q(left=False) | Q(state__in=["releasing", "ended"]),
+                name="allocation_left_is_over",
+            ),
         ]
         indexes = [
             models.Index(fields=["booking"], name="allocation_of_booking"),

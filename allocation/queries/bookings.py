@@ -152,7 +152,7 @@ def money_of(actor: Actor, projects: Sequence[Project], now: datetime) -> list[B
 def places_of(booking: Booking) -> list[NodePlace]:
     """Where the booking is, was, or is promised to be; empty when it never had a place."""
     rows = list(
-        Allocation.objects.filter(booking=booking)
+        Allocation.objects.filter(booking=booking, left=False)
         .exclude(state=Allocation.State.SUPERSEDED)
         .order_by("start")
     )

@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import Max, Min
 
 from allocation.models import Allocation, Gpu, GpuSample, MigPlacement, Node
+from allocation.queries.hearing import doubt_of
 
 SLOTS = 8
 SILENT_AFTER = timedelta(seconds=30)
@@ -89,6 +90,7 @@ class GpuNow:
 class NodeNow:
     """One node. `silent`: no word from its agent for 30 s. `behind`: documents not yet acted on.
     `enrolled`: an agent was let in. `rotating`: it was told of a new key and has not used it yet.
+    `doubt`: why nothing new is placed there although it is in service.
     """
 
     id: UUID
@@ -106,11 +108,12 @@ class NodeNow:
     gpus: tuple[GpuNow, ...]
     enrolled: bool = True
     rotating: bool = False
+    doubt: str = ""
 
     @property
     def in_service(self) -> bool:
         """True when the solver may use its healthy GPUs."""
-        return self.state == Node.State.READY
+        return self.state == Node.State.READY and not self.doubt
 
     @property
     def booked_gpus(self) -> int:
@@ -267,6 +270,7 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         gpus=tuple(gpus),
         enrolled=row.link_digest is not None,
         rotating=row.key_confirmed < row.key_version,
+        doubt=doubt_of(row),
     )
 
 

@@ -134,6 +134,8 @@ RULES: tuple[Rule, ...] = (
          ("lost", "tier")),
     Rule("R49", "room_promised", "line", "others", "refuses",
          "A booking is not extended once its room is needed for a stronger claim."),
+    Rule("R55", "node_silent", "hardware", "operator", "delays",
+         "A booking that may run elsewhere is begun anew when its node is cut off."),
     Rule("R58", "host_busy", "together", "others", "delays",
          "The node must have the host cores and the memory free, too.", ("cores", "memory")),
     Rule("R59", "host_too_small", "hardware", "operator", "refuses",

@@ -146,7 +146,7 @@ _CHECKS = (
         "part of a gang",
         """SELECT b.id || ' has ' || count(a.id) || ' of ' || (b.ask->>'count')
            FROM allocation_booking b LEFT JOIN allocation_allocation a
-             ON a.booking_id = b.id AND a.state IN {live}
+             ON a.booking_id = b.id AND a.state IN {live} AND NOT a."left"
            WHERE b.state IN {placed} GROUP BY b.id
            HAVING count(a.id) <> (b.ask->>'count')::int OR count(DISTINCT a.period) <> 1""",
     ),
@@ -155,7 +155,7 @@ _CHECKS = (
         "a member in another state than its booking",
         """SELECT DISTINCT b.id || ' ' || b.state || ' with ' || a.state
            FROM allocation_booking b JOIN allocation_allocation a ON a.booking_id = b.id
-           WHERE a.state IN {live} AND NOT CASE b.state
+           WHERE a.state IN {live} AND NOT a."left" AND NOT CASE b.state
              WHEN 'scheduled' THEN a.state = 'planned'
              WHEN 'starting' THEN a.state IN ('starting', 'active')
              WHEN 'active' THEN a.state = 'active'

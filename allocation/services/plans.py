@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -12,10 +11,11 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
 from allocation.rules.states import State
-from allocation.services.bookings import booking_cost, price_of_class
+from allocation.services.bookings import booking_cost, earlier_settle, price_of_class
 from allocation.services.borrowing import Mark, marks_of, marks_write
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.replace import WORTH_SECONDS, time_left
 from allocation.services.snapshot import instant, place_data
 from allocation.solver import (
     Assign,
@@ -30,7 +30,7 @@ from allocation.solver import (
     units_of,
 )
 from billing.rules import money_text
-from billing.services import hold_move, hold_place, hold_release
+from billing.services import hold_move, hold_place
 from tenants.errors import Refused
 
 
@@ -53,8 +53,9 @@ class Changes:
         return bool(answers or self.marks)
 
 
-def changes_of(plan: Plan) -> Changes:
-    """Leaves out waiting bookings whose promise and reasons are what is stored already."""
+def changes_of(plan: Plan, now: datetime) -> Changes:
+    """Leaves out waiting bookings whose promise and reasons are what is stored already, and
+    refusals of such as are to begin anew: while they have time left, they wait."""
     known = {
         str(booking.id): booking
         for booking in Booking.objects.filter(id__in=[UUID(wait.booking) for wait in plan.waits])
@@ -62,10 +63,18 @@ def changes_of(plan: Plan) -> Changes:
     return Changes(
         assigns=plan.assigns,
         waits=tuple(wait for wait in plan.waits if not _is_known(wait, known.get(wait.booking))),
-        refusals=plan.refusals,
+        refusals=_final(plan.refusals, now),
         extensions=plan.extensions,
         marks=marks_of(plan),
     )
+
+
+def _final(refusals: tuple[Refuse, ...], now: datetime) -> tuple[Refuse, ...]:
+    again = Booking.objects.filter(
+        id__in=[UUID(refuse.booking) for refuse in refusals], replaced__gt=0
+    )
+    wait = {str(row.id) for row in again if time_left(row, now)[0] >= WORTH_SECONDS}
+    return tuple(refuse for refuse in refusals if refuse.booking not in wait)
 
 
 def plan_apply(
@@ -198,7 +207,7 @@ def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) ->
 
 
 def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
-    hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
     booking.state = State.REFUSED if booking.state == State.REQUESTED else State.EXPIRED
     booking.outcome = str(booking.state)
     booking.decision = decision
@@ -214,11 +223,10 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
         }
         for item in refuse.alternatives
     ]
-    booking.charged, booking.ended_at = Decimal(0), now
     booking.planned_places = []
     _store(booking, "outcome", "alternatives", "charged", "ended_at", "planned_places")
     sentence = refuse.reasons[0].sentence if refuse.reasons else "It can't be placed."
-    freed = money_text(booking.held, booking.currency)
+    freed = money_text(booking.held - booking.charged, booking.currency)
     event_add(
         booking,
         kind=str(booking.state),
@@ -239,7 +247,7 @@ def _extend(extend: Extend, decision: Decision, now: datetime) -> None:
     until = instant(extend.until)
     refusal = extend.reasons[0].sentence if extend.reasons else _hold_more(booking, until, now)
     if refusal is None:
-        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE)
+        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, left=False)
         for row in live.order_by("id"):
             row.period = DateTimeTZRange(row.period.lower, until)
             row.save(update_fields=["period"])

@@ -139,6 +139,7 @@ def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.
                 starts=int(row.period.lower.timestamp()),
                 ends=int(row.period.upper.timestamp()),
                 state="release" if row.state == Allocation.State.RELEASING else "run",
+                lease=row.leased,
                 share=row.share,
             )
         )

@@ -6,10 +6,11 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node
+from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings import EXTENDABLE
+from allocation.services.replace import WORTH_SECONDS, time_left
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
     Ask,
@@ -45,7 +46,7 @@ def snapshot_take(now: datetime) -> Snapshot:
             models=models_read(),
             gpus=gpus_read(),
             held=_held(now),
-            requests=_requests(),
+            requests=_requests(now),
             extensions=_extensions(),
             limits=limits_read(),
             tiers=tiers_read(),
@@ -96,7 +97,7 @@ def gpus_read() -> tuple[SolverGpu, ...]:
             gpu_class=gpu.gpu_class_id,
             model=gpu.model_id,
             domain=gpu.domain,
-            usable=gpu.health == Gpu.Health.OK and gpu.node.state == Node.State.READY,
+            usable=gpu.health == Gpu.Health.OK and gpu.node.takes_work,
             mode=_fixed_mode(gpu),
         )
         for gpu in Gpu.objects.select_related("node__rack", "model")
@@ -159,14 +160,15 @@ def _held(now: datetime) -> tuple[Held, ...]:
 
 
 def _held_of(row: Allocation, now: int) -> Held:
+    """What a booking has left behind keeps its place, but is nobody's use any more."""
     started = row.state != Allocation.State.PLANNED
     ends = seconds(row.period.upper)
     cores, memory = of_host(row.booking)
     return Held(
         id=str(row.id),
-        booking=str(row.booking_id),
-        tenant=str(row.tenant_id),
-        project=str(row.project_id),
+        booking=f"left {row.id}" if row.left else str(row.booking_id),
+        tenant="" if row.left else str(row.tenant_id),
+        project="" if row.left else str(row.project_id),
         place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
         starts=seconds(row.period.lower),
         ends=max(ends, now + max(CLEARING_SECONDS, now - ends)) if started else ends,
@@ -177,12 +179,17 @@ def _held_of(row: Allocation, now: int) -> Held:
     )
 
 
-def _requests() -> tuple[Request, ...]:
+def _requests(now: datetime) -> tuple[Request, ...]:
     rows = Booking.objects.filter(state__in=[State.REQUESTED, State.QUEUED]).select_related("tier")
-    return tuple(_request_of(row) for row in rows.order_by("id"))
+    return tuple(_request_of(row, now) for row in rows.order_by("id"))
 
 
-def _request_of(row: Booking) -> Request:
+def _request_of(row: Booking, now: datetime) -> Request:
+    duration, latest = row.duration_seconds, row.deadline
+    if row.replaced:
+        # What is left of a fixed window is taken where it fits, if it is worth a start at all.
+        duration, latest = time_left(row, now)
+        duration = max(WORTH_SECONDS, duration)
     return Request(
         booking=str(row.id),
         tenant=str(row.tenant_id),
@@ -191,10 +198,10 @@ def _request_of(row: Booking) -> Request:
         priority=row.tier.priority,
         submitted=seconds(row.submitted),
         ask=solver_ask(AskDocument.from_json(row.ask)),
-        duration=row.duration_seconds,
+        duration=duration,
         earliest=seconds(row.not_before),
-        latest=seconds(row.deadline) if row.deadline else None,
-        fixed=row.starts is not None,
+        latest=seconds(latest) if latest else None,
+        fixed=row.starts is not None and not row.replaced,
         promise=_promise_of(row),
     )
 

@@ -70,7 +70,7 @@ class Preemption:
             return paused
         if free is None and kept.over and self.is_due(kept):
             same = (self._at(request, want, kept.starts, n) for n, want in enumerate(wants))
-            return next(filter(None, same), None)
+            return min((kept, *filter(None, same)), key=self._lost)
         return free
 
     def on_the_same_places(self, request: Request, found: Found) -> Found | None:
@@ -81,15 +81,11 @@ class Preemption:
         if found.want.share is not None:
             return None
         candidates = self._reclaim.candidates(found.want, found.starts)
-        able = {each.runner.booking for each in candidates}
         there = self._in_the_way(found)
-        if not able.issuperset(there):
+        must = [each for each in candidates if each.runner.booking in there]
+        if len(must) < len(there) or not is_even(must, working.use(found.want)):
             return None
-        if not is_even(
-            (each for each in candidates if each.runner.booking in there), working.use(found.want)
-        ):
-            return None
-        gone = [each.runner for each in candidates if each.runner.booking in there]
+        gone = [each.runner for each in must]
         others = [each.runner for each in candidates if each.runner.booking not in there]
         more = self._for_quota(found.want, found.starts, gone, others)
         if more is None or not has_beside(working, found, [*gone, *more]):
@@ -119,6 +115,9 @@ class Preemption:
     def _grace(self, found: Found) -> int:
         running = self._working.running
         return max((running[booking].tier.grace for booking in found.over), default=0)
+
+    def _lost(self, found: Found) -> int:
+        return sum(self._working.running[booking].lost for booking in found.over)
 
     def _earliest_paused(
         self, request: Request, wants: Sequence[Want], first: int, last: int

@@ -183,6 +183,8 @@ def _state(node: NodeNow) -> tuple[str, str, str]:
     }
     if node.state in states:
         return states[Node.State(node.state)]
+    if node.doubt:
+        return ("risk", "warn", "Not trusted")
     if node.silent:
         return ("wait", "warn", "Silent")
     if out:
@@ -203,6 +205,8 @@ def _trouble(node: NodeNow, now: datetime) -> str:
     """The sentence under a state that needs a look; empty when all is well."""
     if node.state_reason and node.state != Node.State.READY:
         return node.state_reason
+    if node.doubt:
+        return node.doubt
     if node.last_seen is None:
         return "Its agent has not reported yet."
     if node.silent:

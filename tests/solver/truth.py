@@ -147,11 +147,15 @@ def too_many_media_engines(snapshot: Snapshot, plan: Plan) -> list[str]:
     return bad
 
 
-def over_limit(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str, int]]:
+def over_limit(
+    snapshot: Snapshot, plan: Plan, *, always: bool = False
+) -> list[tuple[str, str, int]]:
     """(owner, class, second) at which an owner has more than guaranteed + borrow limit, or at
-    which what can't be paused has more than the guarantee, when something of it begins."""
+    which what can't be paused has more than the guarantee, when something of it begins that was
+    decided now, or `always` when anything does."""
     tiers = {tier.slug: tier for tier in snapshot.tiers}
     use = [row for row in _usage(snapshot, plan) if tiers[row.tier].counts]
+    use = [row._replace(decided=True) for row in use] if always else use
     bad = []
     for limit in snapshot.limits:
         rows = [row for row in use if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)]

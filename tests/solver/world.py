@@ -183,8 +183,10 @@ def check(site: Snapshot, plan: Plan) -> None:
     assert truth.illegal(true, plan) == []
     assert truth.torn(true, plan) == []
     # Whose quota a promise stands on before anybody is told is not said in the plan.
-    untold = {row.booking for row in standing(plan)} - {each.beneficiary for each in plan.pauses}
-    sure = replace(plan, waits=tuple(row for row in plan.waits if row.booking not in untold))
+    told = {each.beneficiary for each in plan.pauses}
+    if {row.booking for row in standing(plan)} <= told:
+        assert truth.over_limit(true, plan) == []
+    sure = replace(plan, waits=tuple(row for row in plan.waits if row.booking in told))
     assert truth.over_limit(true, sure) == []
     assert encode(solve(site, RESTLESS)) == encode(plan)
     tiers = {tier.slug: tier for tier in site.tiers}
@@ -227,7 +229,9 @@ def is_needed(site: Snapshot, plan: Plan, victim: str) -> bool:
     back = with_room_made(site, plan, but=victim)
     only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
     return bool(
-        truth.overlaps(back, only) or truth.over_limit(back, only) or truth.beyond_hosts(back, only)
+        truth.overlaps(back, only)
+        or truth.over_limit(back, only, always=True)
+        or truth.beyond_hosts(back, only)
     )
 
 
@@ -239,7 +243,12 @@ def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int)
         return PRIORITY[loser.tier] < PRIORITY[wish.tier]
     only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
     counted, spot = units_of(with_room_made(site, plan, but=victim), only, loser.tenant, at)
-    mine, my_spot = units_of(with_room_made(site, plan), plan, wish.tenant, at)
+    alone = replace(
+        plan,
+        assigns=tuple(row for row in plan.assigns if row.booking == winner),
+        waits=tuple(row for row in plan.waits if row.booking == winner),
+    )
+    mine, my_spot = units_of(with_room_made(site, plan), alone, wish.tenant, at)
     is_borrowed = loser.tier == "spot" or counted > 0
     return is_borrowed and (mine == 0 or mine + my_spot < counted + spot)
 
