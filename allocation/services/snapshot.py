@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement
+from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings import EXTENDABLE
@@ -176,6 +176,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         tier=row.booking.tier_id,
         cores=cores,
         memory=memory,
+        owner=str(row.booking.owner_id),
     )
 
 
@@ -203,6 +204,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         latest=seconds(latest) if latest else None,
         fixed=row.starts is not None and not row.replaced,
         promise=_promise_of(row),
+        owner=str(row.owner_id),
     )
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from allocation.solver.calendar import Calendar
 from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
-from allocation.solver.geometry import Masks
+from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.hosts import Free, Hosts
 from allocation.solver.placement import Choice, Ground, Want, choose, most_together
+from allocation.solver.sharers import Sharers
 from allocation.solver.topology import Pool, pools_of
 from allocation.solver.types import Place, Snapshot
 
@@ -46,7 +47,7 @@ class Found:
 class _Seen:
     """A class in one window, and what was chosen there; void when its key has changed."""
 
-    key: tuple[int, ...]
+    key: tuple[object, ...]
     ground: Ground
     choices: dict[tuple[object, ...], Choice | None]
 
@@ -64,6 +65,7 @@ class Space:
         )
         self.calendars = {name: Calendar(pool, self.now) for name, pool in self.pools.items()}
         self.hosts = Hosts(snapshot.hosts, self.pools.values(), self.now)
+        self.sharers = self.held_sharers = Sharers(alone=False)
         self.firm: dict[str, Calendar] = {}
         self.firm_hosts: Hosts | None = None
         self.held_only: dict[str, Calendar] = {}
@@ -90,17 +92,21 @@ class Space:
         want = found.want
         if not self.calendars[want.gpu_class].is_free(found.places, *found.window):
             return False
+        if not self.sharers.is_free(found.places, want.owner, found.window):
+            return False
         return self.hosts.has(found.places, want.of_host, found.window)
 
     def busy(
         self, want: Want, starts: Ints, *, held_only: bool = False
     ) -> tuple[Masks, Free | None]:
         """What is taken in windows of the want's length, and what nodes have free in them."""
-        calendars, hosts = self.calendars, self.hosts
+        calendars, hosts, sharers = self.calendars, self.hosts, self.sharers
         if held_only and self.held_hosts is not None:
-            calendars, hosts = self.held_only, self.held_hosts
+            calendars, hosts, sharers = self.held_only, self.held_hosts, self.held_sharers
         masks = calendars[want.gpu_class].busy(starts, want.duration)
         pool = self.pools[want.gpu_class]
+        if want.share is not None:
+            masks[sharers.others(pool, want.owner, (starts, want.duration))] = WHOLE_MASK
         if not (any(want.of_host) or (pool.values.minds_cores and hosts.are_known)):
             return masks, None
         return masks, hosts.free(pool, starts, want.duration)
@@ -138,7 +144,8 @@ class Space:
         """The last look at the class, when nothing has changed since."""
         name = want.gpu_class
         versions = (self.calendars[name].version, self.hosts.version[name])
-        key = (starts, want.duration, any(want.of_host), *versions)
+        whose = want.owner if want.share is not None else None
+        key = (starts, want.duration, any(want.of_host), whose, *versions)
         seen = self._last.get(name)
         if seen is None or seen.key != key:
             busy, free = self.busy(want, np.array([starts], dtype=np.int64))

@@ -9,6 +9,7 @@ from allocation.solver.fragmentation import Ints
 from allocation.solver.placement import Want, fits
 from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.running import Running, runners_of
+from allocation.solver.sharers import Sharers
 from allocation.solver.space import Found, Space
 from allocation.solver.types import UNITS_PER_GPU, Held, Policy, Request, Snapshot
 
@@ -28,6 +29,7 @@ class Working(Space):
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         self.quota = Quota(snapshot, self.capacity)
         self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
+        self.sharers = Sharers(alone=policy.share_owners == 1)
         self._prime(snapshot)
         # The same without what may be paused; only where somebody may be.
         self.firm = {name: self.calendars[name].copy() for name in self.running.classes}
@@ -35,7 +37,7 @@ class Working(Space):
         for held in snapshot.held:
             self._lay(held)
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
-        self.held_hosts = self.hosts.copy()
+        self.held_hosts, self.held_sharers = self.hosts.copy(), self.sharers.copy()
 
     def end_of(self, held: Held) -> int:
         """When its room is free again: work past its end stays for one more grid step."""
@@ -66,7 +68,7 @@ class Working(Space):
             self.calendars[name].put(found.places, *found.window)
             if firm is not None:
                 firm.lay(found.places, *found.window)
-        self._lay_hosts(found, 1)
+        self._lay_beside(found, 1)
         self.quota.add(self.use(found.want), found.window)
 
     def free(self, found: Found) -> None:
@@ -81,7 +83,7 @@ class Working(Space):
             self._redraw(name, {place.gpu for place in found.places})
         else:
             self.calendars[name].drop(found.places, *found.window)
-        self._lay_hosts(found, -1)
+        self._lay_beside(found, -1)
         self.quota.add(self.use(found.want), found.window, -1)
 
     def tell(self, booking: str, instant: int) -> None:
@@ -93,8 +95,9 @@ class Working(Space):
         if instant < until:
             self.hosts.lay(runner.places, runner.of_host, (instant, until), -1)
 
-    def _lay_hosts(self, found: Found, sign: int) -> None:
+    def _lay_beside(self, found: Found, sign: int) -> None:
         # Who stands on others' room counts beside them until they are told: too little is free.
+        self.sharers.lay(found.places, found.want.owner, found.window, sign)
         self.hosts.lay(found.places, found.want.of_host, found.window, sign)
         if self.firm_hosts is not None:
             self.firm_hosts.lay(found.places, found.want.of_host, found.window, sign)
@@ -212,6 +215,7 @@ class Working(Space):
         self.calendars[name].lay((held.place,), *window)
         of_host = (held.cores, held.memory)
         self.hosts.lay((held.place,), of_host, window)
+        self.sharers.lay((held.place,), held.owner, window)
         if held.booking not in self.running:
             if self.firm_hosts is not None:
                 self.firm_hosts.lay((held.place,), of_host, window)
