@@ -104,6 +104,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime) -> Quote:
         project=str(project.id),
         rates=_rates(prices, terms.tier.slug),
         tier=terms.tier.slug,
+        owner=str(actor.user_id),
     )
     answer = site.quote(question)
     others = tuple(_in_other_tiers(site, question))
@@ -177,6 +178,7 @@ def _own_held() -> Iterator[Held]:
             tier=row.booking.tier_id,
             cores=cores,
             memory=memory,
+            owner=str(row.booking.owner_id),
         )
 
 

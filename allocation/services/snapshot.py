@@ -184,6 +184,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         tier=row.booking.tier_id,
         cores=cores,
         memory=memory,
+        owner=str(row.booking.owner_id),
     )
 
 
@@ -216,6 +217,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         latest=seconds(latest) if latest else None,
         fixed=row.starts is not None and not row.replaced,
         promise=_promise_of(row),
+        owner=str(row.owner_id),
     )
 
 

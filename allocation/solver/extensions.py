@@ -63,6 +63,7 @@ def _stretch(working: Working, row: Held, starts: int, until: int) -> Found:
         row.place.share,
         row.cores,
         row.memory,
+        owner=row.owner,
     )
     return Found(want, (), starts)
 

@@ -65,7 +65,7 @@ def _certificate(
     owners = (request.tenant, request.project)
     starts = max(promise.starts, working.now, request.earliest)
     length = length_from(request, starts)
-    want = want_of(request.ask, gpu_class, length, owners, request.tier)
+    want = want_of(request.ask, gpu_class, length, owners, request.tier, request.owner)
     found = Found(want, promise.places, starts)
     if length <= 0 or not _matches(working, request, found):
         return None, reason("ask_changed", "What the booking asks for has changed.")
