@@ -27,6 +27,7 @@ class Booking(models.Model):
     Of what it has or is promised `borrowed_units` lie above guarantees, and somebody who lends
     waits for them from `at_risk_from` on. `claims_from` makes this booking such a one.
     It was begun anew elsewhere `replaced` times, after `used_seconds` that are charged in the end.
+    Its run was last broken off by hardware, or for its maintenance, at `hardware_lost_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -73,6 +74,7 @@ class Booking(models.Model):
 
     ready_at = models.DateTimeField(null=True, blank=True)
     released_at = models.DateTimeField(null=True, blank=True)
+    hardware_lost_at = models.DateTimeField(null=True, blank=True)
     checked_in_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 

@@ -83,10 +83,10 @@ def left_of(rows: list[Held], now: int) -> Request:
     """The wish behind these rows from now on, anywhere."""
     row = rows[0]
     ask = Ask(
-        count=len(rows),
-        classes=("h100",),
-        profile=row.place.profile,
-        together="any",
+        len(rows),
+        ("h100",),
+        row.place.profile,
+        "any",
         required=False,
         share=row.place.share,
         cores=row.cores,
