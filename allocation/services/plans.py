@@ -240,6 +240,9 @@ def _refused_as(booking: Booking) -> State:
     """What becomes of a booking that there is no room for, now or any more."""
     if booking.hardware_lost_at is not None:
         return State.FAILED
+    if booking.replaced:
+        # It ran, and is charged for that.
+        return State.EXPIRED
     is_window = booking.state == State.REQUESTED or booking.starts is not None
     return State.REFUSED if is_window else State.EXPIRED
 
