@@ -3,6 +3,7 @@
 from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupancy
 from allocation.models.decisions import Decision, PolicyVersion, SolverState
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
+from allocation.models.pauses import Pause, PauseCause
 from allocation.models.telemetry import GpuSample
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "MigPlacement",
     "Node",
     "Occupancy",
+    "Pause",
+    "PauseCause",
     "PolicyVersion",
     "Rack",
     "SolverState",

@@ -123,6 +123,14 @@ RULES: tuple[Rule, ...] = (
     Rule("R44", "borrowed", "quota", "others", "explains",
          "What is borrowed may be paused when those who lend it need it.",
          ("at_risk_from", "borrowed", "own")),
+    Rule("R50", "extension_while_paused", "policy", "others", "refuses",
+         "What pauses or is paused keeps the end that it has."),
+    Rule("R51", "no_more_time", "policy", "operator", "refuses",
+         "A tier says how often and for how long a pause can be put off.", ("limit", "used")),
+    Rule("R52", "claim_can_not_wait", "line", "others", "refuses",
+         "A pause is put off only for a claim that can start later.", ("possible_until",)),
+    Rule("R53", "paused_to_the_end", "together", "others", "refuses",
+         "What is paused goes on only inside its window or before its deadline."),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

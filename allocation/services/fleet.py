@@ -239,7 +239,7 @@ def node_key_rotate(*, operator: User, node: Node) -> None:
             f"{node.name} was told of its new key and has not signed with it yet. If its agent"
             " never answers again, lock it out and enrol it anew.",
         )
-    if not reads_later(node):
+    if not reads(node, wire.LATER_SINCE):
         raise Refused(
             "agent_too_old",
             f"The agent of {node.name} ({node.agent_version or 'version not known'}) can't change"
@@ -261,10 +261,10 @@ def key_confirm(node: Node, version: int) -> None:
         nudge("allocation.publish")
 
 
-def reads_later(node: Node) -> bool:
-    """Whether the node's agent reads the fields that wire version 1 did not have at first."""
+def reads(node: Node, since: tuple[int, int]) -> bool:
+    """Whether the node's agent reads the fields that wire version 1 has from `since` on."""
     said = re.match(r"(\d{1,4})\.(\d{1,4})", node.agent_version)
-    return said is not None and (int(said[1]), int(said[2])) >= wire.LATER_SINCE
+    return said is not None and (int(said[1]), int(said[2])) >= since
 
 
 def not_enrolled(node: Node) -> Refused:

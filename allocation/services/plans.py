@@ -11,13 +11,25 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
-from allocation.rules.states import State
+from allocation.rules.states import TERMINAL, State
 from allocation.services.bookings import booking_cost, price_of_class
 from allocation.services.borrowing import Mark, marks_of, marks_write
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.pausing import pause_begin
+from allocation.services.runs import run_none_left
 from allocation.services.snapshot import instant, place_data
-from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Snapshot, Waiting, units_of
+from allocation.solver import (
+    Assign,
+    Extend,
+    Pause,
+    Plan,
+    Reason,
+    Refuse,
+    Snapshot,
+    Waiting,
+    units_of,
+)
 from billing.rules import money_text
 from billing.services import hold_move, hold_place, hold_release
 from tenants.errors import Refused
@@ -35,25 +47,39 @@ class Changes:
     waits: tuple[Waiting, ...]
     refusals: tuple[Refuse, ...]
     extensions: tuple[Extend, ...]
+    pauses: tuple[Pause, ...]
     marks: tuple[Mark, ...]
 
     def __bool__(self) -> bool:
         answers = self.assigns or self.waits or self.refusals or self.extensions
-        return bool(answers or self.marks)
+        return bool(answers or self.pauses or self.marks)
 
 
 def changes_of(plan: Plan) -> Changes:
     """Leaves out waiting bookings whose promise and reasons are what is stored already."""
+    answers: tuple[Waiting | Assign | Refuse, ...] = (*plan.waits, *plan.assigns, *plan.refusals)
     known = {
         str(booking.id): booking
-        for booking in Booking.objects.filter(id__in=[UUID(wait.booking) for wait in plan.waits])
+        for booking in Booking.objects.filter(id__in=[UUID(each.booking) for each in answers])
     }
+    # Who is told to go, now or before, is promised a place to go on; it gets one when it is out.
+    leaving = {pause.booking for pause in plan.pauses}
+    leaving |= {key for key, booking in known.items() if booking.state == State.PAUSING}
+    promised = (_promised(each) for each in plan.assigns if each.booking in leaving)
+    waits = (*plan.waits, *promised)
     return Changes(
-        assigns=plan.assigns,
-        waits=tuple(wait for wait in plan.waits if not _is_known(wait, known.get(wait.booking))),
-        refusals=plan.refusals,
-        extensions=plan.extensions,
+        assigns=tuple(each for each in plan.assigns if each.booking not in leaving),
+        waits=tuple(wait for wait in waits if not _is_known(wait, known.get(wait.booking))),
+        refusals=tuple(each for each in plan.refusals if each.booking not in leaving),
+        extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
+        pauses=plan.pauses,
         marks=marks_of(plan),
+    )
+
+
+def _promised(assign: Assign) -> Waiting:
+    return Waiting(
+        assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons
     )
 
 
@@ -70,6 +96,8 @@ def plan_apply(
             raise PlanStale("another cycle leads now")
         decision.save(force_insert=True)
         fleet = _Fleet.read(snapshot)
+        # Shortened first, so that the room is free for who it is paused for.
+        _pause_all(changes, decision, now)
         for assign in changes.assigns:
             _assign(assign, fleet, decision, now)
         for wait in changes.waits:
@@ -79,6 +107,23 @@ def plan_apply(
         for extend in changes.extensions:
             _extend(extend, decision, now)
         marks_write(changes.marks, now)
+
+
+def _pause_all(changes: Changes, decision: Decision, now: datetime) -> None:
+    """Locks all that a report may lock too, in a report's order, then gives the notices."""
+    if not changes.pauses:
+        return
+    ids = {each for pause in changes.pauses for each in (pause.booking, pause.beneficiary)}
+    ids |= {extend.booking for extend in changes.extensions}
+    locked = Booking.objects.select_for_update(of=("self",)).select_related("tier")
+    bookings = {str(booking.id): booking for booking in locked.filter(id__in=ids).order_by("id")}
+    for pause in changes.pauses:
+        booking, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
+        if booking.state != State.ACTIVE or State(beneficiary.state) in TERMINAL:
+            raise PlanStale("a booking to be paused, or the claim on it, is over")
+        if booking.allocations.filter(state=Allocation.State.RELEASING).exists():
+            raise PlanStale("a booking to be paused is leaving")
+        pause_begin(booking, beneficiary, instant(pause.at), pause.reasons, decision, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +145,9 @@ class _Fleet:
 
 def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) -> None:
     booking = _waiting_booking(assign.booking)
+    goes_on = booking.state == State.PAUSED
+    if goes_on and booking.allocations.filter(state__in=Allocation.LIVE).exists():
+        raise PlanStale(f"{booking.label} has a place to go on")
     period = DateTimeTZRange(instant(assign.starts), instant(assign.ends))
     rows = [
         Allocation(
@@ -124,20 +172,21 @@ def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) ->
     Allocation.objects.bulk_create(rows, ignore_conflicts=True)
     if Allocation.objects.filter(id__in=[row.id for row in rows]).count() != len(rows):
         raise PlanStale(f"a place of {booking.label} is taken")
-    booking.state = State.SCHEDULED
+    if not goes_on:
+        booking.state = State.SCHEDULED
     with suppress(Refused):
         # A class that had no price when this was booked costs what was promised.
         price = price_of_class(booking, assign.gpu_class)
         booking.price_per_hour = min(booking.price_per_hour, price)
     _hold_follows(booking, assign, now)
     _plan_fields(booking, assign, decision)
-    booking.reasons, booking.alternatives = [], []
-    _store(booking, "price_per_hour", "alternatives")
+    booking.reasons, booking.alternatives, booking.planned_places = [], [], []
+    _store(booking, "price_per_hour", "alternatives", "planned_places")
     where = _where(assign, fleet)
     event_add(
         booking,
         kind="scheduled",
-        sentence=f"Scheduled on {where}.",
+        sentence=f"Goes on on {where}." if goes_on else f"Scheduled on {where}.",
         now=now,
         detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
     )
@@ -148,7 +197,7 @@ def _hold_follows(booking: Booking, assign: Assign, now: datetime) -> None:
         tenant_id=booking.tenant_id,
         project_id=booking.project_id,
         reference=booking.id,
-        amount=booking.held,
+        amount=booking.held - booking.settled,
         starts=instant(assign.starts),
         ends=instant(assign.ends),
         now=now,
@@ -156,10 +205,11 @@ def _hold_follows(booking: Booking, assign: Assign, now: datetime) -> None:
 
 
 def _wait(wait: Waiting, decision: Decision, now: datetime) -> None:
-    booking = _waiting_booking(wait.booking)
+    booking = _waiting_booking(wait.booking, State.PAUSING)
     moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
     is_new = booking.state == State.REQUESTED
-    booking.state = State.QUEUED
+    if is_new:
+        booking.state = State.QUEUED
     _plan_fields(booking, wait, decision)
     booking.planned_places = [place_data(place) for place in wait.places]
     booking.reasons = [reason_data(reason) for reason in wait.reasons]
@@ -177,6 +227,13 @@ def _wait(wait: Waiting, decision: Decision, now: datetime) -> None:
 
 def _refuse(refuse: Refuse, decision: Decision, now: datetime) -> None:
     booking = _waiting_booking(refuse.booking)
+    if booking.state == State.PAUSED:
+        booking.decision = decision
+        booking.reasons = [reason_data(reason) for reason in refuse.reasons]
+        _store(booking)
+        because = refuse.reasons[0].sentence if refuse.reasons else "There is no place to go on."
+        run_none_left(booking, "not_resumed", because, now)
+        return
     hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
     booking.state = State.REFUSED if booking.state == State.REQUESTED else State.EXPIRED
     booking.outcome = str(booking.state)
@@ -269,11 +326,11 @@ def reason_data(reason: Reason) -> dict[str, object]:
     }
 
 
-def _waiting_booking(identifier: str) -> Booking:
+def _waiting_booking(identifier: str, *more: State) -> Booking:
     booking = (
         Booking.objects.select_for_update(of=("self",))
         .select_related("tier")
-        .filter(id=identifier, state__in=[State.REQUESTED, State.QUEUED])
+        .filter(id=identifier, state__in=[State.REQUESTED, State.QUEUED, State.PAUSED, *more])
         .first()
     )
     if booking is None:
@@ -284,7 +341,7 @@ def _waiting_booking(identifier: str) -> Booking:
 def _is_known(wait: Waiting, booking: Booking | None) -> bool:
     return (
         booking is not None
-        and booking.state == State.QUEUED
+        and booking.state in (State.QUEUED, State.PAUSING, State.PAUSED)
         and booking.planned_starts == instant(wait.starts)
         and booking.planned_places == [place_data(place) for place in wait.places]
         and booking.reasons == [reason_data(reason) for reason in wait.reasons]

@@ -1,7 +1,7 @@
 """What agents say, turned into facts. Every message is verified, fenced and safe to see twice."""
 
 import logging
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
@@ -15,6 +15,8 @@ from allocation.services.lifecycle import (
     allocation_empty,
     allocation_failed,
     allocation_ready,
+    allocation_saved,
+    allocation_suspended,
 )
 from tenants.outbox import nudge
 
@@ -120,13 +122,19 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
 def _own_allocations(node: Node, report: wire.Report) -> dict[str, UUID]:
     """Ids of the report that really lie on this node, an agent can't speak for another's, and to
     which its word is news."""
-    said = {UUID(item.id): item.state for item in report.allocations if _is_uuid(item.id)}
-    rows = Allocation.objects.filter(id__in=said, gpu__node=node).values_list("id", "state")
+    said = {UUID(item.id): item for item in report.allocations if _is_uuid(item.id)}
+    rows = Allocation.objects.filter(id__in=said, gpu__node=node)
     return {
-        identifier.hex: identifier
-        for identifier, state in rows
-        if state in NEWS_FOR.get(said[identifier], ())
+        row.id.hex: row.id
+        for row in rows.only("id", "state", "saved_at")
+        if row.state in NEWS_FOR.get(said[row.id].state, ()) or _is_saved_news(row, said[row.id])
     }
+
+
+def _is_saved_news(row: Allocation, item: wire.ReportedAllocation) -> bool:
+    if item.saved is None or row.state not in STARTED:
+        return False
+    return row.saved_at is None or row.saved_at.timestamp() < item.saved
 
 
 def _is_uuid(text: str) -> bool:
@@ -134,15 +142,21 @@ def _is_uuid(text: str) -> bool:
 
 
 def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> None:
-    match item.state:
-        case "ready":
-            allocation_ready(identifier, list(item.devices), now)
-        case "empty":
-            allocation_empty(identifier, now)
-        case "failed":
-            allocation_failed(identifier, item.error or "no reason given", now)
-        case "preparing" | "ending":
-            pass
+    if item.state == "ready":
+        allocation_ready(identifier, list(item.devices), now)
+    if item.saved is not None:
+        allocation_saved(identifier, _moment(item.saved, now), now)
+    if item.state == "empty":
+        if item.suspended:
+            allocation_suspended(identifier)
+        allocation_empty(identifier, now)
+    if item.state == "failed":
+        allocation_failed(identifier, item.error or "no reason given", now)
+
+
+def _moment(seconds: int, now: datetime) -> datetime:
+    """A time of the node's clock; what lies ahead of ours is now."""
+    return now if seconds >= now.timestamp() else datetime.fromtimestamp(max(0, seconds), UTC)
 
 
 def _samples(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:

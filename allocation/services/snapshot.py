@@ -1,15 +1,17 @@
 """The whole input of a cycle, read at one instant in a constant number of queries."""
 
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection, transaction
 
-from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node
+from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node, Pause
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import State
+from allocation.rules.states import WAITING, State
 from allocation.services.bookings import EXTENDABLE
+from allocation.services.pauses import OPEN
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
     Ask,
@@ -44,7 +46,7 @@ def snapshot_take(now: datetime) -> Snapshot:
             models=models_read(),
             gpus=gpus_read(),
             held=_held(now),
-            requests=_requests(),
+            requests=_requests(now),
             extensions=_extensions(),
             limits=limits_read(),
             tiers=tiers_read(),
@@ -140,6 +142,7 @@ def _held(now: datetime) -> tuple[Held, ...]:
 
 
 def _held_of(row: Allocation, now: int) -> Held:
+    booking = row.booking
     started = row.state != Allocation.State.PLANNED
     ends = seconds(row.period.upper)
     return Held(
@@ -149,15 +152,26 @@ def _held_of(row: Allocation, now: int) -> Held:
         project=str(row.project_id),
         place=Place(str(row.gpu_id), row.profile, row.start, row.size),
         starts=seconds(row.period.lower),
-        ends=max(ends, now + max(CLEARING_SECONDS, now - ends)) if started else ends,
+        ends=_out(ends, now) if started else ends,
         started=started,
-        tier=row.booking.tier_id,
+        tier=booking.tier_id,
+        since=seconds(booking.ready_at) if booking.ready_at else None,
+        saved=seconds(booking.saved_at) if booking.saved_at else None,
+        pauses=booking.pause_count,
+        pausing=booking.state == State.PAUSING,
     )
 
 
-def _requests() -> tuple[Request, ...]:
-    rows = Booking.objects.filter(state__in=[State.REQUESTED, State.QUEUED]).select_related("tier")
-    return tuple(_request_of(row) for row in rows.order_by("id"))
+def _out(ends: int, now: int) -> int:
+    """When what should be out at `ends` is expected to be: a device may take long to be cleared."""
+    return max(ends, now + max(CLEARING_SECONDS, now - ends))
+
+
+def _requests(now: datetime) -> tuple[Request, ...]:
+    rows = Booking.objects.filter(state__in=WAITING).select_related("tier")
+    found = [_request_of(row) for row in rows]
+    found += pauses_requested(now)
+    return tuple(sorted(found, key=lambda request: request.booking))
 
 
 def _request_of(row: Booking) -> Request:
@@ -174,6 +188,39 @@ def _request_of(row: Booking) -> Request:
         latest=seconds(row.deadline) if row.deadline else None,
         fixed=row.starts is not None,
         promise=_promise_of(row),
+    )
+
+
+def pauses_requested(now: datetime) -> list[Request]:
+    """Bookings that are told to pause, or are paused, and have no place to go on yet.
+
+    They want the time that is left to them as soon as they are out. A fixed window is what is left
+    of it, by its end at the latest.
+    """
+    placed = Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id")
+    open_pauses = Pause.objects.filter(OPEN).select_related("booking__tier").order_by("id")
+    rows = open_pauses.filter(booking__state__in=[State.PAUSING, State.PAUSED])
+    found = (_paused(row, seconds(now)) for row in rows.exclude(booking__in=placed))
+    return [request for request in found if request.duration > 0]
+
+
+def _paused(pause: Pause, now: int) -> Request:
+    booking = pause.booking
+    is_out, ends = pause.remaining_seconds is not None, seconds(pause.ends_before)
+    out = now if is_out else _out(seconds(pause.acknowledged_at or pause.deadline), now)
+    left = ends - seconds(pause.deadline)
+    if pause.remaining_seconds is not None:
+        left = pause.remaining_seconds
+    is_fixed = booking.starts is not None
+    latest = seconds(booking.deadline) if booking.deadline else None
+    return replace(
+        _request_of(booking),
+        duration=min(left, ends - out) if is_fixed else left,
+        earliest=out,
+        latest=ends if is_fixed else latest,
+        fixed=False,
+        paused=True,
+        pauses=booking.pause_count,
     )
 
 
