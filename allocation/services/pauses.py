@@ -45,7 +45,9 @@ def pause_resumed(booking: Booking, now: datetime) -> bool:
     return bool(found.update(resumed_at=now))
 
 
-def pause_acknowledged(booking: Booking, saved: datetime, now: datetime) -> bool:
+def pause_acknowledged(
+    booking: Booking, saved: datetime, now: datetime, *, actor_id: int | None = None
+) -> bool:
     """Everything was saved at `saved`, which ends a grace that began before; twice is once."""
     if booking.state != State.PAUSING:
         return False
@@ -60,5 +62,6 @@ def pause_acknowledged(booking: Booking, saved: datetime, now: datetime) -> bool
         kind="saved",
         sentence="Everything is saved: the grace is over early.",
         now=now,
+        actor_id=actor_id,
     )
     return True

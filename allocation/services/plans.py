@@ -65,12 +65,17 @@ def changes_of(plan: Plan) -> Changes:
     # Who is told to go, now or before, is promised a place to go on; it gets one when it is out.
     leaving = {pause.booking for pause in plan.pauses}
     leaving |= {key for key, booking in known.items() if booking.state == State.PAUSING}
+    # A fixed window that is paused wants the time until its end at once; when that is not to be had
+    # now it may be later, and the clock ends it.
+    windows = {
+        key for key, booking in known.items() if booking.state == State.PAUSED and booking.starts
+    }
     promised = (_promised(each) for each in plan.assigns if each.booking in leaving)
     waits = (*plan.waits, *promised)
     return Changes(
         assigns=tuple(each for each in plan.assigns if each.booking not in leaving),
         waits=tuple(wait for wait in waits if not _is_known(wait, known.get(wait.booking))),
-        refusals=tuple(each for each in plan.refusals if each.booking not in leaving),
+        refusals=tuple(each for each in plan.refusals if each.booking not in leaving | windows),
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
         pauses=plan.pauses,
         marks=marks_of(plan),
