@@ -1,4 +1,4 @@
-"""What the owner of a booking that is to be paused can do: say that it is saved, or ask for time."""
+"""What owners of a booking that is to be paused can do: say that it is saved, or ask for time."""
 
 from datetime import datetime
 
