@@ -216,8 +216,10 @@ def ends_of(booking: Booking) -> datetime:
     """When the booking's place ends, as planned now.
 
     Raises:
-        Refused: `no_place_yet`.
+        Refused: `no_place_yet`, `extension_while_paused`.
     """
+    if booking.state in (State.PAUSING, State.PAUSED):
+        raise _not_extendable(booking)
     if booking.planned_ends is None:
         raise Refused("no_place_yet", f"{booking.label} has no place yet.")
     return booking.planned_ends

@@ -23,14 +23,13 @@ from tenants.access import Actor
 
 def pause_context(booking: Booking, scene: Scene, *, may_change: bool) -> dict[str, Any]:
     """The notice of a booking that is to be paused, and the receipts of all its pauses."""
-    pauses = scene.pauses
-    found: dict[str, Any] = {
-        "receipts": [receipt_of(booking, pause, scene) for pause in reversed(pauses)]
-    }
+    pauses = list(scene.pauses)
+    found: dict[str, Any] = {}
     if booking.state == State.PAUSING and pauses and pauses[-1].is_open:
-        pause = pauses[-1]
+        pause = pauses.pop()
         found["notice"] = notice_of(booking, pause, scene, nodes_silent(booking, scene.now))
         found["ways"] = _ways(booking, pause, scene) if may_change else None
+    found["receipts"] = [receipt_of(booking, pause, scene) for pause in reversed(pauses)]
     return found
 
 
