@@ -6,18 +6,18 @@ from uuid import uuid4
 
 from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
-from django.db.models import F
 
 from allocation.models import Allocation, Booking, Decision, Pause, PauseCause
 from allocation.rules.states import State
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, nodes_bump
 from allocation.services.pauses import OPEN, pauses_put_off
-from allocation.solver import Reason
+from allocation.services.snapshot import place_data
+from allocation.solver import Place, Reason
 
 # A beneficiary that starts this soon anyway is left where it is.
 SOON = timedelta(seconds=5)
-PLANNED_FOR = (State.SCHEDULED, State.QUEUED)
+PLANNED_FOR = (State.SCHEDULED, State.QUEUED, State.PAUSED)
 
 
 def pause_begin(
@@ -102,7 +102,8 @@ def _hand_over(cause: PauseCause, now: datetime) -> bool:
         PauseCause.objects.filter(beneficiary=booking, handed_at=None).update(handed_at=now)
         starts = booking.planned_starts
         is_early = starts is not None and starts > now + SOON and booking.starts is None
-        if booking.state == State.SCHEDULED and is_early:
+        has_place = booking.allocations.filter(state=Allocation.State.PLANNED).exists()
+        if is_early and has_place:
             _plan_again(booking, timedelta(0), "The room for it is empty early.", now)
     return True
 
@@ -169,26 +170,20 @@ def _plan_again(booking: Booking, later: timedelta, because: str, now: datetime)
     rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
     if rows:
         booking.planned_places = [
-            {
-                "gpu": str(row.gpu_id),
-                "profile": row.profile,
-                "start": row.start,
-                "size": row.size,
-            }
-            for row in rows
+            place_data(Place(str(row.gpu_id), row.profile, row.start, row.size)) for row in rows
         ]
         booking.allocations.filter(state=Allocation.State.PLANNED).update(
             state=Allocation.State.SUPERSEDED
         )
-    booking.state = State.QUEUED
+    if booking.state == State.SCHEDULED:
+        booking.state = State.QUEUED
     if booking.planned_starts and booking.planned_ends:
         booking.planned_starts += later
         booking.planned_ends += later
-    booking.version = F("version") + 1
+    booking.version += 1
     booking.save(
         update_fields=["state", "planned_places", "planned_starts", "planned_ends", "version"]
     )
-    booking.refresh_from_db(fields=["version"])
     starts = booking.planned_starts
     detail = {"starts": starts.isoformat()} if starts and later else {}
     event_add(booking, kind="moved", sentence=f"{because} It is planned again.", now=now,

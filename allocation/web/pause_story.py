@@ -241,10 +241,10 @@ def run_lines(booking: Booking, pauses: Sequence[Pause], scene: Scene) -> list[C
             continue
         began, told = clock(pause.ready_at, scene.zone), clock(pause.noticed_at, scene.zone)
         name = f"Run {pause.number}, {began} – {told}"
-        found.append(CostLine(name, money_text(pause.charged, booking.currency)))
+        found.append(CostLine(name, money_text(pause.charged + pause.credit, booking.currency)))
         if pause.credit:
             credit = money_text(-pause.credit, booking.currency)
-            found.append(CostLine("of it not charged, done again", credit))
+            found.append(CostLine("Credit, work to be done again", credit))
     return found
 
 

@@ -208,8 +208,8 @@ def test_the_receipt_and_the_bill_say_what_the_run_cost() -> None:
     story = story_of(booking, scene(NOW, pause), may_change=True)
     assert story.headline == "Paused until there is room"
     assert [(line.name, line.amount) for line in story.costs] == [
-        ("Run 1, 09:27 – 09:57", "€1.33"),
-        ("of it not charged, done again", "−€0.67"),
+        ("Run 1, 09:27 – 09:57", "€2.00"),
+        ("Credit, work to be done again", "−€0.67"),
         ("Used so far", "€1.33"),
         ("Left to use", "€8.00"),
         ("Held, never more than this", "€9.33"),
