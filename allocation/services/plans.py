@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
-from allocation.rules.states import TERMINAL, State
+from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.bookings import booking_cost, price_of_class
 from allocation.services.borrowing import Mark, marks_of, marks_write
 from allocation.services.history import event_add
@@ -100,35 +100,21 @@ def plan_apply(
         if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
             raise PlanStale("another cycle leads now")
         decision.save(force_insert=True)
+        bookings = _bookings_locked(changes)
         fleet = _Fleet.read(snapshot)
         # Shortened first, so that the room is free for who it is paused for.
-        _pause_all(changes, decision, now)
+        for pause in changes.pauses:
+            victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
+            pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
         for assign in changes.assigns:
-            _assign(assign, fleet, decision, now)
+            _assign(bookings[assign.booking], assign, fleet, decision, now)
         for wait in changes.waits:
-            _wait(wait, decision, now)
+            _wait(bookings[wait.booking], wait, decision, now)
         for refuse in changes.refusals:
-            _refuse(refuse, decision, now)
+            _refuse(bookings[refuse.booking], refuse, decision, now)
         for extend in changes.extensions:
             _extend(extend, decision, now)
         marks_write(changes.marks, now)
-
-
-def _pause_all(changes: Changes, decision: Decision, now: datetime) -> None:
-    """Locks all that a report may lock too, in a report's order, then gives the notices."""
-    if not changes.pauses:
-        return
-    ids = {each for pause in changes.pauses for each in (pause.booking, pause.beneficiary)}
-    ids |= {extend.booking for extend in changes.extensions}
-    locked = Booking.objects.select_for_update(of=("self",)).select_related("tier")
-    bookings = {str(booking.id): booking for booking in locked.filter(id__in=ids).order_by("id")}
-    for pause in changes.pauses:
-        booking, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
-        if booking.state != State.ACTIVE or State(beneficiary.state) in TERMINAL:
-            raise PlanStale("a booking to be paused, or the claim on it, is over")
-        if booking.allocations.filter(state=Allocation.State.RELEASING).exists():
-            raise PlanStale("a booking to be paused is leaving")
-        pause_begin(booking, beneficiary, instant(pause.at), pause.reasons, decision, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +134,9 @@ class _Fleet:
         return units_of(model, profile)
 
 
-def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) -> None:
-    booking = _waiting_booking(assign.booking)
+def _assign(
+    booking: Booking, assign: Assign, fleet: _Fleet, decision: Decision, now: datetime
+) -> None:
     goes_on = booking.state == State.PAUSED
     if goes_on and booking.allocations.filter(state__in=Allocation.LIVE).exists():
         raise PlanStale(f"{booking.label} has a place to go on")
@@ -179,11 +166,14 @@ def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) ->
         raise PlanStale(f"a place of {booking.label} is taken")
     if not goes_on:
         booking.state = State.SCHEDULED
-    with suppress(Refused):
-        # A class that had no price when this was booked costs what was promised.
-        price = price_of_class(booking, assign.gpu_class)
-        booking.price_per_hour = min(booking.price_per_hour, price)
-    _hold_follows(booking, assign, now)
+    if len(booking.ask["classes"]) > 1:
+        # The price of the dearest was held. A class without a price then costs what was promised.
+        with suppress(Refused):
+            price = price_of_class(booking, assign.gpu_class)
+            booking.price_per_hour = min(booking.price_per_hour, price)
+    if booking.starts is None:
+        # A fixed window was paid for where it lies.
+        _hold_follows(booking, assign, now)
     _plan_fields(booking, assign, decision)
     booking.reasons, booking.alternatives, booking.planned_places = [], [], []
     _store(booking, "price_per_hour", "alternatives", "planned_places")
@@ -209,8 +199,7 @@ def _hold_follows(booking: Booking, assign: Assign, now: datetime) -> None:
     )
 
 
-def _wait(wait: Waiting, decision: Decision, now: datetime) -> None:
-    booking = _waiting_booking(wait.booking, State.PAUSING)
+def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
     moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
     is_new = booking.state == State.REQUESTED
     if is_new:
@@ -230,8 +219,7 @@ def _wait(wait: Waiting, decision: Decision, now: datetime) -> None:
         )
 
 
-def _refuse(refuse: Refuse, decision: Decision, now: datetime) -> None:
-    booking = _waiting_booking(refuse.booking)
+def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
     if booking.state == State.PAUSED:
         booking.decision = decision
         booking.reasons = [reason_data(reason) for reason in refuse.reasons]
@@ -331,16 +319,28 @@ def reason_data(reason: Reason) -> dict[str, object]:
     }
 
 
-def _waiting_booking(identifier: str, *more: State) -> Booking:
-    booking = (
-        Booking.objects.select_for_update(of=("self",))
-        .select_related("tier")
-        .filter(id=identifier, state__in=[State.REQUESTED, State.QUEUED, State.PAUSED, *more])
-        .first()
-    )
-    if booking is None:
+def _bookings_locked(changes: Changes) -> dict[str, Booking]:
+    """All bookings that change, locked in one order, which is that of reports too.
+
+    Raises:
+        PlanStale: one no longer waits, or no longer runs.
+    """
+    answers = {each.booking for each in (*changes.assigns, *changes.waits, *changes.refusals)}
+    victims = {pause.booking for pause in changes.pauses}
+    others = {pause.beneficiary for pause in changes.pauses}
+    others |= {extend.booking for extend in changes.extensions}
+    rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
+    found = {
+        str(row.id): row for row in rows.filter(id__in=answers | victims | others).order_by("id")
+    }
+    waits = (*WAITING, State.PAUSING, State.PAUSED)
+    if not all(key in found and found[key].state in waits for key in answers - victims):
         raise PlanStale("a booking no longer waits")
-    return booking
+    if not all(key in found and found[key].state == State.ACTIVE for key in victims):
+        raise PlanStale("a booking to be paused no longer runs")
+    if any(key not in found or State(found[key].state) in TERMINAL for key in others):
+        raise PlanStale("what was paused for, or to be extended, is over")
+    return found
 
 
 def _is_known(wait: Waiting, booking: Booking | None) -> bool:
