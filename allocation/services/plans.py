@@ -325,7 +325,9 @@ def _bookings_locked(changes: Changes) -> dict[str, Booking]:
     Raises:
         PlanStale: one no longer waits, or no longer runs.
     """
-    answers = {each.booking for each in (*changes.assigns, *changes.waits, *changes.refusals)}
+    given: tuple[Assign | Waiting | Refuse, ...]
+    given = (*changes.assigns, *changes.waits, *changes.refusals)
+    answers = {each.booking for each in given}
     victims = {pause.booking for pause in changes.pauses}
     others = {pause.beneficiary for pause in changes.pauses}
     others |= {extend.booking for extend in changes.extensions}
