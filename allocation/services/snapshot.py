@@ -52,6 +52,7 @@ def snapshot_take(now: datetime) -> Snapshot:
             tiers=tiers_read(),
             caps=caps_read(now, used),
             used=used,
+            running=running_read(now),
         )
 
 
@@ -191,6 +192,31 @@ def _request_of(row: Booking) -> Request:
     )
 
 
+def running_read(now: datetime) -> tuple[Request, ...]:
+    """What each running booking that may be paused would still want if it were paused now."""
+    rows = Booking.objects.filter(state=State.ACTIVE, tier__pausable=True).select_related("tier")
+    found = []
+    for row in rows.order_by("id"):
+        left = seconds(row.planned_ends) - seconds(now) if row.planned_ends else 0
+        if left > 0:
+            found.append(_going_on(row, seconds(now), left, seconds(now) + left))
+    return tuple(found)
+
+
+def _going_on(row: Booking, earliest: int, left: int, ends: int) -> Request:
+    """The wish for the time that is left of a booking; a fixed window never goes past `ends`."""
+    latest = seconds(row.deadline) if row.deadline else None
+    return replace(
+        _request_of(row),
+        duration=left,
+        earliest=earliest,
+        latest=ends if row.starts is not None else latest,
+        fixed=False,
+        pauses=row.pause_count,
+        promise=None,
+    )
+
+
 def pauses_requested(now: datetime) -> list[Request]:
     """Bookings that are told to pause, or are paused, and have no place to go on yet.
 
@@ -211,17 +237,10 @@ def _paused(pause: Pause, now: int) -> Request:
     left = ends - seconds(pause.deadline)
     if pause.remaining_seconds is not None:
         left = pause.remaining_seconds
-    is_fixed = booking.starts is not None
-    latest = seconds(booking.deadline) if booking.deadline else None
-    return replace(
-        _request_of(booking),
-        duration=min(left, ends - out) if is_fixed else left,
-        earliest=out,
-        latest=ends if is_fixed else latest,
-        fixed=False,
-        paused=True,
-        pauses=booking.pause_count,
-    )
+    if booking.starts is not None:
+        left = min(left, ends - out)
+    wish = _going_on(booking, out, left, ends)
+    return replace(wish, paused=True, promise=_promise_of(booking))
 
 
 def _promise_of(row: Booking) -> Promise | None:
