@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
@@ -30,6 +30,8 @@ from allocation.solver.types import Mode
 # A device that was given back is cleared within seconds. What takes longer is expected to take as
 # long again as it has taken already: nobody is promised the room of a device that hangs.
 CLEARING_SECONDS = 5
+# What is paused for somebody is given so long before that holds of it too.
+HANDING_OVER = timedelta(minutes=1)
 
 
 def snapshot_take(now: datetime) -> Snapshot:
@@ -139,7 +141,15 @@ def _fixed_mode(gpu: Gpu) -> Mode | None:
 def _held(now: datetime) -> tuple[Held, ...]:
     rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
     rows = rows.order_by("id")
-    return tuple(_held_of(row, seconds(now)) for row in rows)
+    return tuple(_held_of(row, seconds(now)) for row in rows if not _is_handing_over(row, now))
+
+
+def _is_handing_over(row: Allocation, now: datetime) -> bool:
+    """Paused for somebody, and its time has just come: the room is theirs in the calendar, so that
+    nobody's start moves for the seconds that clearing takes. On the hardware it is theirs on the
+    proof of empty."""
+    late: timedelta = now - row.period.upper
+    return row.booking.state == State.PAUSING and timedelta(0) <= late < HANDING_OVER
 
 
 def _held_of(row: Allocation, now: int) -> Held:

@@ -6,11 +6,11 @@ from decimal import Decimal
 import pytest
 
 from allocation import wire
-from allocation.models import Booking, BookingEvent
+from allocation.models import Booking, BookingEvent, Node
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings import booking_cancel, booking_release, booking_request
 from allocation.services.invariants import invariants_check
-from allocation.services.lifecycle import allocation_saved
+from allocation.services.lifecycle import allocation_saved, allocation_suspended
 from allocation.services.links import agents_redis
 from allocation.services.plans import PlanStale
 from allocation.services.snapshot import CLEARING_SECONDS, seconds, snapshot_take
@@ -413,3 +413,60 @@ def test_a_grace_shorter_than_the_tiers_is_refused_by_the_database(
     with pytest.raises(Exception, match="pause_grace_kept"):
         plan_written(plan, plant.now)
     assert fresh(booking).state == "active"
+
+
+def test_an_agent_that_does_not_know_notices_still_hears_the_end(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    with as_system():
+        Node.objects.update(agent_version="0.2.0")
+    booking = running(plant, lab)
+    noticed(plant, booking, rival)
+    told = desired(plant)
+    assert {each.notice for each in told} == {None}
+    assert {each.ends for each in told} == {seconds(plant.now + GRACE)}
+    raw = agents_redis().get(wire.desired_key(NAME))
+    assert isinstance(raw, bytes)
+    assert b"notice" not in raw
+    assert b"resumes" not in raw
+
+
+def test_the_agents_word_of_a_save_is_taken_from_its_report(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    booking = running(plant, lab)
+    plant.later(MINUTE)
+    noticed(plant, booking, rival)
+    said = [
+        wire.ReportedAllocation(
+            id=row.id.hex, state="ready", devices=tuple(row.devices), error=None, since=0,
+            saved=seconds(plant.now),
+        )
+        for row in rows_of(booking)
+    ]  # fmt: skip
+    assert plant.told(plant.report(said[0])) == "applied"
+    assert pause_of(booking).acknowledged_at is None
+    assert plant.told(plant.report(said[1])) == "applied"
+    assert pause_of(booking).acknowledged_at == plant.now
+    assert {row.state for row in rows_of(booking)} == {"releasing"}
+
+
+def test_what_was_frozen_on_a_node_is_named_to_what_goes_on_there(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    with as_system():
+        Tier.objects.filter(slug="standard").update(pause_method="suspend")
+    booking = running(plant, lab)
+    noticed(plant, booking, rival, ask=an_ask(2, hours=1))
+    assert {each.notice.method for each in desired(plant) if each.notice} == {"suspend"}
+    old = sorted(row.id.hex for row in rows_of(booking))
+    saved(plant, booking)
+    with as_system():
+        for row in rows_of(booking):
+            allocation_suspended(row.id)
+    plant.later(MINUTE)
+    assert fresh(booking).state == "paused"
+    plant.later(HOUR)
+    plant.later(CLEARING)
+    assert fresh(booking).state == "active"
+    assert sorted(each.resumes or "" for each in desired(plant)) == old
