@@ -1,4 +1,4 @@
-"""Hardware: classes and what they offer, nodes, GPUs, and the door for agents."""
+"""Hardware: classes and what they offer, nodes, GPUs, and what operators do with nodes."""
 
 from collections import defaultdict
 from typing import Any
@@ -11,9 +11,7 @@ from rest_framework.response import Response
 
 from allocation.models import Gpu, GpuModel, Node
 from allocation.services.fleet import (
-    enrolment_token_create,
     node_drain,
-    node_enrol,
     node_key_rotate,
     node_ready,
     node_revoke,
@@ -114,6 +112,23 @@ class NodeOut(serializers.Serializer[Any]):
     generation = serializers.IntegerField()
     observed_generation = serializers.IntegerField()
     last_seen = serializers.DateTimeField(allow_null=True)
+    takes_work = serializers.BooleanField(help_text="Whether anything new may be placed there.")
+    differences = serializers.ListField(
+        child=serializers.CharField(), help_text="What waits for an operator's approval."
+    )
+    clock_skew_seconds = serializers.IntegerField(
+        allow_null=True, help_text="Its clock less the portal's; null before its first heartbeat."
+    )
+    restored = serializers.SerializerMethodField(
+        help_text="It follows a newer word than the portal has; see `manage.py epoch_raise`."
+    )
+    stale_dropped = serializers.IntegerField(help_text="Old messages that were dropped.")
+    refused = serializers.IntegerField(help_text="Messages that were not believed.")
+    throttled = serializers.IntegerField(help_text="Seconds in which it said too much.")
+
+    def get_restored(self, node: Node) -> bool:
+        """Whether its agent is ahead of this database."""
+        return node.ahead_epoch is not None
 
 
 class GpuOut(serializers.Serializer[Any]):
@@ -259,85 +274,6 @@ class NodeKeyRotate(ApiView):
                 return Response(NodeOut(_node(name)).data)
 
         return self.once(work)
-
-
-class EnrolmentIn(Strict):
-    """Which machine may come in."""
-
-    node = serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,59}$")
-    rack = serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,39}$")
-
-
-class EnrolmentOut(serializers.Serializer[Any]):
-    """A token for one agent, valid once within 15 minutes."""
-
-    node = serializers.CharField()
-    token = serializers.CharField(
-        allow_null=True, help_text="Shown once; null when an Idempotency-Key is replayed."
-    )
-
-
-class Enrolments(ApiView):
-    """Letting an agent in."""
-
-    @described(
-        "create_enrolment",
-        "Make an agent's one-time token (operators)",
-        answer=EnrolmentOut,
-        status=201,
-        request=EnrolmentIn,
-    )
-    def post(self, request: Request) -> HttpResponseBase:
-        """The token, shown this once."""
-        sent = self.sent(EnrolmentIn)
-
-        def work() -> Response:
-            self.require_operator()
-            with operator_tx():
-                token = enrolment_token_create(
-                    node_name=sent["node"], rack_name=sent["rack"], now=self.now
-                )
-            return Response({"node": sent["node"], "token": token}, status=201)
-
-        return self.once(work, secret=("token",))
-
-
-class AgentIn(Strict):
-    """An agent's one-time token, and what it found on its machine."""
-
-    token = Text(max_length=200)
-    inventory = serializers.DictField()
-
-
-class AgentOut(serializers.Serializer[Any]):
-    """What the agent keeps: its name, its key, and where to listen."""
-
-    node = serializers.CharField()
-    key = serializers.CharField()
-    key_version = serializers.IntegerField()
-    epoch = serializers.IntegerField()
-    redis_url = serializers.CharField()
-
-
-class AgentEnrol(ApiView):
-    """The agents' door: the one-time token is the only credential."""
-
-    authentication_classes = ()
-    permission_classes = ()
-
-    @described(
-        "create_agent",
-        "Enrol a node's agent (called by the agent)",
-        answer=AgentOut,
-        status=201,
-        request=AgentIn,
-        public=True,
-    )
-    def post(self, request: Request) -> Response:
-        """The node's name, key and address."""
-        sent = self.sent(AgentIn)
-        made = node_enrol(token=sent["token"], inventory=sent["inventory"], now=self.now)
-        return Response(made, status=201)
 
 
 def _node(name: str) -> Node:

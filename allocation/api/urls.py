@@ -15,9 +15,8 @@ from allocation.api.bookings import (
     Bookings,
     BookingWhy,
 )
+from allocation.api.enrolment import AgentEnrol, Enrolments
 from allocation.api.fleet import (
-    AgentEnrol,
-    Enrolments,
     GpuClasses,
     Gpus,
     NodeDrain,

@@ -29,6 +29,7 @@ class Booking(models.Model):
     Money: `held` is the most that it can cost; of that `settled` was charged for earlier runs. A
     run lasts from `ready_at` to `noticed_at` (told to pause) or `released_at`; its last save is
     `saved_at`.
+    It was begun anew elsewhere `replaced` times, after `used_seconds` that are charged in the end.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -64,6 +65,8 @@ class Booking(models.Model):
     at_risk_from = models.DateTimeField(null=True, blank=True)
     claims_from = models.DateTimeField(null=True, blank=True)
     extension_until = models.DateTimeField(null=True, blank=True)
+    replaced = models.PositiveSmallIntegerField(db_default=0, default=0)
+    used_seconds = models.PositiveIntegerField(db_default=0, default=0)
 
     currency = models.CharField(max_length=3, default="EUR")
     price_version = models.PositiveIntegerField()
@@ -122,11 +125,17 @@ class Booking(models.Model):
 class Allocation(models.Model):
     """Slots of one GPU for a period, given to a booking. Rows are plans, not yet reality.
 
+    A row in the mode `shared` has `share` thousandths of the whole GPU, beside others; a trigger
+    keeps their sum to a whole one at every instant, and leaves out a row that does not fit.
+
     `slots` is generated: [8·gpu_number + start, … + size) on the global slot line. The exclusion
     constraint over (slots, period) of live rows is the rule "no double booking"; the foreign keys
     to the GPU's identity and to the legal placements are the rule "only what hardware can do".
     `saved_at` and `suspended` are the agent's words: the owner's last save here, and that what ran
     here is frozen on the node and can go on there.
+
+    A `leased` one is ended by its node when the portal is not heard from; `left` is one whose
+    booking went on without it, and that only waits for the proof that its device is empty.
     """
 
     class State(models.TextChoices):
@@ -152,6 +161,7 @@ class Allocation(models.Model):
     profile = models.CharField(max_length=24, null=True, blank=True)  # noqa: DJ001 a null profile switches the placement key off
     start = models.PositiveSmallIntegerField()
     size = models.PositiveSmallIntegerField()
+    share = models.PositiveSmallIntegerField(null=True, blank=True)
     slots = models.GeneratedField(
         expression=models.Func(
             F("gpu_number") * 8 + F("start"),
@@ -169,6 +179,8 @@ class Allocation(models.Model):
     error = models.CharField(max_length=200, blank=True)
     saved_at = models.DateTimeField(null=True, blank=True)
     suspended = models.BooleanField(db_default=False, default=False)
+    leased = models.BooleanField(db_default=False, default=False)
+    left = models.BooleanField(db_default=False, default=False)
     decision = models.ForeignKey(
         "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
@@ -176,11 +188,16 @@ class Allocation(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(mode="whole", profile=None, start=0, size=8)
-                | Q(mode="sliced", profile__isnull=False),
+                condition=Q(mode="whole", profile=None, start=0, size=8, share=None)
+                | Q(mode="sliced", profile__isnull=False, share=None)
+                | Q(mode="shared", profile=None, start=0, size=8, share__gte=1, share__lte=999),
                 name="allocation_mode_fits",
             ),
             models.CheckConstraint(condition=Q(units__gt=0), name="allocation_units"),
+            models.CheckConstraint(
+                condition=Q(left=False) | Q(state__in=["releasing", "ended"]),
+                name="allocation_left_is_over",
+            ),
         ]
         indexes = [
             models.Index(fields=["booking"], name="allocation_of_booking"),
@@ -188,12 +205,16 @@ class Allocation(models.Model):
 
 
 class Occupancy(models.Model):
-    """What is really on the hardware. Opened before a node is told to start, closed on proof."""
+    """What is really on the hardware. Opened before a node is told to start, closed on proof.
+
+    With `share` (thousandths) others may be there too, all together at most a whole GPU.
+    """
 
     id = models.BigAutoField(primary_key=True)
     allocation = models.OneToOneField(Allocation, on_delete=models.PROTECT)
     gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT)
     slots = BigIntegerRangeField()
+    share = models.PositiveSmallIntegerField(null=True, blank=True)
     opened = models.DateTimeField()
     closed = models.DateTimeField(null=True, blank=True)
 

@@ -26,6 +26,12 @@ class Node(models.Model):
     `link_digest` is the SHA-256 of its password at Redis, None for a node that has no agent (any
     more). Keys `key_confirmed` … `key_version` are valid: two of them while a new one is handed
     over, until the agent has signed with it.
+
+    The newest number heard is kept per kind of message: what is not newer is dropped and counted,
+    as is what was refused, and each second in which its agent said too much. `heartbeat_at` is
+    when its last heartbeat was accepted. It is `cut_off` from when a lease of its ran out until it
+    has told that it acts on our newest word. `ahead_epoch` is the epoch of a word that its agent
+    has and this database does not: it was restored. `differences` wait for an operator's approval.
     """
 
     class State(models.TextChoices):
@@ -51,7 +57,19 @@ class Node(models.Model):
     published_generation = models.BigIntegerField(default=-1)
     observed_generation = models.BigIntegerField(default=-1)
     report_seq = models.BigIntegerField(default=0)
+    heartbeat_seq = models.BigIntegerField(db_default=0, default=0)
+    telemetry_seq = models.BigIntegerField(db_default=0, default=0)
+    inventory_seq = models.BigIntegerField(db_default=0, default=0)
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
     last_seen = models.DateTimeField(null=True, blank=True)
+    stale_dropped = models.BigIntegerField(db_default=0, default=0)
+    refused = models.BigIntegerField(db_default=0, default=0)
+    throttled = models.BigIntegerField(db_default=0, default=0)
+    clock_skew_seconds = models.IntegerField(null=True, blank=True)
+    clock_wrong = models.BooleanField(db_default=False, default=False)
+    cut_off = models.BooleanField(db_default=False, default=False)
+    ahead_epoch = models.BigIntegerField(null=True, blank=True)
+    differences = models.JSONField(db_default=[], default=list)
 
     class Meta:
         ordering = ["name"]
@@ -64,6 +82,12 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether anything new may be placed on it."""
+        trusted = not self.clock_wrong and not self.cut_off and self.ahead_epoch is None
+        return self.state == Node.State.READY and trusted
 
 
 class EnrolmentToken(models.Model):
@@ -127,6 +151,7 @@ class Gpu(models.Model):
     class Mode(models.TextChoices):
         WHOLE = "whole", "Whole"
         SLICED = "sliced", "Sliced"
+        SHARED = "shared", "Shared"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(unique=True)

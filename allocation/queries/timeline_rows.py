@@ -47,7 +47,8 @@ class Block:
     """Slots [start, start + size) of a GPU for [starts, ends).
 
     `line` is None for what the reader may not know. `expected`: a promise to a waiting booking,
-    not placed yet. `over`: the slots are free again.
+    not placed yet. `over`: the slots are free again. `shared`: others may have a share of the GPU
+    at the same time; of the reader's own it says how many thousandths.
     """
 
     gpu: UUID
@@ -61,6 +62,8 @@ class Block:
     line: Line | None
     expected: bool = False
     over: bool = False
+    shared: bool = False
+    share: int | None = None
 
 
 @dataclass(frozen=True)

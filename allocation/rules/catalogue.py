@@ -140,6 +140,15 @@ RULES: tuple[Rule, ...] = (
          "A tier says how often and for how long a pause can be put off.", ("limit", "used")),
     Rule("R52", "claim_can_not_wait", "line", "others", "refuses",
          "A pause is put off only for a claim that can start later.", ("possible_until",)),
+    Rule("R55", "node_silent", "hardware", "operator", "delays",
+         "A booking that may run elsewhere is begun anew when its node is cut off."),
+    Rule("R58", "host_busy", "together", "others", "delays",
+         "The node must have the host cores and the memory free, too.", ("cores", "memory")),
+    Rule("R59", "host_too_small", "hardware", "operator", "refuses",
+         "No more host cores and memory can be asked for than nodes have.",
+         ("asked", "cores", "memory", "most")),
+    Rule("R60", "share_of_one", "policy", "asker", "refuses",
+         "A share is a part of one whole GPU: neither of several nor of a slice.", ("asked",)),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

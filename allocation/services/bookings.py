@@ -13,11 +13,12 @@ from allocation.queries.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.admission import Terms, terms_check
+from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.pauses import pause_over
 from billing.queries import PriceNow, budget_effect, price_at, price_of
-from billing.rules import UNITS_PER_GPU, cost_of, money_text
-from billing.services import hold_place, hold_release
+from billing.rules import cost_of, money_text
+from billing.services import hold_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
 from tenants.errors import Refused, invalid
@@ -92,24 +93,6 @@ def booking_request(
         _audit(actor, "booking.request", booking, now)
         nudge("allocation.cycle")
     return booking
-
-
-def booking_cost(booking: Booking, seconds: int) -> Decimal:
-    """What the whole booking costs for so many seconds, six places."""
-    return cost_of(per_gpu_hour=booking.price_per_hour, units=UNITS_PER_GPU, seconds=seconds)
-
-
-def run_seconds(booking: Booking, until: datetime) -> int:
-    """Seconds of the present run that are charged: from "ready" to `until` or a pause's notice."""
-    if booking.ready_at is None:
-        return 0
-    ends = min(until, booking.noticed_at or until)
-    return max(0, int((ends - booking.ready_at).total_seconds()))
-
-
-def booking_spent(booking: Booking, until: datetime) -> Decimal:
-    """What earlier runs were charged and this one costs until then; never more than is held."""
-    return min(booking.held, booking.settled + booking_cost(booking, run_seconds(booking, until)))
 
 
 def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
@@ -288,10 +271,9 @@ def _take_back(actor: Actor, booking: Booking, state: State, now: datetime) -> B
     booking.allocations.filter(state=Allocation.State.PLANNED).update(
         state=Allocation.State.SUPERSEDED
     )
-    hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
     is_cancelled = state is State.CANCELLED
     booking.state, booking.outcome = state, "cancelled" if is_cancelled else "released"
-    booking.charged, booking.ended_at = booking.settled, now
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
     _save(booking, "state", "outcome", "charged", "ended_at")
     pause_over(booking, now)
     freed = money_text(booking.held - booking.charged, booking.currency)

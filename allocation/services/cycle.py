@@ -91,7 +91,7 @@ def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | No
     began = time.perf_counter()
     plan = solve(snapshot, policy)
     solve_ms = round((time.perf_counter() - began) * 1000)
-    changes = changes_of(plan)
+    changes = changes_of(plan, now)
     if not changes:
         return "unchanged", None
     decision = decision_of(snapshot, plan, live, now)

@@ -12,8 +12,10 @@ from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.states import OPEN, State
-from allocation.services.bookings import EXTENDABLE, booking_spent
+from allocation.services.bookings import EXTENDABLE
+from allocation.services.costs import booking_cost, earlier_settle, run_seconds
 from allocation.services.history import event_add
+from allocation.services.leases import lease_possible
 from allocation.services.pauses import (
     pause_acknowledged,
     pause_open,
@@ -25,7 +27,7 @@ from allocation.services.pauses import (
 )
 from allocation.services.runs import run_none_left, run_paused
 from billing.rules import money_text
-from billing.services import hold_release, hold_settle
+from billing.services import hold_settle
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +164,10 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         Occupancy.objects.filter(allocation=allocation, closed=None).update(closed=now)
         Allocation.objects.filter(id=allocation_id).update(state=Allocation.State.ENDED)
         nodes_bump([allocation.gpu_id])
-        if not booking.allocations.filter(state__in=Allocation.LIVE).exists():
+        if booking.state not in (State.ENDING, State.PAUSING):
+            # It has gone on elsewhere, and this was what it left behind.
+            return
+        if not booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
             (run_paused if booking.state == State.PAUSING else _finish)(booking, now)
 
 
@@ -197,7 +202,9 @@ def _start(booking_id: UUID, now: datetime) -> bool:
         rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
         Occupancy.objects.bulk_create(
             [
-                Occupancy(allocation=row, gpu_id=row.gpu_id, slots=row.slots, opened=now)
+                Occupancy(
+                    allocation=row, gpu_id=row.gpu_id, slots=row.slots, share=row.share, opened=now
+                )
                 for row in rows
             ],
             ignore_conflicts=True,
@@ -206,7 +213,8 @@ def _start(booking_id: UUID, now: datetime) -> bool:
             transaction.set_rollback(True)
             return False
         booking.allocations.filter(state=Allocation.State.PLANNED).update(
-            state=Allocation.State.STARTING
+            state=Allocation.State.STARTING,
+            leased=lease_possible(booking, [row.gpu_id for row in rows]),
         )
         nodes_bump(row.gpu_id for row in rows)
         booking.state = State.STARTING
@@ -261,14 +269,15 @@ def _expire(booking: Booking, now: datetime) -> None:
     booking.allocations.filter(state=Allocation.State.PLANNED).update(
         state=Allocation.State.SUPERSEDED
     )
-    hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
     booking.state, booking.outcome = State.EXPIRED, "never_started"
-    booking.charged, booking.ended_at = Decimal(0), now
     _save(booking, "state", "outcome", "charged", "ended_at")
+    pause_over(booking, now)
+    charged = money_text(booking.charged, booking.currency) if booking.charged else "Nothing"
     event_add(
         booking,
         kind="expired",
-        sentence="Its device was never free in its window. Nothing is charged.",
+        sentence=f"Its device was never free in its window. {charged} is charged.",
         now=now,
     )
 
@@ -292,14 +301,12 @@ def _not_resumed(booking: Booking, now: datetime) -> bool:
 
 def _finish(booking: Booking, now: datetime) -> None:
     """Charges the seconds of this run, lets the rest of the hold go, and ends."""
-    due = booking.settled
+    used = booking.used_seconds
     if booking.released_at and booking.outcome != "failed":
-        due = booking_spent(booking, booking.released_at)
+        used += run_seconds(booking, booking.released_at)
+    due = min(booking.held - booking.settled, booking_cost(booking, used)) if used else Decimal(0)
     booking.charged = booking.settled + hold_settle(
-        tenant_id=booking.tenant_id,
-        reference=booking.id,
-        amount=due - booking.settled,
-        now=now,
+        tenant_id=booking.tenant_id, reference=booking.id, amount=due, now=now
     )
     pause_over(booking, now)
     booking.state = State.FAILED if booking.outcome == "failed" else State.ENDED

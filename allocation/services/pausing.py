@@ -33,7 +33,7 @@ def pause_begin(
     `booking` is locked and active with all its rows. Their periods are shortened to `at`, so that
     the caller can write the beneficiary's; charging stops now.
     """
-    rows = list(booking.allocations.filter(state__in=Allocation.LIVE).order_by("id"))
+    rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))
     lower, upper = rows[0].period.lower, rows[0].period.upper
     booking.allocations.filter(state__in=STARTED).update(period=DateTimeTZRange(lower, at))
     nodes_bump(row.gpu_id for row in rows)
@@ -170,7 +170,8 @@ def _plan_again(booking: Booking, later: timedelta, because: str, now: datetime)
     rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
     if rows:
         booking.planned_places = [
-            place_data(Place(str(row.gpu_id), row.profile, row.start, row.size)) for row in rows
+            place_data(Place(str(row.gpu_id), row.profile, row.start, row.size, row.share))
+            for row in rows
         ]
         booking.allocations.filter(state=Allocation.State.PLANNED).update(
             state=Allocation.State.SUPERSEDED

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -12,26 +11,31 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
 from allocation.rules.states import TERMINAL, WAITING, State
-from allocation.services.bookings import booking_cost, price_of_class
+from allocation.services.bookings import price_of_class
 from allocation.services.borrowing import Mark, marks_of, marks_write
+from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.pauses import pause_over
 from allocation.services.pausing import pause_begin
+from allocation.services.replace import WORTH_SECONDS, time_left
 from allocation.services.runs import run_none_left
 from allocation.services.snapshot import instant, place_data
 from allocation.solver import (
     Assign,
     Extend,
     Pause,
+    Place,
     Plan,
     Reason,
     Refuse,
+    Shape,
     Snapshot,
     Waiting,
     units_of,
 )
 from billing.rules import money_text
-from billing.services import hold_move, hold_place, hold_release
+from billing.services import hold_move, hold_place
 from tenants.errors import Refused
 
 
@@ -55,8 +59,9 @@ class Changes:
         return bool(answers or self.pauses or self.marks)
 
 
-def changes_of(plan: Plan) -> Changes:
-    """Leaves out waiting bookings whose promise and reasons are what is stored already."""
+def changes_of(plan: Plan, now: datetime) -> Changes:
+    """Leaves out waiting bookings whose promise and reasons are what is stored already, and
+    refusals of such as are to begin anew: while they have time left, they wait."""
     answers: tuple[Waiting | Assign | Refuse, ...] = (*plan.waits, *plan.assigns, *plan.refusals)
     known = {
         str(booking.id): booking
@@ -65,17 +70,13 @@ def changes_of(plan: Plan) -> Changes:
     # Who is told to go, now or before, is promised a place to go on; it gets one when it is out.
     leaving = {pause.booking for pause in plan.pauses}
     leaving |= {key for key, booking in known.items() if booking.state == State.PAUSING}
-    # A fixed window that is paused wants the time until its end at once; when that is not to be had
-    # now it may be later, and the clock ends it.
-    windows = {
-        key for key, booking in known.items() if booking.state == State.PAUSED and booking.starts
-    }
+    kept = leaving | {key for key, booking in known.items() if _waits_on(booking, now)}
     promised = (_promised(each) for each in plan.assigns if each.booking in leaving)
     waits = (*plan.waits, *promised)
     return Changes(
         assigns=tuple(each for each in plan.assigns if each.booking not in leaving),
         waits=tuple(wait for wait in waits if not _is_known(wait, known.get(wait.booking))),
-        refusals=tuple(each for each in plan.refusals if each.booking not in leaving | windows),
+        refusals=tuple(each for each in plan.refusals if each.booking not in kept),
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
         pauses=plan.pauses,
         marks=marks_of(plan),
@@ -86,6 +87,14 @@ def _promised(assign: Assign) -> Waiting:
     return Waiting(
         assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons
     )
+
+
+def _waits_on(booking: Booking, now: datetime) -> bool:
+    """Not to be had now is no end: begun anew with time left, or the rest of a fixed window that is
+    paused, which the clock ends."""
+    if booking.state == State.PAUSED:
+        return booking.starts is not None
+    return booking.replaced > 0 and time_left(booking, now)[0] >= WORTH_SECONDS
 
 
 def plan_apply(
@@ -129,9 +138,15 @@ class _Fleet:
         gpus = {str(gpu.id): gpu for gpu in Gpu.objects.select_related("node")}
         return cls(gpus, snapshot)
 
-    def units(self, gpu: Gpu, profile: str | None) -> int:
+    def units(self, gpu: Gpu, shape: Shape) -> int:
         model = next(model for model in self.snapshot.models if model.slug == gpu.model_id)
-        return units_of(model, profile)
+        return units_of(model, shape)
+
+
+def _mode_of(place: Place) -> Gpu.Mode:
+    if place.share is not None:
+        return Gpu.Mode.SHARED
+    return Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE
 
 
 def _assign(
@@ -150,11 +165,12 @@ def _assign(
             gpu_id=place.gpu,
             gpu_number=fleet.gpus[place.gpu].number,
             model_id=fleet.gpus[place.gpu].model_id,
-            mode=Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE,
+            mode=_mode_of(place),
             profile=place.profile,
             start=place.start,
             size=place.size,
-            units=fleet.units(fleet.gpus[place.gpu], place.profile),
+            share=place.share,
+            units=fleet.units(fleet.gpus[place.gpu], place.shape),
             period=period,
             decision=decision,
         )
@@ -227,7 +243,8 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
         because = refuse.reasons[0].sentence if refuse.reasons else "There is no place to go on."
         run_none_left(booking, "not_resumed", because, now)
         return
-    hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
+    pause_over(booking, now)
     booking.state = State.REFUSED if booking.state == State.REQUESTED else State.EXPIRED
     booking.outcome = str(booking.state)
     booking.decision = decision
@@ -237,16 +254,16 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
             "gpu_class": item.gpu_class,
             "profile": item.profile,
             "count": item.count,
+            "share": item.share,
             "starts": instant(item.starts).isoformat(),
             "ends": instant(item.ends).isoformat(),
         }
         for item in refuse.alternatives
     ]
-    booking.charged, booking.ended_at = Decimal(0), now
     booking.planned_places = []
     _store(booking, "outcome", "alternatives", "charged", "ended_at", "planned_places")
     sentence = refuse.reasons[0].sentence if refuse.reasons else "It can't be placed."
-    freed = money_text(booking.held, booking.currency)
+    freed = money_text(booking.held - booking.charged, booking.currency)
     event_add(
         booking,
         kind=str(booking.state),
@@ -267,7 +284,7 @@ def _extend(extend: Extend, decision: Decision, now: datetime) -> None:
     until = instant(extend.until)
     refusal = extend.reasons[0].sentence if extend.reasons else _hold_more(booking, until, now)
     if refusal is None:
-        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE)
+        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, left=False)
         for row in live.order_by("id"):
             row.period = DateTimeTZRange(row.period.lower, until)
             row.save(update_fields=["period"])

@@ -144,6 +144,8 @@ def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.
                 state="release" if row.state == Allocation.State.RELEASING else "run",
                 notice=_notice(row, notices.get(row.booking_id)),
                 resumes=resumes.get(row.id),
+                lease=row.leased,
+                share=row.share,
             )
         )
     return told
@@ -196,11 +198,10 @@ def _resumes(node: Node) -> dict[UUID, str]:
 def _desired_gpu(
     uuid: str, mode: str, allocations: list[wire.DesiredAllocation]
 ) -> wire.DesiredGpu:
+    """What is told to run says what the GPU is."""
     running = [item for item in allocations if item.state == "run"] or allocations
+    wanted: wire.Mode = "sliced" if mode == "sliced" else "whole"
     if running:
-        mode = "sliced" if running[0].profile else "whole"
-    return wire.DesiredGpu(
-        uuid=uuid,
-        mode="sliced" if mode == "sliced" else "whole",
-        allocations=tuple(allocations),
-    )
+        wanted = "sliced" if running[0].profile else "whole"
+        wanted = "shared" if running[0].share is not None else wanted
+    return wire.DesiredGpu(uuid=uuid, mode=wanted, allocations=tuple(allocations))

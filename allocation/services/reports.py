@@ -9,7 +9,9 @@ from django.db.models import F
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
-from allocation.services.fleet import inventory_apply, key_confirm, node_key
+from allocation.rules.clocks import clock_is_wrong
+from allocation.services.fleet import inventory_apply, key_confirm, node_key, reads
+from allocation.services.leases import lease_grant
 from allocation.services.lifecycle import (
     STARTED,
     allocation_empty,
@@ -18,10 +20,12 @@ from allocation.services.lifecycle import (
     allocation_saved,
     allocation_suspended,
 )
+from allocation.services.replace import lease_ran_out
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
+_MOST_SKEW = 2_000_000_000
 SAMPLES_KEPT = timedelta(days=7)
 # A report tells of everything on its node, most of it known: only what is in one of these states
 # learns something from a word, and only its booking is locked and looked at.
@@ -35,8 +39,9 @@ NEWS_FOR: dict[str, frozenset[str]] = {
 def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> str:
     """Applies one message of a node's stream; returns what became of it.
 
-    One of: applied, stale (an old sequence number or another epoch), refused (not signed by this
-    node's key, or not readable), unknown_node. Nothing of a stale or refused one is believed.
+    One of: applied, stale (an old sequence number, or of a word that is not our newest), refused
+    (not signed by this node's key, or not readable), unknown_node. Nothing of a stale or refused
+    one is believed; both are counted.
     """
     node = Node.objects.filter(name=node_name).first()
     if node is None:
@@ -45,20 +50,20 @@ def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> 
         valid = range(node.key_confirmed, node.key_version + 1)
         message = wire.open_report(envelope, {v: node_key(node, v) for v in valid})
     except wire.WireError as error:
-        logger.warning("A message of %s was refused: %s", node_name, error)
-        return "refused"
+        return _refused(node, error)
     try:
         with transaction.atomic():
-            told = _message(node, message, now)
+            _message(node, message, now)
             if envelope.key_version > node.key_confirmed:
                 key_confirm(node, envelope.key_version)
-            return told
-    except _Stale:
-        return "stale"
+    except _Stale as stale:
+        return _dropped(node, stale)
     except (DataError, IntegrityError) as error:
         # A node that says what no row can hold must not stop the others from being heard.
-        logger.warning("A message of %s can't be stored: %s", node_name, error)
-        return "refused"
+        return _refused(node, error)
+    if isinstance(message, wire.Heartbeat):
+        lease_grant(node, seq=message.seq, key_version=envelope.key_version)
+    return "applied"
 
 
 def samples_sweep(now: datetime) -> int:
@@ -67,33 +72,79 @@ def samples_sweep(now: datetime) -> int:
 
 
 class _Stale(Exception):
-    """The report is older than what is known; nothing of it is written."""
+    """The message is not newer than what is known; nothing of it is written. `ahead` is the epoch
+    of a word of ours that its node has and we do not: this database was restored."""
+
+    def __init__(self, ahead: int | None = None) -> None:
+        super().__init__()
+        self.ahead = ahead
 
 
-def _message(node: Node, message: wire.FromAgent, now: datetime) -> str:
+def _refused(node: Node, error: Exception) -> str:
+    logger.warning("A message of %s was refused: %s", node.name, error)
+    Node.objects.filter(id=node.id).update(refused=F("refused") + 1)
+    return "refused"
+
+
+def _dropped(node: Node, stale: _Stale) -> str:
+    news = {} if stale.ahead is None else {"ahead_epoch": stale.ahead}
+    Node.objects.filter(id=node.id).update(stale_dropped=F("stale_dropped") + 1, **news)
+    return "stale"
+
+
+def _message(node: Node, message: wire.FromAgent, now: datetime) -> None:
     match message:
         case wire.Report():
             _report(node, message, now)
         case wire.Heartbeat():
-            _seen(node, now)
+            _heartbeat(node, message, now)
         case wire.Telemetry():
-            _seen(node, now)
+            _numbered(node, "telemetry_seq", message.seq, now)
             _samples(node, message, now)
         case wire.Inventory():
+            _numbered(node, "inventory_seq", message.seq, now)
             locked = Node.objects.select_for_update().get(id=node.id)
             inventory_apply(node=locked, inventory=message, now=now)
-    return "applied"
 
 
-def _seen(node: Node, now: datetime) -> None:
-    Node.objects.filter(id=node.id).update(last_seen=now)
+def _numbered(node: Node, field: str, seq: int, now: datetime) -> None:
+    """Takes a message that is newer than any of its kind before. Agents that are too old to number
+    them are believed without."""
+    if seq == 0 and not reads(node, wire.LEASES_SINCE):
+        Node.objects.filter(id=node.id).update(last_seen=now)
+        return
+    newer = Node.objects.filter(id=node.id, **{f"{field}__lt": seq})
+    if not newer.update(**{field: seq, "last_seen": now}):
+        raise _Stale
+
+
+def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime) -> None:
+    skew = heartbeat.sent_at - int(now.timestamp())
+    wrong = clock_is_wrong(skew=skew, before=node.clock_skew_seconds, was_wrong=node.clock_wrong)
+    taken = Node.objects.filter(id=node.id, heartbeat_seq__lt=heartbeat.seq).update(
+        heartbeat_seq=heartbeat.seq,
+        heartbeat_at=now,
+        last_seen=now,
+        clock_skew_seconds=max(-_MOST_SKEW, min(skew, _MOST_SKEW)),
+        clock_wrong=wrong,
+    )
+    if not taken:
+        raise _Stale
+    if wrong != node.clock_wrong:
+        logger.warning(
+            "The clock of %s is %s: %d s", node.name, "wrong" if wrong else "right", skew
+        )
+        nudge("allocation.cycle")
 
 
 def _report(node: Node, report: wire.Report, now: datetime) -> None:
     """All of it or nothing, the number included: a reader that is killed reads it again."""
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    known = report.epoch == epoch or report.observed_generation < 0
-    if not known or report.observed_generation > node.generation or report.seq <= node.report_seq:
+    if report.seq <= node.report_seq:
+        raise _Stale
+    if (report.epoch, report.observed_generation) > (epoch, node.generation):
+        raise _Stale(ahead=report.epoch)
+    if report.epoch != epoch and report.observed_generation >= 0:
         raise _Stale
     own = _own_allocations(node, report)
     # Bookings before nodes, and always in one order: so does everyone who locks both.
@@ -109,10 +160,14 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     if modes_changed:
         # The modes stand in the node's document: other words need another generation.
         Node.objects.filter(id=node.id).update(generation=F("generation") + 1)
+    ran_out = any(item.error == wire.LEASE_RAN_OUT for item in report.allocations)
+    hears = report.observed_generation == node.generation and not ran_out
     taken = Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
         report_seq=report.seq,
         observed_generation=report.observed_generation,
         last_seen=now,
+        ahead_epoch=None,
+        **({"cut_off": False} if hears else {}),
     )
     if not taken:
         raise _Stale
@@ -151,12 +206,23 @@ def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) 
             allocation_suspended(identifier)
         allocation_empty(identifier, now)
     if item.state == "failed":
-        allocation_failed(identifier, item.error or "no reason given", now)
+        _failed(identifier, item, now)
+
+
+def _failed(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> None:
+    if item.error == wire.LEASE_RAN_OUT and _is_leased(identifier):
+        lease_ran_out(identifier, since=_moment(item.since, now), now=now)
+        return
+    allocation_failed(identifier, item.error or "no reason given", now)
+
+
+def _is_leased(identifier: UUID) -> bool:
+    return Allocation.objects.filter(id=identifier, leased=True).exists()
 
 
 def _moment(seconds: int, now: datetime) -> datetime:
-    """A time of the node's clock; what lies ahead of ours is now."""
-    return now if seconds >= now.timestamp() else datetime.fromtimestamp(max(0, seconds), UTC)
+    """A time of the node's clock, which may say anything."""
+    return datetime.fromtimestamp(max(0, min(seconds, int(now.timestamp()))), UTC)
 
 
 def _samples(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:

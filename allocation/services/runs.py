@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from allocation.models import Allocation, Booking, Pause
 from allocation.rules.states import State
-from allocation.services.bookings import booking_cost, run_seconds
+from allocation.services.costs import booking_cost, run_seconds
 from allocation.services.history import event_add
 from allocation.services.pauses import pause_open, pause_over
 from billing.rules import money_text
@@ -40,7 +40,8 @@ def run_paused(booking: Booking, now: datetime) -> None:
     booking.held = booking.settled + kept
     booking.state = State.PAUSED
     booking.ready_at = booking.noticed_at = booking.saved_at = None
-    _save(booking, "settled", "held", "state", "ready_at", "noticed_at", "saved_at")
+    booking.used_seconds = 0
+    _save(booking, "settled", "held", "state", "ready_at", "noticed_at", "saved_at", "used_seconds")
     event_add(
         booking, kind="paused", sentence=_sentence(booking, pause, kept), now=now,
         detail={"pause": pause.number},
@@ -76,6 +77,8 @@ def _bill(booking: Booking, pause: Pause) -> Decimal:
     saved = max(pause.ready_at, min(booking.saved_at or pause.ready_at, pause.noticed_at))
     pause.lost_seconds = min(used, int((pause.noticed_at - saved).total_seconds()))
     pause.credit_seconds = min(pause.lost_seconds, booking.tier.credit_cap_seconds)
+    # Also what it had elsewhere before it was begun anew.
+    used += booking.used_seconds
     charge = booking_cost(booking, used - pause.credit_seconds)
     pause.credit = booking_cost(booking, used) - charge
     left = max(0, int((pause.ends_before - _out_at(booking)).total_seconds()))

@@ -12,11 +12,13 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import WAITING, State
 from allocation.services.bookings import EXTENDABLE
 from allocation.services.pauses import OPEN
+from allocation.services.replace import WORTH_SECONDS, time_left
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
     Ask,
     Extension,
     Held,
+    Host,
     Model,
     Place,
     Placement,
@@ -55,6 +57,7 @@ def snapshot_take(now: datetime) -> Snapshot:
             caps=caps_read(now, used),
             used=used,
             running=running_read(now),
+            hosts=hosts_read(),
         )
 
 
@@ -99,7 +102,7 @@ def gpus_read() -> tuple[SolverGpu, ...]:
             gpu_class=gpu.gpu_class_id,
             model=gpu.model_id,
             domain=gpu.domain,
-            usable=gpu.health == Gpu.Health.OK and gpu.node.state == Node.State.READY,
+            usable=gpu.health == Gpu.Health.OK and gpu.node.takes_work,
             mode=_fixed_mode(gpu),
         )
         for gpu in Gpu.objects.select_related("node__rack", "model")
@@ -108,7 +111,7 @@ def gpus_read() -> tuple[SolverGpu, ...]:
 
 def place_of(data: dict[str, Any]) -> Place:
     """A place as it is stored on a booking."""
-    return Place(data["gpu"], data["profile"], data["start"], data["size"])
+    return Place(data["gpu"], data["profile"], data["start"], data["size"], data.get("share"))
 
 
 def place_data(place: Place) -> dict[str, Any]:
@@ -118,6 +121,7 @@ def place_data(place: Place) -> dict[str, Any]:
         "profile": place.profile,
         "start": place.start,
         "size": place.size,
+        "share": place.share,
     }
 
 
@@ -129,6 +133,22 @@ def solver_ask(document: AskDocument) -> Ask:
         profile=document.profile,
         together=document.together,
         required=document.required,
+        share=document.share,
+        cores=document.cores * 1_000,
+        memory=document.memory * 1_024,
+    )
+
+
+def of_host(booking: Booking) -> tuple[int, int]:
+    """Cores (thousandths) and memory (MiB) that come with each of a booking's places."""
+    return booking.ask.get("cores", 0) * 1_000, booking.ask.get("memory", 0) * 1_024
+
+
+def hosts_read() -> tuple[Host, ...]:
+    """What each node that has reported has beside its GPUs."""
+    return tuple(
+        Host(node.name, node.cores * 1_000, node.memory_mb)
+        for node in Node.objects.filter(cores__gt=0).order_by("name")
     )
 
 
@@ -153,15 +173,17 @@ def _is_handing_over(row: Allocation, now: datetime) -> bool:
 
 
 def _held_of(row: Allocation, now: int) -> Held:
+    """What a booking has left behind keeps its place, but is nobody's use any more."""
     booking = row.booking
     started = row.state != Allocation.State.PLANNED
     ends = seconds(row.period.upper)
+    cores, memory = of_host(booking)
     return Held(
         id=str(row.id),
-        booking=str(row.booking_id),
-        tenant=str(row.tenant_id),
-        project=str(row.project_id),
-        place=Place(str(row.gpu_id), row.profile, row.start, row.size),
+        booking=f"left {row.id}" if row.left else str(row.booking_id),
+        tenant="" if row.left else str(row.tenant_id),
+        project="" if row.left else str(row.project_id),
+        place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
         starts=seconds(row.period.lower),
         ends=_out(ends, now) if started else ends,
         started=started,
@@ -169,7 +191,9 @@ def _held_of(row: Allocation, now: int) -> Held:
         since=seconds(booking.ready_at) if booking.ready_at else None,
         saved=seconds(booking.saved_at) if booking.saved_at else None,
         pauses=booking.pause_count,
-        pausing=booking.state == State.PAUSING,
+        pausing=booking.state == State.PAUSING and not row.left,
+        cores=cores,
+        memory=memory,
     )
 
 
@@ -180,12 +204,17 @@ def _out(ends: int, now: int) -> int:
 
 def _requests(now: datetime) -> tuple[Request, ...]:
     rows = Booking.objects.filter(state__in=WAITING).select_related("tier")
-    found = [_request_of(row) for row in rows]
+    found = [_request_of(row, now) for row in rows]
     found += pauses_requested(now)
     return tuple(sorted(found, key=lambda request: request.booking))
 
 
-def _request_of(row: Booking) -> Request:
+def _request_of(row: Booking, now: datetime) -> Request:
+    duration, latest = row.duration_seconds, row.deadline
+    if row.replaced:
+        # What is left of a fixed window is taken where it fits, if it is worth a start at all.
+        duration, latest = time_left(row, now)
+        duration = max(WORTH_SECONDS, duration)
     return Request(
         booking=str(row.id),
         tenant=str(row.tenant_id),
@@ -194,10 +223,10 @@ def _request_of(row: Booking) -> Request:
         priority=row.tier.priority,
         submitted=seconds(row.submitted),
         ask=solver_ask(AskDocument.from_json(row.ask)),
-        duration=row.duration_seconds,
+        duration=duration,
         earliest=seconds(row.not_before),
-        latest=seconds(row.deadline) if row.deadline else None,
-        fixed=row.starts is not None,
+        latest=seconds(latest) if latest else None,
+        fixed=row.starts is not None and not row.replaced,
         promise=_promise_of(row),
     )
 
@@ -209,17 +238,17 @@ def running_read(now: datetime) -> tuple[Request, ...]:
     for row in rows.order_by("id"):
         left = seconds(row.planned_ends) - seconds(now) if row.planned_ends else 0
         if left > 0:
-            found.append(_going_on(row, seconds(now), left, seconds(now) + left))
+            found.append(_going_on(row, now, left, seconds(now) + left))
     return tuple(found)
 
 
-def _going_on(row: Booking, earliest: int, left: int, ends: int) -> Request:
+def _going_on(row: Booking, now: datetime, left: int, ends: int) -> Request:
     """The wish for the time that is left of a booking; a fixed window never goes past `ends`."""
     latest = seconds(row.deadline) if row.deadline else None
     return replace(
-        _request_of(row),
+        _request_of(row, now),
         duration=left,
-        earliest=earliest,
+        earliest=seconds(now),
         latest=ends if row.starts is not None else latest,
         fixed=False,
         pauses=row.pause_count,
@@ -236,21 +265,23 @@ def pauses_requested(now: datetime) -> list[Request]:
     placed = Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id")
     open_pauses = Pause.objects.filter(OPEN).select_related("booking__tier").order_by("id")
     rows = open_pauses.filter(booking__state__in=[State.PAUSING, State.PAUSED])
-    found = (_paused(row, seconds(now)) for row in rows.exclude(booking__in=placed))
+    found = (_paused(row, now) for row in rows.exclude(booking__in=placed))
     return [request for request in found if request.duration > 0]
 
 
-def _paused(pause: Pause, now: int) -> Request:
+def _paused(pause: Pause, now: datetime) -> Request:
     booking = pause.booking
     is_out, ends = pause.remaining_seconds is not None, seconds(pause.ends_before)
-    out = now if is_out else _out(seconds(pause.acknowledged_at or pause.deadline), now)
+    out = seconds(now)
+    if not is_out:
+        out = _out(seconds(pause.acknowledged_at or pause.deadline), out)
     left = ends - seconds(pause.deadline)
     if pause.remaining_seconds is not None:
         left = pause.remaining_seconds
     if booking.starts is not None:
         left = min(left, ends - out)
-    wish = _going_on(booking, out, left, ends)
-    return replace(wish, paused=True, promise=_promise_of(booking))
+    wish = _going_on(booking, now, left, ends)
+    return replace(wish, earliest=out, paused=True, promise=_promise_of(booking))
 
 
 def _promise_of(row: Booking) -> Promise | None:

@@ -10,6 +10,7 @@ from allocation.solver.types import (
     Extension,
     Gpu,
     Held,
+    Host,
     Limit,
     Model,
     Place,
@@ -22,7 +23,7 @@ from allocation.solver.types import (
     Used,
 )
 
-T = TypeVar("T", Gpu, Held, Request, Extension, Model, Tier)
+T = TypeVar("T", Gpu, Held, Host, Request, Extension, Model, Tier)
 
 
 def has_promise(request: Request) -> bool:
@@ -124,6 +125,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         caps=tuple(sorted(snapshot.caps, key=cap_order)),
         used=tuple(sorted(snapshot.used, key=used_order)),
         running=tuple(map(_request_in_order, _once(snapshot.running, "booking"))),
+        hosts=_once(snapshot.hosts, "id"),
     )
 
 

@@ -47,6 +47,7 @@ class Option:
     gpu_class: str
     profile: str | None
     count: int
+    share: int | None
     starts: int
     ends: int
     places_hint: tuple[str, ...]
@@ -112,8 +113,7 @@ class Availability:
             return working.earliest(wants, first, self._last(question))
         if question.earliest < working.now or first > self._horizon():
             return None
-        tried = (working.at(want, first) for want in wants)
-        return next((found for found in tried if found), None)
+        return working.first_at(wants, first)
 
     def _why(
         self, question: Question, wants: tuple[Want, ...], never: tuple[Reason, ...]
@@ -149,6 +149,7 @@ class Availability:
             gpu_class=want.gpu_class,
             profile=want.profile,
             count=want.count,
+            share=want.share,
             starts=found.starts,
             ends=found.ends,
             places_hint=tuple(nodes),

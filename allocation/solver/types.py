@@ -13,7 +13,10 @@ UNITS_PER_GPU = 56_000
 Together = Literal["gpu", "domain", "node", "rack", "any"]
 """How close the members of a gang lie: one GPU (slices), one NVLink domain, one node, one rack."""
 
-Mode = Literal["whole", "sliced"]
+Mode = Literal["whole", "sliced", "shared"]
+
+Shape = str | int | None
+"""What is asked of a GPU: a MIG profile by name, thousandths of a share, or None: all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One device. `mode` is what it is fixed to; None when it may be either."""
+    """One device. `mode` is what it is fixed to; None when it may be any.
+
+    Shares need no other mode of the hardware than whole GPUs do: what is fixed to whole is shared.
+    """
 
     id: str
     number: int
@@ -56,13 +62,31 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """What a node has beside its GPUs: cores in thousandths, memory in MiB."""
+
+    id: str
+    cores: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
-    """Slots of one GPU. `profile` is None for a whole GPU (start 0, all eight slots)."""
+    """Slots of one GPU. `profile` is None for a whole GPU (start 0, all eight slots).
+
+    So it is for a share: `share` thousandths of the whole GPU, beside other shares only.
+    """
 
     gpu: str
     profile: str | None
     start: int
     size: int
+    share: int | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """What of the GPU it is."""
+        return self.profile if self.share is None else self.share
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +96,8 @@ class Held:
     `tier` may be one that the snapshot does not describe: it counts, and is never paused. `since`
     is when its owner was handed the device for this run (None: not yet), `saved` the last save
     that the owner acknowledged. The booking has been paused `pauses` times; with `pausing` it has
-    been told to give the place back by `ends`.
+    been told to give the place back by `ends`. `cores` (thousandths) and `memory` (MiB) are of
+    the GPU's node.
     """
 
     id: str
@@ -88,13 +113,17 @@ class Held:
     saved: int | None = None
     pauses: int = 0
     pausing: bool = False
+    cores: int = 0
+    memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What a booking wants: `count` × one shape, on any one of the classes, in order of taste.
 
-    A gang is placed in a single class. `required` makes `together` a condition, not a wish.
+    A gang is placed in a single class. `required` makes `together` a condition, not a wish. A
+    share (thousandths, below 1,000) is of one GPU. Each of the `count` comes with `cores`
+    (thousandths) and `memory` (MiB) of its node. With `any_class` no class is better than another.
     """
 
     count: int
@@ -102,6 +131,15 @@ class Ask:
     profile: str | None
     together: Together
     required: bool
+    share: int | None = None
+    cores: int = 0
+    memory: int = 0
+    any_class: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """What it wants of each GPU."""
+        return self.profile if self.share is None else self.share
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +283,4 @@ class Snapshot:
     caps: tuple[Cap, ...] = ()
     used: tuple[Used, ...] = ()
     running: tuple[Request, ...] = ()
+    hosts: tuple[Host, ...] = ()

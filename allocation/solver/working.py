@@ -1,14 +1,16 @@
 """The working state of a cycle: frozen values go in, this changes, frozen values come out."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from allocation.solver.calendar import Calendar
 from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
-from allocation.solver.placement import Want, fits, place
+from allocation.solver.geometry import Masks
+from allocation.solver.hosts import Free, Hosts
+from allocation.solver.placement import Choice, Ground, Want, choose, fits, most_together
 from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.running import Running, runners_of
 from allocation.solver.topology import Pool, pools_of
@@ -42,6 +44,15 @@ class Found:
         return (self.starts, self.ends)
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A class in one window, and what was chosen there; void when its key has changed."""
+
+    key: tuple[int, ...]
+    ground: Ground
+    choices: dict[tuple[object, ...], Choice | None]
+
+
 class Working:
     """Pools, calendars and quota usage, filled with what is held."""
 
@@ -57,14 +68,18 @@ class Working:
         self.calendars = {name: Calendar(pool, self.now) for name, pool in self.pools.items()}
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         self.quota = Quota(snapshot, self.capacity)
+        self.hosts = Hosts(snapshot.hosts, self.pools.values(), self.now)
+        self._last: dict[str, _Seen] = {}
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
         self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
         self._prime(snapshot)
         # The same without what may be paused; only where somebody may be.
         self.firm = {name: self.calendars[name].copy() for name in self.running.classes}
+        self.firm_hosts = self.hosts.copy() if self.firm else None
         for held in snapshot.held:
             self._lay(held)
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
+        self.held_hosts = self.hosts.copy()
 
     def class_of(self, gpu: str) -> str | None:
         """Class of a GPU; None when the fleet does not have it."""
@@ -110,6 +125,7 @@ class Working:
             self.calendars[name].put(found.places, *found.window)
             if firm is not None:
                 firm.lay(found.places, *found.window)
+        self._lay_hosts(found, 1)
         self.quota.add(self.use(found.want), found.window)
 
     def free(self, found: Found) -> None:
@@ -124,47 +140,116 @@ class Working:
             self._redraw(name, {place.gpu for place in found.places})
         else:
             self.calendars[name].drop(found.places, *found.window)
+        self._lay_hosts(found, -1)
         self.quota.add(self.use(found.want), found.window, -1)
 
     def tell(self, booking: str, instant: int) -> None:
         """A running booking is told to leave by then: its room is free for everybody."""
         runner = self.running[booking]
+        until = self.running.ends(runner)
         self._leaves(booking, self.running.tell, instant)
         self._redraw(runner.use.gpu_class, {place.gpu for place in runner.places})
+        if instant < until:
+            self.hosts.lay(runner.places, runner.of_host, (instant, until), -1)
+
+    def _lay_hosts(self, found: Found, sign: int) -> None:
+        # What stands on the room of somebody who is not told yet counts beside that one: others
+        # see too little free until then, never too much.
+        self.hosts.lay(found.places, found.want.of_host, found.window, sign)
+        if self.firm_hosts is not None:
+            self.firm_hosts.lay(found.places, found.want.of_host, found.window, sign)
 
     def use(self, want: Want) -> Use:
         """What the want takes of its owners' quota."""
-        units = want.count * self.pools[want.gpu_class].units(want.profile)
+        units = want.count * self.pools[want.gpu_class].units(want.shape)
         return Use(want.owners, want.tier, want.gpu_class, units)
 
     def over(self, want: Want, starts: int) -> Block | None:
         """What of quota forbids the window that begins at `starts`."""
         return self.quota.over(self.use(want), (starts, starts + want.duration))
 
+    def is_free(self, found: Found) -> bool:
+        """True when its places, and what comes with them, are free for the whole window."""
+        want = found.want
+        if not self.calendars[want.gpu_class].is_free(found.places, *found.window):
+            return False
+        return self.hosts.has(found.places, want.of_host, found.window)
+
+    def busy(
+        self, want: Want, starts: Ints, *, held_only: bool = False
+    ) -> tuple[Masks, Free | None]:
+        """What is taken in windows of the want's length, and what nodes have free in them."""
+        calendars, hosts = self.calendars, self.hosts
+        if held_only:
+            calendars, hosts = self.held_only, self.held_hosts
+        masks = calendars[want.gpu_class].busy(starts, want.duration)
+        pool = self.pools[want.gpu_class]
+        if not (any(want.of_host) or (pool.values.minds_cores and hosts.are_known)):
+            return masks, None
+        return masks, hosts.free(pool, starts, want.duration)
+
+    def most_beside(self, want: Want) -> int:
+        """How many of the want one group could hold for its cores and memory if all were idle."""
+        pool = self.pools[want.gpu_class]
+        empty = np.zeros(len(pool), dtype=np.uint16)
+        return most_together(pool, want, empty, self.hosts.whole(pool))
+
     def at(self, want: Want, starts: int) -> Found | None:
         """Places for exactly this start; None when room or quota says no."""
-        if self.over(want, starts) is not None:
+        return self.first_at((want,), starts)
+
+    def free_of_firm(self, want: Want, starts: int) -> Free | None:
+        """What nodes would have free in the window if all who may be paused had left."""
+        if self.firm_hosts is None or not any(want.of_host):
             return None
-        return self._placed(want, starts)
+        at = np.array([starts], dtype=np.int64)
+        return self.firm_hosts.free(self.pools[want.gpu_class], at, want.duration).row(0)
+
+    def starts_between(self, want: Want, first: int, last: int) -> Ints:
+        """Candidate starts: `first`, then each instant up to `last` at which room changes."""
+        tried = self.calendars[want.gpu_class].starts_between(first, last)
+        return np.union1d(tried, self.hosts.between(first, last)) if any(want.of_host) else tried
+
+    def first_at(self, wants: Iterable[Want], starts: int) -> Found | None:
+        """Places for exactly this start on the first class that has room and quota.
+
+        If the classes are all the same to the asker, on the one where it costs later asks least.
+        """
+        best: tuple[tuple[int, int], Found] | None = None
+        for taste, want in enumerate(wants):
+            if self.over(want, starts) is not None:
+                continue
+            choice = self._choice(want, starts)
+            if choice is None:
+                continue
+            found = Found(want, choice.places, starts, taste)
+            if not want.any_class:
+                return found
+            cost = (choice.apart, choice.loss)
+            if best is None or cost < best[0]:
+                best = (cost, found)
+        return best and best[1]
 
     def earliest(self, wants: Iterable[Want], first: int, last: int) -> Found | None:
-        """The earliest start in [first, last] over the classes, ties to the first in taste."""
-        best: tuple[int, int, Want] | None = None
+        """The earliest start in [first, last] over the classes, ties as in `first_at`."""
+        best: int | None = None
+        tied: list[tuple[int, Want]] = []
         for taste, want in enumerate(wants):
-            starts = self._earliest(want, first, last if best is None else best[0] - 1)
+            least = last if best is None else best - (not want.any_class)
+            starts = self._earliest(want, first, least)
             if starts is not None:
-                best = (starts, taste, want)
+                tied = [*tied, (taste, want)] if starts == best else [(taste, want)]
+                best = starts
         if best is None:
             return None
-        found = self._placed(best[2], best[0])
-        return found and Found(found.want, found.places, found.starts, best[1])
+        found = self.first_at((want for _, want in tied), best)
+        return found and replace(found, taste=tied[found.taste][0])
 
     def _earliest(self, want: Want, first: int, last: int) -> int | None:
         pool = self.pools[want.gpu_class]
-        calendar = self.calendars[want.gpu_class]
         if first > last:
             return None
-        tried = calendar.starts_between(first, last)
+        tried = self.starts_between(want, first, last)
         use = self.use(want)
         days = self.quota.instants(use)
         if len(days):
@@ -176,17 +261,34 @@ class Working:
         begin, size = 0, 1
         while begin < len(tried):
             bite: Ints = tried[begin : begin + size]
-            good = fits(pool, want, calendar.busy(bite, want.duration))
+            good = fits(pool, want, *self.busy(want, bite))
             if good.any():
                 return int(bite[int(good.argmax())])
             begin, size = begin + size, max(_FIRST_CHUNK, size * _CHUNK_GROWTH)
         return None
 
-    def _placed(self, want: Want, starts: int) -> Found | None:
-        calendar = self.calendars[want.gpu_class]
-        busy = calendar.busy(np.array([starts], dtype=np.int64), want.duration)[0]
-        places = place(self.pools[want.gpu_class], want, busy)
-        return None if places is None else Found(want, places, starts)
+    def ground(self, want: Want, starts: int) -> Ground:
+        """The want's class as it is in the window from `starts` on, for choosing places."""
+        return self._seen(want, starts).ground
+
+    def _choice(self, want: Want, starts: int) -> Choice | None:
+        seen = self._seen(want, starts)
+        key = (want.shape, want.count, want.level, want.of_host)
+        if key not in seen.choices:
+            seen.choices[key] = choose(seen.ground, want)
+        return seen.choices[key]
+
+    def _seen(self, want: Want, starts: int) -> "_Seen":
+        """The last look at the class, when nothing has changed since."""
+        name = want.gpu_class
+        versions = (self.calendars[name].version, self.hosts.version[name])
+        key = (starts, want.duration, any(want.of_host), *versions)
+        seen = self._last.get(name)
+        if seen is None or seen.key != key:
+            busy, free = self.busy(want, np.array([starts], dtype=np.int64))
+            ground = Ground(self.pools[name], busy[0], free and free.row(0))
+            seen = self._last[name] = _Seen(key, ground, {})
+        return seen
 
     def _prime(self, snapshot: Snapshot) -> None:
         instants: dict[str, list[int]] = {name: [] for name in self.pools}
@@ -203,6 +305,7 @@ class Working:
         for name, calendar in self.calendars.items():
             calendar.prime(instants[name])
         self.quota.prime(instants)
+        self.hosts.prime(each for rows in instants.values() for each in rows)
 
     def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
         """Its use ends when somebody else is to have its room, which `change` changes."""
@@ -228,7 +331,12 @@ class Working:
             return
         window = (held.starts, self.end_of(held))
         self.calendars[name].lay((held.place,), *window)
-        if name in self.firm and held.booking not in self.running:
-            self.firm[name].lay((held.place,), *window)
+        of_host = (held.cores, held.memory)
+        self.hosts.lay((held.place,), of_host, window)
+        if held.booking not in self.running:
+            if self.firm_hosts is not None:
+                self.firm_hosts.lay((held.place,), of_host, window)
+            if name in self.firm:
+                self.firm[name].lay((held.place,), *window)
         units = self.units(name, (held.place,))
         self.quota.add(Use((held.tenant, held.project), held.tier, name, units), window)

@@ -26,7 +26,9 @@ from allocation.queries.fleet import (
     totals_of,
     traces,
 )
+from allocation.queries.hearing import arrival_of, hearing_of
 from allocation.services.fleet import (
+    TOKEN_LIFETIME,
     enrolment_token_create,
     node_drain,
     node_key_rotate,
@@ -182,12 +184,27 @@ def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
     status = 200
     if request.method == "POST":
         if form.is_valid():
-            name = form.cleaned_data["node_name"]
-            token = enrolment_token_create(**form.cleaned_data, now=timezone.now())
-            context |= {"node": name, "command": _command(request, name, token)}
+            name, now = form.cleaned_data["node_name"], timezone.now()
+            token = enrolment_token_create(**form.cleaned_data, now=now)
+            context |= {
+                "node": name,
+                "command": _command(request, name, token),
+                "arrival": arrival_of(name, now),
+                "seconds": int(TOKEN_LIFETIME.total_seconds()),
+            }
         else:
             status = 422
     return render(request, "allocation/ops_enrol.html", context, status=status)
+
+
+@require_GET
+@operator_page
+def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """The part of the page above that says whether the agent has come."""
+    arrival = arrival_of(name, timezone.now())
+    if arrival is None:
+        raise missing("node")
+    return render(request, "allocation/fleet/arrival.html", {"arrival": arrival})
 
 
 @require_GET
@@ -257,6 +274,7 @@ def _node(
         ],
         "operator": operator,
         "base": base,
+        "hearing": hearing_of(found.id) if operator else None,
     }
     return render(request, "allocation/node.html", context)
 
@@ -305,6 +323,7 @@ urlpatterns = [
     path("t/<slug:tenant>/fleet/<slug:name>", node, name="node"),
     path("ops/fleet", ops_fleet, name="ops-fleet"),
     path("ops/install", ops_enrol, name="ops-enrol"),
+    path("ops/install/<slug:name>", ops_arrival, name="ops-arrival"),
     path("ops/fleet/<slug:name>", ops_node, name="ops-node"),
     path("ops/fleet/<slug:name>/drain", ops_drain, name="ops-drain"),
     path("ops/fleet/<slug:name>/ready", ops_ready, name="ops-ready"),

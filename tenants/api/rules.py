@@ -41,6 +41,11 @@ class TierTermsIn(Strict):
     )
     more_times = Whole(required=False, default=0, help_text="How often a pause can be put off.")
     more_time_seconds = Whole(required=False, default=0, help_text="By how much at a time.")
+    replace_on_lost = Flag(
+        required=False,
+        default=False,
+        help_text="Begun anew elsewhere when its node falls silent; the node ends it itself.",
+    )
 
 
 class TierOut(serializers.Serializer[Any]):
@@ -61,6 +66,7 @@ class TierOut(serializers.Serializer[Any]):
     credit_cap_seconds = serializers.IntegerField()
     more_times = serializers.IntegerField()
     more_time_seconds = serializers.IntegerField()
+    replace_on_lost = serializers.BooleanField()
 
 
 class Tiers(ApiView):

@@ -38,6 +38,7 @@ class TierTerms:
     credit_cap_seconds: int = 4 * HOUR
     more_times: int = 0
     more_time_seconds: int = 0
+    replace_on_lost: bool = False
 
 
 LIMITS = {

@@ -64,7 +64,7 @@ def plan_written(plan: Plan, now: datetime) -> None:
         decision = decision_of(snapshot, plan, live, now)
         term = SolverState.objects.get(id=1).leader_term
         plan_apply(
-            changes=changes_of(plan), snapshot=snapshot, decision=decision, term=term, now=now
+            changes=changes_of(plan, now), snapshot=snapshot, decision=decision, term=term, now=now
         )
 
 
