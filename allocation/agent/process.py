@@ -19,6 +19,7 @@ from allocation.agent.records import Records
 from allocation.agent.store import StoreError
 from allocation.agent.suspensions import Suspensions
 from allocation.agent.voice import Sender, Voice
+from allocation.agent.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class Agent:
         self._unsaved: str | None = None
         self._untold: str | None = None
         self._outcomes: list[Outcome] = []
+        self._watch = Watch(node.port, node.watch)
         start = self._clock.steady()
         self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), start)
 
@@ -144,7 +146,8 @@ class Agent:
 
     def _report(self, sender: Sender) -> None:
         troubles = (self._follower.trouble, self._unsaved, self._untold)
-        self._voice.report(sender, self._outcomes, troubles, self._clock.steady())
+        seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall())
+        self._voice.report(sender, self._outcomes, troubles, self._clock.steady(), seen)
 
     def pause(self) -> float:
         """Seconds until something is due by the steady clock, or a start or end by the wall's."""

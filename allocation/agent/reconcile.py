@@ -9,7 +9,16 @@ from collections.abc import Iterable, Mapping
 
 from allocation.agent.gpu import FoundInstance, Place, Truth
 from allocation.agent.pauses import Seen, method_of
-from allocation.wire import AllocationState, Desired, DesiredAllocation, Mode, PauseMethod
+from allocation.agent.steps import (
+    Create,
+    Destroy,
+    EndProcesses,
+    HandOver,
+    SetMode,
+    Step,
+    TakeBack,
+)
+from allocation.wire import AllocationState, Desired, DesiredAllocation, Mode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,51 +82,6 @@ class Problem:
 
     text: str
     lasting: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TakeBack:
-    allocation: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class EndProcesses:
-    """`method` is that of a pause; `note` says why it is not the one that was asked for. `only`
-    are the ids of a share's programs."""
-
-    allocation: str
-    instance: int | None
-    method: PauseMethod | None = None
-    note: str | None = None
-    only: tuple[int, ...] | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Destroy:
-    """`allocation` is the one it is done for, if any."""
-
-    instance: int
-    allocation: str | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SetMode:
-    mode: Mode
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Create:
-    allocation: str
-    place: Place
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class HandOver:
-    allocation: DesiredAllocation
-    device: str
-
-
-Step = TakeBack | EndProcesses | Destroy | SetMode | Create | HandOver
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

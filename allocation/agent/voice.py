@@ -10,6 +10,7 @@ from allocation.agent import reports
 from allocation.agent.apply import Outcome
 from allocation.agent.follow import Keys
 from allocation.agent.store import Store
+from allocation.agent.watch import NOTHING_SEEN, Seen
 
 REPORT_EVERY_S = 60.0
 
@@ -46,6 +47,7 @@ class Voice:
         outcomes: Iterable[Outcome],
         troubles: Iterable[str | None],
         steady_now: float,
+        seen: Seen = NOTHING_SEEN,
     ) -> None:
         """Says what is true, unless it was said less than a minute ago."""
         outcomes = tuple(outcomes)
@@ -63,6 +65,8 @@ class Voice:
                 self._store.suspended,
             ),
             error="; ".join(wrong) or None,
+            errors=seen.errors,
+            foreign=seen.foreign,
         )
         if report == self._said and steady_now < self._repeat_at:
             return

@@ -11,16 +11,16 @@ from rest_framework.response import Response
 
 from allocation.models import Gpu, GpuModel, Node
 from allocation.services.fleet import (
-    node_drain,
     node_key_rotate,
     node_ready,
     node_revoke,
 )
+from allocation.services.upkeep import node_drain
 from allocation.solver.geometry import units_of
 from allocation.solver.types import Model, Placement
 from billing.queries import prices_now
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Money, Strict, Text
+from tenants.api.fields import Instant, Money, Strict, Text
 from tenants.api.pages import PageQuery, page_of
 from tenants.api.schema import described, page
 from tenants.errors import missing
@@ -104,6 +104,7 @@ class NodeOut(serializers.Serializer[Any]):
     rack = serializers.CharField(source="rack.name")
     state = serializers.CharField()
     state_reason = serializers.CharField()
+    drain_by = serializers.DateTimeField(allow_null=True)
     gpus = serializers.IntegerField(source="gpu_count")
     cores = serializers.IntegerField()
     memory_mb = serializers.IntegerField()
@@ -143,6 +144,7 @@ class GpuOut(serializers.Serializer[Any]):
     mode = serializers.CharField()
     health = serializers.CharField()
     health_reason = serializers.CharField()
+    drain_by = serializers.DateTimeField(allow_null=True)
     nvlink_domain = serializers.IntegerField(source="domain", allow_null=True)
 
 
@@ -186,6 +188,7 @@ class DrainIn(Strict):
     """Why a node is taken out."""
 
     reason = Text(max_length=120)
+    by = Instant(required=False, help_text="When running work has left; else it goes to its end.")
 
 
 class NodeDrain(ApiView):
@@ -193,7 +196,7 @@ class NodeDrain(ApiView):
 
     @described("act_drain_node", "Drain a node (operators)", answer=NodeOut, request=DrainIn)
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """The node; what runs there goes on to its end."""
+        """The node; what runs there goes on to its end, or until `by`."""
         sent = self.sent(DrainIn)
 
         def work() -> Response:
@@ -204,6 +207,7 @@ class NodeDrain(ApiView):
                     node=_node(name),
                     reason=sent["reason"],
                     now=self.now,
+                    by=sent.get("by"),
                 )
                 return Response(NodeOut(_node(name)).data)
 

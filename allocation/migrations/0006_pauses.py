@@ -1,7 +1,9 @@
 """Pauses: who was told what, when the place was empty, and what it cost; a receipt for each."""
 
-import django.db.models.deletion
 import uuid
+from importlib import import_module
+
+import django.db.models.deletion
 from django.db import migrations, models
 
 from tenants.wall import protect, system_table, tenant_key
@@ -40,25 +42,15 @@ CREATE TRIGGER check_pause BEFORE UPDATE ON allocation_pause
 """
 
 # What pausing and paused bookings are promised is as much taken as what waiting ones are.
-PROMISED = """
-CREATE OR REPLACE FUNCTION portal_promised(since timestamptz, until timestamptz)
-RETURNS TABLE (gpu_id uuid, mode text, start smallint, size smallint,
-               period_start timestamptz, period_end timestamptz, mine boolean)
-STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT p.gpu, CASE WHEN p.profile IS NULL THEN 'whole' ELSE 'sliced' END, p.start, p.size,
-         b.planned_starts, b.planned_ends,
-         b.tenant_id = nullif(current_setting('portal.tenant', true), '')::uuid
-  FROM allocation_booking b,
-       jsonb_to_recordset(b.planned_places) AS p(gpu uuid, profile text, start smallint, size smallint)
-  WHERE b.state IN ('queued', 'pausing', 'paused')
-    AND b.planned_starts < until AND b.planned_ends > since
-$$;
-"""
+TAKEN = import_module("allocation.migrations.0008_shares").TAKEN
+PROMISED = TAKEN.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").replace(
+    "b.state = 'queued'", "b.state IN ('queued', 'pausing', 'paused')"
+)
 
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("allocation", "0005_node_access"),
+        ("allocation", "0009_maintenance"),
         ("tenants", "0004_tier_pauses"),
     ]
 

@@ -30,6 +30,7 @@ class Booking(models.Model):
     run lasts from `ready_at` to `noticed_at` (told to pause) or `released_at`; its last save is
     `saved_at`.
     It was begun anew elsewhere `replaced` times, after `used_seconds` that are charged in the end.
+    Its run was last broken off by hardware, or for its maintenance, at `hardware_lost_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -80,6 +81,7 @@ class Booking(models.Model):
     noticed_at = models.DateTimeField(null=True, blank=True)
     pause_count = models.PositiveSmallIntegerField(db_default=0, default=0)
     released_at = models.DateTimeField(null=True, blank=True)
+    hardware_lost_at = models.DateTimeField(null=True, blank=True)
     checked_in_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 

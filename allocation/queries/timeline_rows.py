@@ -66,6 +66,15 @@ class Block:
     share: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A stretch in which a device is kept free for maintenance, and why."""
+
+    starts: datetime
+    ends: datetime
+    reason: str
+
+
 @dataclass(frozen=True)
 class GpuRow:
     """One device with its blocks by start. `shows_slots`: it is, was or will be sliced here.
@@ -86,6 +95,7 @@ class GpuRow:
     compute_slices: int
     starts_of: Mapping[str, tuple[tuple[int, int], ...]]
     blocks: tuple[Block, ...]
+    away: tuple[Away, ...] = ()
 
     @property
     def shows_slots(self) -> bool:
@@ -99,9 +109,9 @@ class GpuRow:
 
     @cached_property
     def busy(self) -> tuple[tuple[datetime, datetime], ...]:
-        """Stretches in which at least one slot is taken or promised, merged, by start."""
-        taken = sorted((b.starts, b.ends) for b in self.blocks if not b.over)
-        return tuple(_merged(taken))
+        """Stretches in which at least one slot is taken, promised or away, merged, by start."""
+        taken = [(b.starts, b.ends) for b in self.blocks if not b.over]
+        return tuple(_merged(sorted([*taken, *((a.starts, a.ends) for a in self.away)])))
 
     def is_free(self, starts: datetime, ends: datetime) -> bool:
         """True when the whole device may be booked for all of [starts, ends)."""

@@ -149,6 +149,10 @@ RULES: tuple[Rule, ...] = (
          ("asked", "cores", "memory", "most")),
     Rule("R60", "share_of_one", "policy", "asker", "refuses",
          "A share is a part of one whole GPU: neither of several nor of a slice.", ("asked",)),
+    Rule("R62", "hardware_failed", "hardware", "hardware", "delays",
+         "A booking whose hardware fails starts again, and pays nothing for the run that broke."),
+    Rule("R63", "node_emptied", "hardware", "operator", "delays",
+         "What still runs when a node must be empty starts again elsewhere and pays once."),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

@@ -13,6 +13,7 @@ from django.db.models import F, Max
 from allocation import wire
 from allocation.models import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack, SolverState
 from allocation.services.differences import differences_of
+from allocation.services.health import gpu_found, gpus_lost
 from allocation.services.links import link_password, link_replace, link_url
 from tenants.errors import Refused, invalid
 from tenants.models import User
@@ -127,14 +128,11 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     node.boot_id = inventory.boot[:64]
     node.last_seen = now
     reported = {item.uuid for item in inventory.gpus}
-    lost = [gpu for gpu in node.gpus.all() if gpu.uuid not in reported]
-    for gpu in lost:
-        gpu.health, gpu.health_reason = Gpu.Health.LOST, "The agent no longer finds it."
-        gpu.save(update_fields=["health", "health_reason"])
+    gpus_lost([gpu for gpu in node.gpus.all() if gpu.uuid not in reported], now)
     if problems or changed:
         news = [text for text in (*problems, *changed) if text not in node.differences]
         node.differences = [*node.differences, *news][-DIFFERENCES_KEPT:]
-        node.state = Node.State.QUARANTINED
+        node.state, node.drain_by = Node.State.QUARANTINED, None
         node.state_reason = (problems or changed)[0][:200]
     elif node.state == Node.State.EXPECTED:
         node.state, node.state_reason = Node.State.READY, ""
@@ -166,8 +164,7 @@ def _gpu_apply(node: Node, item: wire.InventoryGpu) -> str | None:
     known.domain = item.nvlink_domain
     known.numa = item.numa
     known.mode = item.mode
-    if known.health == Gpu.Health.LOST:
-        known.health, known.health_reason = Gpu.Health.OK, ""
+    gpu_found(known)
     known.save()
     return None
 
@@ -192,21 +189,19 @@ def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
     )
 
 
-def node_drain(*, operator: User, node: Node, reason: str, now: datetime) -> None:
-    """Takes the node out of planning; what runs there goes on to its end."""
-    _node_state(node, Node.State.DRAINING, f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC)")
-
-
 def node_ready(*, operator: User, node: Node, now: datetime) -> None:
     """Puts a drained or quarantined node back into planning, as it is made now."""
     node.differences = []
     node.save(update_fields=["differences"])
-    _node_state(node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC")
+    node_state_set(
+        node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC"
+    )
 
 
-def _node_state(node: Node, state: str, reason: str) -> None:
-    node.state, node.state_reason = state, reason[:200]
-    node.save(update_fields=["state", "state_reason"])
+def node_state_set(node: Node, state: str, reason: str, drain_by: datetime | None = None) -> None:
+    """Says how a node stands and why; with `drain_by`, when work must have left it."""
+    node.state, node.state_reason, node.drain_by = state, reason[:200], drain_by
+    node.save(update_fields=["state", "state_reason", "drain_by"])
     nudge("allocation.cycle")
 
 
@@ -246,7 +241,7 @@ def _lock_out(node: Node, why: str, now: datetime) -> None:
     node.key_confirmed = node.key_version
     node.save(update_fields=["link_digest", "key_version", "key_confirmed"])
     EnrolmentToken.objects.filter(node=node, used_at=None).update(used_at=now)
-    _node_state(node, Node.State.QUARANTINED, why)
+    node_state_set(node, Node.State.QUARANTINED, why)
     name = node.name
     transaction.on_commit(lambda: link_replace(name, None))
 

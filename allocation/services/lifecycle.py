@@ -154,7 +154,8 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         if booking is None:
             return
         allocation = Allocation.objects.get(id=allocation_id)
-        if allocation.state in STARTED and allocation.period.upper <= now:
+        is_over = allocation.period.upper <= now or booking.state == State.ENDING
+        if allocation.state in STARTED and is_over:
             # The agent ended it by its own clock before our cycle did.
             _end(booking, now)
             allocation.refresh_from_db()
@@ -187,6 +188,17 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         _save(booking, "state", "outcome", "released_at")
         event_add(booking, kind="ending", sentence=f"The node could not start it: {error}", now=now)
         _release_rows(booking)
+
+
+def run_break_off(booking: Booking, now: datetime) -> None:
+    """Takes the devices back in the middle of a run that counts for nothing; saves no booking.
+
+    The places are free in the calendar from now on, the hardware when it is proven empty.
+    """
+    booking.released_at = now
+    _release_rows(booking)
+    booking.allocations.filter(state=Allocation.State.RELEASING).update(left=True)
+    booking.released_at = booking.ready_at = None
 
 
 def nodes_bump(gpu_ids: Iterable[UUID]) -> None:

@@ -34,15 +34,6 @@ def pauses_too_late(now: datetime) -> QuerySet[Pause]:
     )
 
 
-def pause_left(booking: Booking) -> int:
-    """Seconds that it had left after its last pause; without one, all that it asked for."""
-    if not booking.pause_count:
-        return booking.duration_seconds
-    last = Pause.objects.filter(booking=booking, remaining_seconds__isnull=False).last()
-    left = last.remaining_seconds if last else None
-    return booking.duration_seconds if left is None else left
-
-
 def pause_over(booking: Booking, now: datetime) -> None:
     """The booking ends before it could go on."""
     Pause.objects.filter(OPEN, booking=booking).update(ended_at=now)

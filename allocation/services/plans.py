@@ -245,7 +245,7 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
         return
     booking.charged, booking.ended_at = earlier_settle(booking, now), now
     pause_over(booking, now)
-    booking.state = State.REFUSED if booking.state == State.REQUESTED else State.EXPIRED
+    booking.state = _refused_as(booking)
     booking.outcome = str(booking.state)
     booking.decision = decision
     booking.reasons = [reason_data(reason) for reason in refuse.reasons]
@@ -271,6 +271,14 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
         now=now,
         detail={"decision": decision.id},
     )
+
+
+def _refused_as(booking: Booking) -> State:
+    """What becomes of a booking that there is no room for, now or any more."""
+    if booking.hardware_lost_at is not None:
+        return State.FAILED
+    is_window = booking.state == State.REQUESTED or booking.starts is not None
+    return State.REFUSED if is_window else State.EXPIRED
 
 
 def _extend(extend: Extend, decision: Decision, now: datetime) -> None:

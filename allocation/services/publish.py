@@ -93,9 +93,10 @@ def _gangs(node: Node) -> tuple[wire.Gang, ...]:
     Who belongs to a booking does not change from its start on, whatever becomes of its members, so
     that one generation always has the same document.
     """
-    bookings = Allocation.objects.filter(gpu__node=node, state__in=TOLD).values("booking_id")
+    here = Allocation.objects.filter(gpu__node=node, state__in=TOLD, left=False)
     rows = (
-        Allocation.objects.filter(booking__in=bookings, state__in=BEGUN)
+        Allocation.objects.filter(booking__in=here.values("booking_id"), state__in=BEGUN)
+        .filter(left=False)
         .values("tenant__slug", "booking__number", "gpu__node__name")
         .annotate(devices=Count("id"))
         .order_by("tenant__slug", "booking__number", "gpu__node__name")

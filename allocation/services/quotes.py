@@ -25,6 +25,7 @@ from allocation.services.snapshot import (
     seconds,
     solver_ask,
 )
+from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
     UNITS_PER_GPU,
@@ -103,6 +104,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime) -> Quote:
         project=str(project.id),
         rates=_rates(prices, terms.tier.slug),
         tier=terms.tier.slug,
+        owner=str(actor.user_id),
     )
     answer = site.quote(question)
     others = tuple(_in_other_tiers(site, question))
@@ -137,6 +139,7 @@ def published_snapshot(now: datetime, policy: Policy) -> Snapshot:
         caps=caps_read(now, used),
         used=used,
         hosts=hosts_read(),
+        blackouts=blackouts_read(now),
     )
 
 
@@ -175,6 +178,7 @@ def _own_held() -> Iterator[Held]:
             tier=row.booking.tier_id,
             cores=cores,
             memory=memory,
+            owner=str(row.booking.owner_id),
         )
 
 

@@ -16,7 +16,6 @@ from allocation.rules.states import State
 from allocation.services.costs import run_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, nodes_bump
-from allocation.services.pauses import pause_left
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
@@ -100,7 +99,7 @@ def booking_replace(booking: Booking, *, until: datetime, why: str, now: datetim
 
 def time_left(booking: Booking, now: datetime) -> tuple[int, datetime | None]:
     """The seconds a booking that begins anew still has, and when it must be over at the latest."""
-    left = pause_left(booking) - booking.used_seconds
+    left = booking.duration_seconds - booking.used_seconds
     if booking.starts is None:
         return left, booking.deadline
     ends = booking.starts + timedelta(seconds=booking.duration_seconds)

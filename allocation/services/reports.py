@@ -1,6 +1,7 @@
 """What agents say, turned into facts. Every message is verified, fenced and safe to see twice."""
 
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -11,6 +12,8 @@ from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
 from allocation.rules.clocks import clock_is_wrong
 from allocation.services.fleet import inventory_apply, key_confirm, node_key, reads
+from allocation.services.healing import Because, run_break
+from allocation.services.health import errors_apply, gone_apply, troubles_apply
 from allocation.services.leases import lease_grant
 from allocation.services.lifecycle import (
     STARTED,
@@ -146,10 +149,13 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
         raise _Stale(ahead=report.epoch)
     if report.epoch != epoch and report.observed_generation >= 0:
         raise _Stale
-    own = _own_allocations(node, report)
+    hurt = errors_apply(node, report, now)
+    own = _own_allocations(node, report, gone_apply(node, report, now))
     # Bookings before nodes, and always in one order: so does everyone who locks both.
-    bookings = Booking.objects.filter(allocations__id__in=own.values()).values("id")
+    bookings = Booking.objects.filter(allocations__id__in=[*own.values(), *hurt]).values("id")
     list(Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"))
+    _broken_runs(hurt, now)
+    troubles_apply(node, report, now)
     for item in report.allocations:
         if item.id in own:
             _allocation(own[item.id], item, now)
@@ -174,10 +180,22 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     nudge("allocation.cycle")
 
 
-def _own_allocations(node: Node, report: wire.Report) -> dict[str, UUID]:
+def _broken_runs(hurt: Mapping[UUID, str], now: datetime) -> None:
+    """Errors that broke single runs: those bookings start again, the hardware serves on."""
+    rows = Allocation.objects.filter(id__in=hurt).select_related("gpu__node").order_by("booking_id")
+    for row in rows:
+        where = f"GPU {row.gpu.index} of {row.gpu.node.name}"
+        run_break(row.booking_id, Because("R62", f"{where} had an error. {hurt[row.id]}."), now)
+
+
+def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict[str, UUID]:
     """Ids of the report that really lie on this node, an agent can't speak for another's, and to
-    which its word is news."""
-    said = {UUID(item.id): item for item in report.allocations if _is_uuid(item.id)}
+    which its word is news. What is `excused` failed with its hardware."""
+    said = {
+        UUID(item.id): item
+        for item in report.allocations
+        if _is_uuid(item.id) and not (item.state == "failed" and item.id in excused)
+    }
     rows = Allocation.objects.filter(id__in=said, gpu__node=node)
     return {
         row.id.hex: row.id

@@ -41,20 +41,13 @@ def run_paused(booking: Booking, now: datetime) -> None:
     booking.state = State.PAUSED
     booking.ready_at = booking.noticed_at = booking.saved_at = None
     booking.used_seconds = 0
-    _save(booking, "settled", "held", "state", "ready_at", "noticed_at", "saved_at", "used_seconds")
-    event_add(
-        booking, kind="paused", sentence=_sentence(booking, pause, kept), now=now,
-        detail={"pause": pause.number},
+    if booking.starts is None:
+        # The length that it still has, as after a run that was broken off.
+        booking.duration_seconds = max(SHORTEST_SECONDS, pause.remaining_seconds or 0)
+    _save(
+        booking, "settled", "held", "state", "ready_at", "noticed_at", "saved_at", "used_seconds",
+        "duration_seconds",
     )  # fmt: skip
-    if not _goes_on(booking, pause, now):
-        run_none_left(booking, "completed", "Too little of its time is left to go on.", now)
-
-
-def run_none_left(booking: Booking, outcome: str, because: str, now: datetime) -> None:
-    """Ends a paused booking: what its runs cost stays charged, everything else is free again."""
-    booking.allocations.filter(state=Allocation.State.PLANNED).update(
-        state=Allocation.State.SUPERSEDED
-    )
     hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
     booking.state, booking.outcome = State.ENDED, outcome
     booking.charged, booking.ended_at = booking.settled, now

@@ -1,6 +1,7 @@
 """The whole input of a cycle, read at one instant in a constant number of queries."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,6 +14,7 @@ from allocation.rules.states import WAITING, State
 from allocation.services.bookings import EXTENDABLE
 from allocation.services.pauses import OPEN
 from allocation.services.replace import WORTH_SECONDS, time_left
+from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
     Ask,
@@ -44,21 +46,27 @@ def snapshot_take(now: datetime) -> Snapshot:
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        used = used_read(now)
-        return Snapshot(
-            now=seconds(now),
-            models=models_read(),
-            gpus=gpus_read(),
-            held=_held(now),
-            requests=_requests(now),
-            extensions=_extensions(),
-            limits=limits_read(),
-            tiers=tiers_read(),
-            caps=caps_read(now, used),
-            used=used,
-            running=running_read(now),
-            hosts=hosts_read(),
-        )
+        return snapshot_read(now)
+
+
+def snapshot_read(now: datetime) -> Snapshot:
+    """The same within a transaction that is there: for looking ahead, not for deciding."""
+    used = used_read(now)
+    return Snapshot(
+        now=seconds(now),
+        models=models_read(),
+        gpus=gpus_read(),
+        held=_held(now),
+        requests=_requests(now),
+        extensions=_extensions(),
+        limits=limits_read(),
+        tiers=tiers_read(),
+        caps=caps_read(now, used),
+        used=used,
+        hosts=hosts_read(),
+        blackouts=blackouts_read(now),
+        running=running_read(now),
+    )
 
 
 def seconds(instant: datetime) -> int:
@@ -194,6 +202,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         pausing=booking.state == State.PAUSING and not row.left,
         cores=cores,
         memory=memory,
+        owner=str(row.booking.owner_id),
     )
 
 
@@ -207,6 +216,11 @@ def _requests(now: datetime) -> tuple[Request, ...]:
     found = [_request_of(row, now) for row in rows]
     found += pauses_requested(now)
     return tuple(sorted(found, key=lambda request: request.booking))
+
+
+def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:
+    """Bookings, with their tiers loaded, as if they were waiting."""
+    return tuple(_request_of(row, now) for row in rows)
 
 
 def _request_of(row: Booking, now: datetime) -> Request:
@@ -228,6 +242,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         latest=seconds(latest) if latest else None,
         fixed=row.starts is not None and not row.replaced,
         promise=_promise_of(row),
+        owner=str(row.owner_id),
     )
 
 

@@ -38,6 +38,7 @@ RULES: dict[str, tuple[str, str]] = {
     "overrun": ("R25", "together"),
     "too_short": ("R28", "policy"),
     "mode_fixed": ("R30", "hardware"),
+    "maintenance": ("R33", "hardware"),
     "quota_cut": ("R31", "quota"),
     "placed": ("R36", "together"),
     "ask_changed": ("R37", "policy"),
@@ -230,10 +231,21 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
         if out:
             sentence = f"{out} of {len(pool)} {want.gpu_class} are out of service."
             found.append(reason("hardware_out", sentence, out=out, gpus=len(pool)))
+        away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
+        if away:
+            found.append(maintenance(away, f"of {want.gpu_class}", back))
     elif not fits(pool, want, *working.busy(want, at))[0]:
         found.append(_in_line(want, line))
     quota = why_quota(working, want, starts)
     return (*found, quota) if quota else tuple(found)
+
+
+def maintenance(away: int, which: str, back: int) -> Reason:
+    """GPUs are not there for some of the time: `which` says of what, `back` when the last is."""
+    are = "GPUs" if away != 1 else "GPU"
+    verb = "are" if away != 1 else "is"
+    sentence = f"{away} {are} {which} {verb} away for maintenance in that time."
+    return reason("maintenance", sentence, back, gpus=away)
 
 
 def why_quota(working: Working, want: Want, starts: int) -> Reason | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from allocation.solver.explain import reason, why_quota
+from allocation.solver.explain import maintenance, reason, why_quota
 from allocation.solver.placement import Want
 from allocation.solver.plan import Extend, Reason
 from allocation.solver.types import Extension, Held, Place
@@ -26,6 +26,7 @@ def extension_decide(
     blocked = (
         _pause_blocks(working, held)
         or _hardware_blocks(working, held)
+        or _maintenance_blocks(working, wanted)
         or _quota_blocks(working, wanted)
         or _room_blocks(working, wanted, kept)
     )
@@ -62,6 +63,7 @@ def _stretch(working: Working, row: Held, starts: int, until: int) -> Found:
         row.place.share,
         row.cores,
         row.memory,
+        owner=row.owner,
     )
     return Found(want, (), starts)
 
@@ -80,6 +82,16 @@ def _hardware_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
         return None
     sentence = "A GPU of this booking is being taken out of service."
     return reason("hardware_out", sentence, out=len(lost))
+
+
+def _maintenance_blocks(working: Working, wanted: tuple[Found, ...]) -> Reason | None:
+    """Maintenance that the added stretches would reach into."""
+    for found in wanted:
+        gpus = [place.gpu for place in found.places]
+        away, back = working.upkeep.away(found.want.gpu_class, found.window, gpus)
+        if away:
+            return maintenance(away, "of this booking", back)
+    return None
 
 
 def _quota_blocks(working: Working, wanted: tuple[Found, ...]) -> Reason | None:

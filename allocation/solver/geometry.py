@@ -13,8 +13,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.demand import Mix
-from allocation.solver.fragmentation import ILLEGAL, SALE, Ints, Offer
+from allocation.solver.fragmentation import ILLEGAL, SALE, Ints
 from allocation.solver.types import (
     SLOTS_PER_GPU,
     UNITS_PER_GPU,
@@ -34,8 +33,8 @@ THOUSANDTHS = SHARED - 1
 WHOLE_SHARE = 1_000
 SHARE_STATES = 100
 """The worth of a shared GPU is told apart by hundredths of what is taken."""
-_UNITS_PER_SHARE = UNITS_PER_GPU // WHOLE_SHARE
-_PER_STATE = WHOLE_SHARE // SHARE_STATES
+UNITS_PER_SHARE = UNITS_PER_GPU // WHOLE_SHARE
+PER_STATE = WHOLE_SHARE // SHARE_STATES
 _MASKS = 1 << 16
 _UNFIT = 1 << 40
 
@@ -55,7 +54,7 @@ def units_of(model: Model, shape: Shape) -> int:
     if shape is None:
         return UNITS_PER_GPU
     if isinstance(shape, int):
-        return shape * _UNITS_PER_SHARE
+        return shape * UNITS_PER_SHARE
     for placement in model.placements:
         if placement.profile == shape:
             return _units(model, placement)
@@ -82,7 +81,6 @@ class Geometry:
             profile: self._capacity_table(profile) for profile in (None, *self._places)
         }
         self._padded: dict[Shape, npt.NDArray[np.uint8]] = {}
-        self.units_left: Ints = self._units_left()
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -145,6 +143,11 @@ class Geometry:
             for p in self._places.get(place.profile, ())
         )
 
+    def capacity_beside(self, profile: str | None) -> Ints:
+        """Table: mask of slots and tokens -> how many of the profile still fit beside it."""
+        found: Ints = self._capacity[profile].astype(np.int64)
+        return found
+
     def capacity(self, shape: Shape) -> npt.NDArray[np.uint8]:
         """Table: any busy mask -> how many of the shape still fit beside it."""
         if shape not in self._padded:
@@ -159,33 +162,13 @@ class Geometry:
             self._padded[shape] = table
         return self._padded[shape]
 
-    def offers(self, mix: Mix, *, mode: Mode | None = None) -> list[Offer]:
-        """What the mix asks of one GPU of the model, which may be fixed to a mode.
-
-        Each shape counts once more than it was asked for: what was not, may still be.
-        """
-        weights: dict[tuple[Shape, int, int], int] = {
-            (shape, 1, 0): 1 for shape in (None, *self.common_profiles) if mode in modes_for(shape)
-        }
-        for shape, count, cores, weight in mix.lines:
-            if mode not in modes_for(shape) or not self.serves(shape):
-                continue
-            # Slices of a gang lie anywhere, so they are as many single ones.
-            many = count if isinstance(shape, str) else 1
-            line = (shape, count // many, cores // many)
-            weights[line] = weights.get(line, 0) + weight * many
-        return [
-            self._offer(*line, weights[line])
-            for line in sorted(weights, key=lambda line: (str(line[0] or ""), *line[1:]))
-        ]
-
     def best_of(self, profile: str, sale: Ints, useful: Ints) -> Best:
         """The places of a profile under the worth of every busy mask.
 
         A place counts only if the others of the gang still fit: capacity falls by exactly one.
         """
-        capacity = self._capacity[profile].astype(np.int64)
-        masks = np.array(self._masks(profile), dtype=np.int64)
+        capacity = self.capacity_beside(profile)
+        masks = np.array(self.masks_of(profile), dtype=np.int64)
         number = np.full(len(capacity), ILLEGAL, dtype=np.int64)
         least = np.full(len(capacity), _UNFIT, dtype=np.int64)
         worth = SALE * sale + useful
@@ -221,7 +204,8 @@ class Geometry:
             raise ValueError(f"{self.model.slug}: {len(tokens)} profiles limited to one")
         return tokens
 
-    def _masks(self, profile: str | None) -> tuple[int, ...]:
+    def masks_of(self, profile: str | None) -> tuple[int, ...]:
+        """Bits of each legal place of a profile, or of the whole GPU. KeyError: not one of it."""
         if profile is None:
             return (WHOLE_MASK,)
         token = self._token.get(profile, 0)
@@ -230,7 +214,7 @@ class Geometry:
     def _capacity_table(self, profile: str | None) -> npt.NDArray[np.uint8]:
         # Longest chain of disjoint places, relaxed until nothing grows; chains are at most 8 long.
         table = np.zeros(1 << self.bits, dtype=np.uint8)
-        masks = self._masks(profile)
+        masks = self.masks_of(profile)
         for _ in range(SLOTS_PER_GPU):
             grown = table
             for mask in masks:
@@ -242,47 +226,6 @@ class Geometry:
             table = grown
         return table
 
-    def _units_left(self) -> Ints:
-        """Table by state: units that are not taken."""
-        slots = np.array([int(mask & WHOLE_MASK).bit_count() for mask in range(self.masks)])
-        masks = (SLOTS_PER_GPU - slots) * (UNITS_PER_GPU // SLOTS_PER_GPU)
-        return np.concatenate([masks, (SHARE_STATES - _SHARED) * _PER_STATE * _UNITS_PER_SHARE])
-
-    def _offer(self, shape: Shape, count: int, cores: int, weight: int) -> Offer:
-        units = self.units(shape)
-        if isinstance(shape, str):
-            open_shared = 0 * _SHARED
-        else:
-            # What others leave of a shared GPU is of use to somebody, whatever this one needs.
-            open_shared = self.units_left[self.masks :]
-        if isinstance(shape, int):
-            after = self._after_share(shape)
-            open_masks = np.where(self._all == 0, UNITS_PER_GPU, 0)
-        else:
-            after = self._after_mask(self._masks(shape))
-            open_masks = self._capacity[shape].astype(np.int64) * units
-        return Offer(weight, count, cores, units, after, np.append(open_masks, open_shared))
-
-    def _after_mask(self, masks: tuple[int, ...]) -> Ints:
-        """A place for each mask: beside other masks, never on a shared GPU."""
-        never = np.full(len(_SHARED), ILLEGAL)
-        rows = [np.where((self._all & mask) == 0, self._all | mask, ILLEGAL) for mask in masks]
-        return np.array([np.append(row, never) for row in rows])
-
-    def _after_share(self, share: int) -> Ints:
-        """One place: an idle GPU is shared then, a shared one is shared more."""
-        more = -(-share // _PER_STATE)
-        after = np.full(self.masks + len(_SHARED), ILLEGAL, dtype=np.int64)
-        after[0] = self.masks + more
-        after[self.masks :] = np.where(
-            _SHARED + more <= SHARE_STATES, self.masks + _SHARED + more, ILLEGAL
-        )
-        return after[None, :]
-
-
-_SHARED: Ints = np.arange(SHARE_STATES + 1, dtype=np.int64)
-"""Hundredths taken of a shared GPU."""
-
 
 def modes_for(shape: Shape) -> tuple[Mode | None, ...]:
     """What a GPU may be fixed to so that the shape can be given."""
@@ -293,8 +236,8 @@ def modes_for(shape: Shape) -> tuple[Mode | None, ...]:
 
 def share_states(busy: Masks) -> Ints:
     """Hundredths that a shared GPU's masks say, rounded up."""
-    taken: Ints = (busy.astype(np.int64) & THOUSANDTHS) + _PER_STATE - 1
-    return taken // _PER_STATE
+    taken: Ints = (busy.astype(np.int64) & THOUSANDTHS) + PER_STATE - 1
+    return taken // PER_STATE
 
 
 @lru_cache(maxsize=64)

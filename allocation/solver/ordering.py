@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from allocation.solver.types import (
+    Blackout,
     Cap,
     Extension,
     Gpu,
@@ -108,6 +109,11 @@ def used_order(used: Used) -> tuple[str, str, int, str]:
     return (used.project, used.gpu_class, used.day, used.tenant)
 
 
+def blackout_order(blackout: Blackout) -> tuple[str, int, int]:
+    """Maintenance: GPU, start, end."""
+    return (blackout.gpu, blackout.starts, blackout.ends)
+
+
 def in_order(snapshot: Snapshot) -> Snapshot:
     """The same snapshot with every set sorted. ValueError when an id is there twice."""
     return replace(
@@ -126,6 +132,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         used=tuple(sorted(snapshot.used, key=used_order)),
         running=tuple(map(_request_in_order, _once(snapshot.running, "booking"))),
         hosts=_once(snapshot.hosts, "id"),
+        blackouts=tuple(sorted(snapshot.blackouts, key=blackout_order)),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from allocation.solver.explain import pause_reason
 from allocation.solver.geometry import SHARED, WHOLE_MASK, Masks
-from allocation.solver.hosts import Free
+from allocation.solver.leaving import free_without, has_beside
 from allocation.solver.placement import Want, place
 from allocation.solver.plan import Pause
 from allocation.solver.reclaim import Reclaim, is_even
@@ -88,7 +88,7 @@ class Preemption:
         gone = [each.runner for each in must]
         others = [each.runner for each in candidates if each.runner.booking not in there]
         more = self._for_quota(found.want, found.starts, gone, others)
-        if more is None or not self._has_beside(found, [*gone, *more]):
+        if more is None or not has_beside(working, found, [*gone, *more]):
             return None
         return replace(found, over=tuple(sorted(each.booking for each in (*gone, *more))))
 
@@ -142,7 +142,7 @@ class Preemption:
             return None
         runners = [each.runner for each in candidates]
         pool = working.pools[want.gpu_class]
-        free = self._free(want, starts, runners)
+        free = free_without(working, want, starts, runners)
         room = Room(pool, want, self._taken(want, starts, runners), runners, free)
         over_quota = working.over(want, starts) is not None
 
@@ -172,33 +172,6 @@ class Preemption:
                 for column, bits in runner.rows:
                     taken[column] |= bits
         return taken
-
-    def _free(self, want: Want, starts: int, able: Sequence[Runner]) -> Free | None:
-        """Cores and memory that can be free for the window; None: nobody asks for any."""
-        running, hosts = self._working.running, self._working.hosts
-        free = self._working.free_of_firm(want, starts)
-        if free is None:
-            return None
-        nodes = {node: at for at, node in enumerate(self._working.pools[want.gpu_class].nodes)}
-        leaving = {runner.booking for runner in able}
-        for name in running.classes:
-            for runner in running.there(name):
-                if runner.booking in leaving or running.ends(runner) <= starts:
-                    continue
-                for node in map(hosts.node_of, runner.places):
-                    if node in nodes and any(runner.of_host):
-                        free = free.less(nodes[node], *runner.of_host)
-        return free
-
-    def _has_beside(self, found: Found, gone: Sequence[Runner]) -> bool:
-        """True when the places' nodes have the cores and memory once these have left."""
-        free = self._free(found.want, found.starts, gone)
-        if free is None:
-            return True
-        pool = self._working.pools[found.want.gpu_class]
-        nodes = pool.groups("node")[[pool.column[place.gpu] for place in found.places]]
-        most = free.devices(*found.want.of_host)
-        return all(int((nodes == node).sum()) <= most[node] for node in nodes.tolist())
 
     def _in_the_way(self, found: Found) -> set[str]:
         """Bookings that may be paused and have something of its places when it starts."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from allocation.solver.explain import possible_wants, reason, why_quota
+from allocation.solver.explain import maintenance, possible_wants, reason, why_quota
 from allocation.solver.placement import Want, want_of, wants_of
 from allocation.solver.plan import Reason
 from allocation.solver.preemption import Preemption
@@ -65,10 +65,14 @@ def _certificate(
     owners = (request.tenant, request.project)
     starts = max(promise.starts, working.now, request.earliest)
     length = length_from(request, starts)
-    want = want_of(request.ask, gpu_class, length, owners, request.tier)
+    want = want_of(request.ask, gpu_class, length, owners, request.tier, request.owner)
     found = Found(want, promise.places, starts)
     if length <= 0 or not _matches(working, request, found):
         return None, reason("ask_changed", "What the booking asks for has changed.")
+    gpus = [place.gpu for place in promise.places]
+    away, back = working.upkeep.away(gpu_class, found.window, gpus)
+    if away:
+        return None, maintenance(away, "it was planned on", back)
     if not working.is_free(found):
         return found, reason("overrun", "Something in its place ends later than planned.")
     if working.over(want, starts) is not None:

@@ -34,6 +34,7 @@ class Question:
     project: str
     rates: Mapping[str, int] = field(default_factory=dict)
     tier: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,14 @@ class Availability:
         working = self._working
         owners = (question.tenant, question.project)
         asked = tuple(
-            want_of(question.ask, gpu_class, question.duration, owners, question.tier)
+            want_of(
+                question.ask,
+                gpu_class,
+                question.duration,
+                owners,
+                question.tier,
+                question.owner,
+            )
             for gpu_class in dict.fromkeys(question.ask.classes)
         )
         wants, never = possible_wants(working, asked)

@@ -21,6 +21,7 @@ from allocation.solver.geometry import (
     modes_for,
     share_states,
 )
+from allocation.solver.offers import offers_of, units_left
 from allocation.solver.types import Gpu, Mode, Model, Place, Shape, Together
 
 LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
@@ -63,7 +64,7 @@ class Pool:
         self.value_kind: Index = np.array([self._valued.index(p) for p in pairs], dtype=np.intp)
         self.values = _values_of(self._valued, mix)
         self._masks_of_kind: Ints = np.array([g.masks for g, _ in self._valued], dtype=np.int64)
-        self._units_left = _padded([geometry.units_left for geometry, _ in self._valued])
+        self._units_left = _padded([units_left(geometry) for geometry, _ in self._valued])
         self._all_usable = bool(self.usable.all())
         self.nodes = tuple(self.gpus[first].node for first in self.bounds["node"])
         self.has_domains = len(self.bounds["domain"]) < len(self.gpus)
@@ -228,7 +229,7 @@ def pools_of(
 @lru_cache(maxsize=64)
 def _values_of(kinds: tuple[Kind, ...], mix: Mix) -> Values:
     """Worth of the states of each kind: a model and what it is fixed to."""
-    offers = [geometry.offers(mix, mode=mode) for geometry, mode in kinds]
+    offers = [offers_of(geometry, mix, mode) for geometry, mode in kinds]
     demand = max(sum(offer.weight for offer in each) for each in offers)
     return Values(offers, max(demand, mix.total))
 

@@ -97,7 +97,7 @@ class Held:
     is when its owner was handed the device for this run (None: not yet), `saved` the last save
     that the owner acknowledged. The booking has been paused `pauses` times; with `pausing` it has
     been told to give the place back by `ends`. `cores` (thousandths) and `memory` (MiB) are of
-    the GPU's node.
+    the GPU's node. `owner` is whose work it is: the account that runs it.
     """
 
     id: str
@@ -115,6 +115,7 @@ class Held:
     pausing: bool = False
     cores: int = 0
     memory: int = 0
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,7 @@ class Request:
     promise: Promise | None
     paused: bool = False
     pauses: int = 0
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,13 +246,23 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
+class Blackout:
+    """A GPU is kept free in [starts, ends) for maintenance; what runs on it may reach into that."""
+
+    gpu: str
+    starts: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """Every tunable of a cycle. Seconds, but for `share_step`: millionths of a class.
 
     `half_life`: after it, use counts half in the fair share. Shares are compared in steps of
     `share_step`, and waiting in steps of `age_step`, so that neither is decided by crumbs. Who has
     been paused is left alone for `cool_down` after it goes on. A notice goes out `notice_margin`
-    before it must, so that it is never late by the time between two cycles.
+    before it must, so that it is never late by the time between two cycles. Shares of a GPU are
+    one owner's at a time; with more `share_owners` than 1 they are anybody's.
     """
 
     version: int
@@ -262,6 +274,7 @@ class Policy:
     age_step: int = 6 * 3_600
     cool_down: int = 1_800
     notice_margin: int = 30
+    share_owners: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,3 +297,4 @@ class Snapshot:
     used: tuple[Used, ...] = ()
     running: tuple[Request, ...] = ()
     hosts: tuple[Host, ...] = ()
+    blackouts: tuple[Blackout, ...] = ()

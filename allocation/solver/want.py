@@ -10,7 +10,8 @@ class Want:
     """An ask brought down to one class. `level` is what `required` demands, else "any".
 
     `owners` are those whose quota it uses: tenant, project; `tier` says how far they may go. Each
-    of the `count` comes with `cores` (thousandths) and `memory` (MiB) of its node.
+    of the `count` comes with `cores` (thousandths) and `memory` (MiB) of its node. `owner` is whose
+    work it is.
     """
 
     gpu_class: str
@@ -24,6 +25,7 @@ class Want:
     cores: int = 0
     memory: int = 0
     any_class: bool = False
+    owner: str = ""
 
     @property
     def shape(self) -> Shape:
@@ -37,7 +39,12 @@ class Want:
 
 
 def want_of(
-    ask: Ask, gpu_class: str, duration: int, owners: tuple[str, ...], tier: str = ""
+    ask: Ask,
+    gpu_class: str,
+    duration: int,
+    owners: tuple[str, ...],
+    tier: str = "",
+    owner: str = "",
 ) -> Want:
     """The ask on one of its classes."""
     return Want(
@@ -52,6 +59,7 @@ def want_of(
         ask.cores,
         ask.memory,
         ask.any_class,
+        owner,
     )
 
 
@@ -59,6 +67,6 @@ def wants_of(request: Request) -> tuple[Want, ...]:
     """The booking on each of its classes, in order of taste."""
     owners = (request.tenant, request.project)
     return tuple(
-        want_of(request.ask, gpu_class, request.duration, owners, request.tier)
+        want_of(request.ask, gpu_class, request.duration, owners, request.tier, request.owner)
         for gpu_class in dict.fromkeys(request.ask.classes)
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from allocation.queries.timeline_rows import Block, Line, WaitingRow, Window
+from allocation.queries.timeline_rows import Away, Block, Line, WaitingRow, Window
 from allocation.web.timeline_look import ROW, Bar, Look
 from allocation.web.times import clock, window_words
 
@@ -97,6 +97,24 @@ def dead_bar(look: Look, why: str, spot: Spot, window: Window) -> Bar:
         sub="",
         name=f"cannot be booked: {why}",
         icon="wrench" if spot.height >= ROW else "",
+    )
+
+
+def maintenance_bar(look: Look, away: Away, spot: Spot) -> Bar:
+    """Maintenance: when, and why."""
+    left, width = _stretch(look, away.starts, away.ends)
+    words = window_words(away.starts, away.ends, look.span.zone, look.now)
+    return Bar(
+        css="bar maint",
+        left=_pc(left),
+        width=_pc(width),
+        top=EDGE,
+        height=spot.height - 2 * EDGE,
+        key=f"{spot.key}~{away.starts:%d%H%M}",
+        title=f"Maintenance: {away.reason}" if width > TINY else "",
+        sub="",
+        name=f"maintenance, {away.reason}, GPU {spot.gpu} on {spot.node}, {words}",
+        icon="wrench" if width > TINY / 2 else "",
     )
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from allocation.queries.timeline_rows import (
     SLOTS,
+    Away,
     Block,
     ClassGroup,
     GpuRow,
@@ -14,7 +15,7 @@ from allocation.queries.timeline_rows import (
     WaitingRow,
     Window,
 )
-from allocation.web.timeline_bars import EDGE, Spot, bar_of, dead_bar, waiting_bar
+from allocation.web.timeline_bars import EDGE, Spot, bar_of, dead_bar, maintenance_bar, waiting_bar
 from allocation.web.timeline_look import ROW, SLOT_ROW, Bar, Cell, Group, Look, Row
 
 
@@ -97,19 +98,25 @@ def _gpu_rows(
         dim=not fits,
     )
     tall = ROW + SLOTS * SLOT_ROW if gpu.shows_slots else ROW
+    spot = Spot(key, node.name, gpu.index, tall)
+    # First, so that what still runs into it lies on top.
+    row.bars += [maintenance_bar(look, away, spot) for away in gpu.away if _shows(away, look)]
     for block in gpu.blocks:
         if block.whole and not block.shared and id(block) not in drawn:
             gang = _gang(node, place, block)
             drawn.update(id(each) for each in gang)
             height = tall if len(gang) == 1 else ROW * len(gang)
-            spot = Spot(key, node.name, gpu.index, height, len(gang))
-            row.bars.append(bar_of(block, spot, look))
-    spot = Spot(key, node.name, gpu.index, tall)
+            wide = Spot(key, node.name, gpu.index, height, len(gang))
+            row.bars.append(bar_of(block, wide, look))
     row.bars += _shared_bars(gpu, spot, look)
     row.bars += [dead_bar(look, gpu.why_not, spot, each) for each in _dead(gpu, look)]
     yield row
     if gpu.shows_slots:
         yield from _slot_rows(node, gpu, look, hidden=not is_open)
+
+
+def _shows(away: Away, look: Look) -> bool:
+    return away.ends > look.span.window.starts and away.starts < look.span.window.ends
 
 
 def _shared_bars(gpu: GpuRow, spot: Spot, look: Look) -> list[Bar]:

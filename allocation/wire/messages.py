@@ -202,9 +202,32 @@ class ReportedAllocation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareError:
+    """The driver told of an error at `at` (node's clock). `code` is the Xid, or how many bits of
+    memory were wrong; `instance` the UUID of the slice that it is about, None for the GPU."""
+
+    gpu: Name
+    kind: Literal["xid", "ecc"]
+    code: int
+    instance: str | None
+    at: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """Processes on a GPU (`slot` None) or slice that nobody here was given; `users` by name."""
+
+    gpu: Name
+    slot: int | None
+    processes: int
+    users: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What is true now. `observed_generation` is that of the document that was acted on. A GPU
-    that does not answer is missing from `gpus` and named in `error`."""
+    that does not answer is missing from `gpus` and named in `error`. `errors` are the latest that
+    the driver told of, said in each report so that a lost one costs nothing."""
 
     kind: ClassVar[str] = "report"
     epoch: int
@@ -213,6 +236,8 @@ class Report:
     gpus: tuple[ReportedGpu, ...] = ()
     allocations: tuple[ReportedAllocation, ...] = ()
     error: str | None = None
+    errors: tuple[HardwareError, ...] = dataclasses.field(default=(), metadata=_LATER)
+    foreign: tuple[Foreign, ...] = dataclasses.field(default=(), metadata=_LATER)
     version: int = VERSION
 
 

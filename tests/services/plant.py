@@ -21,6 +21,7 @@ from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Granted, Outgoing
 from allocation.agent.node import Node as AgentNode
 from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.process import Agent, Clock
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
@@ -80,6 +81,8 @@ class Plant:
         self.driver: SimulatedNvml = stack.enter_context(installed(self.hardware))
         port = NvmlGpu(self.hardware.process_signal)
         stack.callback(port.close)
+        watch = NvmlWatch(self.hardware.process_user)
+        stack.callback(watch.close)
         host = host_simulated(NAME, gpus)
         self.identity = self._enrol(inventory_take(host, port))
         keys = self.identity.keys
@@ -94,6 +97,7 @@ class Plant:
             handover=Handover(folder / "bookings", ()),
             bookings=Bookings(folder / "bookings"),
             inventory=lambda: inventory_take(host, port),
+            watch=watch,
         )
         self.agent = Agent(node, Clock(wall=clock, steady=clock))
 

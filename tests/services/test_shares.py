@@ -5,7 +5,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
-from allocation.models import Allocation, Gpu, Occupancy
+from allocation.models import Allocation, Gpu, Occupancy, PolicyVersion
 from allocation.services.bookings import booking_request
 from allocation.services.invariants import invariants_check
 from allocation.services.quotes import published_snapshot, quote_make
@@ -144,6 +144,8 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
     real_db: Servers,
 ) -> None:
     lab, other = a_lab("helix"), a_lab("orbit")
+    with as_system():
+        PolicyVersion.objects.update(document={"share_owners": 2})
     assert write(other, 800, 0, 2)
     with tenant_tx(lab.tenant_id):
         beside = quote_make(actor=lab.actor, wish=a_wish(lab.project, an_ask(share=200)), now=NOW)
@@ -154,6 +156,11 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
     assert beside.options[0].request.startswith("0.2 h100 2h")
     assert beside.options[0].price * 5 == later.options[0].price * 4
     assert later.options[0].starts == NOW + 2 * HOUR
+    with as_system():
+        PolicyVersion.objects.update(document={})
+    with tenant_tx(lab.tenant_id):
+        alone = quote_make(actor=lab.actor, wish=a_wish(lab.project, an_ask(share=200)), now=NOW)
+    assert alone.options[0].starts == NOW + 2 * HOUR
 
 
 def test_two_shares_and_their_money_through_a_cycle(plant: Plant) -> None:

@@ -81,7 +81,8 @@ def requests(draw: st.DrawFn, number: int) -> Request:
     )
     latest = None if fixed or spare is None else made.earliest + duration + spare
     ask = draw(beside(made.ask))
-    return replace(made, duration=duration, latest=latest, ask=ask)
+    whose = draw(st.sampled_from(("ann", "bob")))
+    return replace(made, duration=duration, latest=latest, ask=ask, owner=whose)
 
 
 @st.composite
@@ -117,6 +118,7 @@ def held_rows(draw: st.DrawFn, fleet: tuple[Gpu, ...]) -> tuple[Held, ...]:
                 started=starts <= 0,
                 tier=draw(st.sampled_from(("standard", "flex", "spot"))),
                 cores=draw(st.sampled_from((0, 0, 9_000))),
+                owner=draw(st.sampled_from(("ann", "bob"))),
             )
             found.append(row)
     return tuple(found)
@@ -195,6 +197,7 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
             ends=row.ends,
             started=row.starts <= site.now,
             tier=wishes[row.booking].tier,
+            owner=wishes[row.booking].owner,
             cores=wishes[row.booking].ask.cores,
             memory=wishes[row.booking].ask.memory,
         )

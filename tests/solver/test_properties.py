@@ -57,6 +57,7 @@ def assert_true(site: Snapshot, plan: Plan) -> None:
     assert truth.torn(site, plan) == []
     assert truth.over_limit(site, plan) == []
     assert truth.overshared(site, plan) == []
+    assert truth.mixed(site, plan) == []
     assert truth.beyond_hosts(site, plan) == []
 
 
@@ -272,5 +273,7 @@ def _start(plan: Plan, booking: str) -> int:
     return next(each.starts for each in truth.given_by(plan) if each.booking == booking)
 
 
-def _anywhere(_: object, gpu_class: str, duration: int, owners: tuple[str, ...], tier: str) -> Want:
-    return Want(gpu_class, None, 2, "any", duration, owners, tier)
+def _anywhere(
+    _: object, gpu_class: str, duration: int, owners: tuple[str, ...], tier: str, owner: str
+) -> Want:
+    return Want(gpu_class, None, 2, "any", duration, owners, tier, owner=owner)

@@ -84,6 +84,18 @@ def test_a_gpu_is_whole_sliced_or_shared_at_any_instant(other: Ask) -> None:
     assert truth.overlaps(a_snapshot(*wishes, fleet=gpus(1)), plan) == []
 
 
+def test_a_gpu_is_shared_by_one_owner_at_a_time_unless_the_policy_lets_them_mix() -> None:
+    """As nodes are set up: the second account would have to wait there."""
+    held = replace(held_share("n1-0", 300), owner="ann")
+    wishes = [replace(a_request(who, a_share(300)), owner=who) for who in ("ann", "bob")]
+    site = a_snapshot(*wishes, fleet=gpus(1), held=(held,))
+    plan = solve(site, POLICY)
+    assert [row.booking for row in plan.assigns] == ["ann"]
+    assert [(row.booking, row.starts) for row in plan.waits] == [("bob", NOON + HOUR)]
+    mixed = solve(site, replace(POLICY, share_owners=2))
+    assert [row.booking for row in mixed.assigns] == ["ann", "bob"]
+
+
 def test_a_share_takes_its_thousandths_of_quota() -> None:
     site = a_snapshot(a_request(ask=a_share(250)), fleet=gpus(1))
     plan = solve(site, POLICY)

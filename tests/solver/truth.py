@@ -68,6 +68,20 @@ def overshared(snapshot: Snapshot, plan: Plan) -> list[tuple[str, int]]:
     ]
 
 
+def mixed(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str]]:
+    """Pairs of bookings of different owners, one of them placed now, with shares of one GPU."""
+    people: dict[str, Held | Request] = {row.booking: row for row in snapshot.held}
+    people |= {request.booking: request for request in snapshot.requests}
+    given = {row.booking for row in given_by(plan)}
+    rows = [each for each in rows_of(snapshot, plan) if each[1][0].share]
+    return [
+        (one, other)
+        for (one, a), (other, b) in combinations(rows, 2)
+        if a[0].gpu == b[0].gpu and a[1] < b[2] and b[1] < a[2]
+        if people[one].owner != people[other].owner and {one, other} & given
+    ]
+
+
 def beyond_hosts(snapshot: Snapshot, plan: Plan) -> list[tuple[str, int]]:
     """(node, second) at which more cores or memory are given than the node has."""
     node_of = {gpu.id: gpu.node for gpu in snapshot.gpus}

@@ -82,8 +82,16 @@ def wishes(site: Snapshot) -> Iterable[Request]:
 def left_of(rows: list[Held], now: int) -> Request:
     """The wish behind these rows from now on, anywhere."""
     row = rows[0]
-    shape = (len(rows), ("h100",), row.place.profile, "any", False, row.place.share)
-    ask = Ask(*shape, row.cores, row.memory)
+    ask = Ask(
+        len(rows),
+        ("h100",),
+        row.place.profile,
+        "any",
+        required=False,
+        share=row.place.share,
+        cores=row.cores,
+        memory=row.memory,
+    )
     wish = a_claim(row.booking, tier=row.tier, tenant=row.tenant, ask=ask)
     return replace(wish, duration=row.ends - now, pauses=row.pauses)
 
