@@ -48,6 +48,19 @@ def run_paused(booking: Booking, now: datetime) -> None:
         booking, "settled", "held", "state", "ready_at", "noticed_at", "saved_at", "used_seconds",
         "duration_seconds",
     )  # fmt: skip
+    event_add(
+        booking, kind="paused", sentence=_sentence(booking, pause, kept), now=now,
+        detail={"pause": pause.number},
+    )  # fmt: skip
+    if not _goes_on(booking, pause, now):
+        run_none_left(booking, "completed", "Too little of its time is left to go on.", now)
+
+
+def run_none_left(booking: Booking, outcome: str, because: str, now: datetime) -> None:
+    """Ends a paused booking: what its runs cost stays charged, everything else is free again."""
+    booking.allocations.filter(state=Allocation.State.PLANNED).update(
+        state=Allocation.State.SUPERSEDED
+    )
     hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
     booking.state, booking.outcome = State.ENDED, outcome
     booking.charged, booking.ended_at = booking.settled, now
