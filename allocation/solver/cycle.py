@@ -21,11 +21,13 @@ from allocation.solver.explain import (
 )
 from allocation.solver.extensions import extension_decide
 from allocation.solver.line import Queues
+from allocation.solver.matching import best_window, in_time
 from allocation.solver.options import alternatives, next_free
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Assign, Extend, Plan, Reason, Refuse, Waiting
 from allocation.solver.promises import promise_improve, promises_lay
+from allocation.solver.series import all_or_none, series_of
 from allocation.solver.types import Held, Policy, Promise, Request, Snapshot
 from allocation.solver.working import Found, Working
 
@@ -48,9 +50,9 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
         _promised(outcome, request, kept.get(request.booking), broken.get(request.booking))
     # 5. Everybody else in line: fixed windows there or not at all, the others as early as possible.
     queues = Queues(working, snapshot, kept.values())
+    series = series_of(snapshot.requests)
     for request in queues.order(filterfalse(has_promise, snapshot.requests)):
-        found = _newcomer(outcome, request, None)
-        if found is not None:
+        for found in _in_turn(outcome, request, series):
             queues.placed(found)
     # 6. Who borrows, and reasons for everyone, each with its place among all that wait.
     return outcome.plan(snapshot, extensions)
@@ -91,7 +93,7 @@ class _Outcome:
             starts = self.working.first_start(request.earliest)
         asked = wants_of(request) if request.duration > 0 else ()
         later = next_free(self.working, able, starts)
-        instead = alternatives(self.working, asked, later, starts)
+        instead = alternatives(self.working, asked, later, starts, dict(request.durations))
         self.refusals.append(Refuse(request.booking, freed_by(reasons, later), instead))
 
     def assign(self, request: Request, found: Found) -> None:
@@ -161,6 +163,7 @@ def _promised(
         return
     working = outcome.working
     wants, _ = possible_wants(working, wants_of(request))
+    wants, slow = in_time(working, request, wants)
     found = promise_improve(working, request, wants, kept)
     if found.starts <= working.now + working.policy.freeze_horizon:
         outcome.assign(request, found)
@@ -168,7 +171,27 @@ def _promised(
     working.free(found)
     reasons = why_waiting(working, request, found, outcome.line(found.want.gpu_class))
     working.reserve(found)
-    outcome.wait(request, found, reasons, None)
+    outcome.wait(request, found, (*reasons, *slow), None)
+
+
+def _in_turn(
+    outcome: _Outcome, request: Request, series: dict[str, tuple[Request, ...]]
+) -> list[Found]:
+    """What the booking gets; of a series the first in line brings all the others along."""
+    if request.series is None:
+        found = _newcomer(outcome, request, None)
+        return [found] if found else []
+    members = series.pop(request.series, ())
+    before = len(outcome.assigns), len(outcome.waits), len(outcome.refusals)
+    got = [found for each in members if (found := _newcomer(outcome, each, None))]
+    refused = outcome.refusals[before[2] :]
+    if not refused:
+        return got
+    for found in got:
+        outcome.working.free(found)
+    del outcome.assigns[before[0] :], outcome.waits[before[1] :]
+    outcome.refusals[before[2] :] = all_or_none(members, refused)
+    return []
 
 
 def _newcomer(outcome: _Outcome, request: Request, broken: Reason | None) -> Found | None:
@@ -178,6 +201,8 @@ def _newcomer(outcome: _Outcome, request: Request, broken: Reason | None) -> Fou
     """
     wants, never = possible_wants(outcome.working, wants_of(request))
     untimely = _untimely(outcome.working, request)
+    wants, slow = in_time(outcome.working, request, wants)
+    never += slow
     if untimely is not None or not wants:
         # What is too late as asked would still fit in a later window.
         reasons = never if untimely is None else (untimely, *never)
@@ -185,7 +210,7 @@ def _newcomer(outcome: _Outcome, request: Request, broken: Reason | None) -> Fou
         return None
     if request.fixed:
         return _fixed(outcome, request, wants)
-    return _flexible(outcome, request, wants, broken)
+    return _flexible(outcome, request, wants, broken, slow)
 
 
 def _untimely(working: Working, request: Request) -> Reason | None:
@@ -221,8 +246,8 @@ def _fixed(outcome: _Outcome, request: Request, wants: tuple[Want, ...]) -> Foun
     """Exactly there or refused; a window that has begun is given what is left of it."""
     working = outcome.working
     starts = max(request.earliest, working.now)
-    left = request.earliest + request.duration - starts
-    wants = tuple(replace(want, duration=left) for want in wants)
+    gone = starts - request.earliest
+    wants = tuple(replace(w, duration=w.duration - gone) for w in wants if w.duration > gone)
     for want in wants:
         found = working.at(want, starts)
         if found is not None:
@@ -241,14 +266,19 @@ def _window_reasons(outcome: _Outcome, want: Want, starts: int) -> tuple[Reason,
 
 
 def _flexible(
-    outcome: _Outcome, request: Request, wants: tuple[Want, ...], broken: Reason | None
+    outcome: _Outcome,
+    request: Request,
+    wants: tuple[Want, ...],
+    broken: Reason | None,
+    slow: tuple[Reason, ...],
 ) -> Found | None:
     """The earliest start there is; inside the freeze horizon it is given, else it is promised."""
     working = outcome.working
     first, last = working.first_start(request.earliest), working.last_start(request)
-    found = working.earliest(wants, first, last)
+    bounds = (first, last, request.latest)
+    found = best_window(working, wants, bounds, cheapest=request.cheapest)
     if found is None:
-        _without_place(outcome, request, wants, broken)
+        _without_place(outcome, request, wants, broken, slow)
         return None
     if found.starts <= working.now + working.policy.freeze_horizon:
         working.reserve(found)
@@ -257,17 +287,21 @@ def _flexible(
     reasons = why_waiting(working, request, found, outcome.line(found.want.gpu_class))
     working.reserve(found)
     late = request.promise is not None and found.starts > request.promise.starts
-    outcome.wait(request, found, reasons, broken if late else None)
+    outcome.wait(request, found, (*reasons, *slow), broken if late else None)
     return found
 
 
 def _without_place(
-    outcome: _Outcome, request: Request, wants: tuple[Want, ...], broken: Reason | None
+    outcome: _Outcome,
+    request: Request,
+    wants: tuple[Want, ...],
+    broken: Reason | None,
+    slow: tuple[Reason, ...],
 ) -> None:
     """No start can be proven. A promised booking is kept while its deadline lets it wait."""
     working = outcome.working
     first, horizon = working.first_start(request.earliest), working.now + working.policy.horizon
-    blockers = why_not_at(working, wants[0], first, outcome.line(wants[0].gpu_class))
+    blockers = why_not_at(working, wants[0], first, outcome.line(wants[0].gpu_class)) + slow
     if request.latest is not None and request.latest - request.duration < horizon:
         sentence = "It cannot be finished before its deadline."
         why = reason("deadline_unreachable", sentence, duration=request.duration)

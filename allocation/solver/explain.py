@@ -45,6 +45,8 @@ RULES: dict[str, tuple[str, str]] = {
     "lent_out": ("R42", "quota"),
     "gpu_hours": ("R43", "quota"),
     "borrowed": ("R44", "quota"),
+    "series_conflict": ("R67", "together"),
+    "class_too_slow": ("R72", "policy"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 

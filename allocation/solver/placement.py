@@ -42,7 +42,7 @@ def wants_of(request: Request) -> tuple[Want, ...]:
     """The booking on each of its classes, in order of taste."""
     owners = (request.tenant, request.project)
     return tuple(
-        want_of(request.ask, gpu_class, request.duration, owners, request.tier)
+        want_of(request.ask, gpu_class, request.length_on(gpu_class), owners, request.tier)
         for gpu_class in dict.fromkeys(request.ask.classes)
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from allocation.solver.explain import reason, why_quota
+from allocation.solver.matching import not_dearer
 from allocation.solver.placement import Want, want_of
 from allocation.solver.plan import Reason
 from allocation.solver.types import Place, Promise, Request
@@ -33,7 +34,7 @@ def promises_lay(
 def promise_improve(
     working: Working, request: Request, wants: tuple[Want, ...], kept: Found
 ) -> Found:
-    """The same booking at the earliest start that is not later than the promised one.
+    """The same booking at the earliest start that is not later than the promised one, nor its end.
 
     `kept` is reserved when called and the answer is reserved after it.
     """
@@ -41,7 +42,9 @@ def promise_improve(
     if kept.starts <= first:
         return kept
     working.free(kept)
-    better = working.earliest(wants, first, min(kept.starts - 1, working.last_start(request)))
+    latest = kept.ends if request.latest is None else min(kept.ends, request.latest)
+    last = min(kept.starts - 1, working.last_start(request))
+    better = working.earliest(not_dearer(request, wants, kept), first, last, latest)
     chosen = better or kept
     working.reserve(chosen)
     return chosen
@@ -56,7 +59,8 @@ def _certificate(
         return None, hardware
     gpu_class = working.class_of(promise.places[0].gpu) or ""
     owners = (request.tenant, request.project)
-    want = want_of(request.ask, gpu_class, request.duration, owners, request.tier)
+    length = request.length_on(gpu_class)
+    want = want_of(request.ask, gpu_class, length, owners, request.tier)
     starts = max(promise.starts, working.now, request.earliest)
     found = Found(want, promise.places, starts)
     if not _matches(working, request, found):

@@ -116,11 +116,20 @@ class Working:
             return None
         return self._placed(want, starts)
 
-    def earliest(self, wants: Iterable[Want], first: int, last: int) -> Found | None:
-        """The earliest start in [first, last] over the classes, ties to the first in taste."""
+    def earliest(
+        self, wants: Iterable[Want], first: int, last: int, latest: int | None = None
+    ) -> Found | None:
+        """The earliest end over the classes, ties to the first in taste.
+
+        It starts in [first, last] and ends by `latest`. Where all classes take equally long, the
+        earliest end is the earliest start.
+        """
         best: tuple[int, int, Want] | None = None
         for taste, want in enumerate(wants):
-            starts = self._earliest(want, first, last if best is None else best[0] - 1)
+            until = last if latest is None else min(last, latest - want.duration)
+            if best is not None:
+                until = min(until, best[0] + best[2].duration - want.duration - 1)
+            starts = self._earliest(want, first, until)
             if starts is not None:
                 best = (starts, taste, want)
         if best is None:
@@ -168,7 +177,7 @@ class Working:
                 name = self.class_of(request.promise.places[0].gpu)
                 if name is not None:
                     starts = max(request.promise.starts, self.now)
-                    instants[name] += (starts, starts + request.duration)
+                    instants[name] += (starts, starts + request.length_on(name))
         for name, calendar in self.calendars.items():
             calendar.prime(instants[name])
         self.quota.prime(instants)
