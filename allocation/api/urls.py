@@ -25,6 +25,7 @@ from allocation.api.fleet import (
     Nodes,
 )
 from allocation.api.quotes import Quotes
+from allocation.api.sooner import BookingChange, BookingSooner
 
 
 class ReferenceConverter:
@@ -62,6 +63,8 @@ urlpatterns = [
         name="api-booking-check-in",
     ),
     path("bookings/<booking:reference>/events", BookingEvents.as_view(), name="api-booking-events"),
+    path("bookings/<booking:reference>/sooner", BookingSooner.as_view(), name="api-booking-sooner"),
+    path("bookings/<booking:reference>/change", BookingChange.as_view(), name="api-booking-change"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
     path("fleet/nodes", Nodes.as_view(), name="api-nodes"),
     path("fleet/nodes/<slug:name>/drain", NodeDrain.as_view(), name="api-node-drain"),

@@ -3,6 +3,7 @@
 from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupancy
 from allocation.models.decisions import Decision, PolicyVersion, SolverState
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
+from allocation.models.series import Series, WorkSpeed
 from allocation.models.telemetry import GpuSample
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "Occupancy",
     "PolicyVersion",
     "Rack",
+    "Series",
     "SolverState",
+    "WorkSpeed",
 ]

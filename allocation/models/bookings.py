@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocation.models.hardware import Gpu, GpuModel
+from allocation.models.series import Series
 from allocation.rules.states import State
 from tenants.models import Project, Tenant, Tier
 
@@ -26,6 +27,8 @@ class Booking(models.Model):
     fields are the promise of the last cycle; `reasons` are that cycle's answer to "why not now".
     Of what it has or is promised `borrowed_units` lie above guarantees, and somebody who lends
     waits for them from `at_risk_from` on. `claims_from` makes this booking such a one.
+    `lengths` are (class, seconds) in order of cost, where time or price decides among classes.
+    `first_promise` is the first start that was ever promised, at `first_promised_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -61,6 +64,13 @@ class Booking(models.Model):
     at_risk_from = models.DateTimeField(null=True, blank=True)
     claims_from = models.DateTimeField(null=True, blank=True)
     extension_until = models.DateTimeField(null=True, blank=True)
+    lengths = models.JSONField(default=list)
+    first_promise = models.DateTimeField(null=True, blank=True)
+    first_promised_at = models.DateTimeField(null=True, blank=True)
+    series = models.ForeignKey(
+        Series, on_delete=models.PROTECT, related_name="bookings", null=True, blank=True,
+        db_constraint=False,
+    )  # fmt: skip
 
     currency = models.CharField(max_length=3, default="EUR")
     price_version = models.PositiveIntegerField()
@@ -85,6 +95,14 @@ class Booking(models.Model):
             ),
             models.Index(fields=["tenant", "-submitted"], name="booking_latest"),
             models.Index(fields=["tenant", "project", "-submitted"], name="booking_of_project"),
+            models.Index(
+                fields=["tier", "-first_promise"],
+                name="booking_promised",
+                condition=Q(first_promise__isnull=False),
+            ),
+            models.Index(
+                fields=["-ended_at"], name="booking_ran", condition=Q(ready_at__isnull=False)
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "number"], name="booking_number_in_tenant"),

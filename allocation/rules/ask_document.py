@@ -30,7 +30,8 @@ class AskDocument:
     """Count × shape of one or more classes, how close together, and when.
 
     `duration` is in seconds; times are aware UTC in whole seconds. `starts` makes the window fixed
-    (`starts` + `duration`); else it is flexible, not before and by a deadline where given.
+    (`starts` + `duration`); else it is flexible, not before and by a deadline where given. With a
+    `workload` (a kind of work) the duration is that of the first class; others take their own.
     """
 
     count: int
@@ -42,6 +43,7 @@ class AskDocument:
     starts: datetime | None = None
     not_before: datetime | None = None
     deadline: datetime | None = None
+    workload: str | None = None
 
     @classmethod
     def from_json(cls, data: object) -> "AskDocument":
@@ -177,4 +179,5 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "starts": _time_or_none,
     "not_before": _time_or_none,
     "deadline": _time_or_none,
+    "workload": _name_or_none,
 }

@@ -14,6 +14,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.admission import Terms, terms_check
 from allocation.services.history import event_add
+from allocation.services.work import by_cost, is_by_cost
 from billing.queries import PriceNow, budget_effect, price_at, price_of
 from billing.rules import UNITS_PER_GPU, cost_of, money_text
 from billing.services import hold_place, hold_release
@@ -56,7 +57,7 @@ def booking_request(
     with transaction.atomic():
         project = access_project_to_book(actor, wish.project, "project")
         terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
-        price = _dearest(terms, wish.priced_at or now)
+        price, most, order = _prices(terms, wish.priced_at or now)
         booking = _booking_of(actor, project, wish, terms, now)
         booking.id = booking_id or uuid4()
         booking.currency, booking.price_version, booking.price_per_hour = (
@@ -64,14 +65,14 @@ def booking_request(
             price.version,
             price.per_gpu_hour,
         )
-        booking.held = booking_cost(booking, booking.duration_seconds)
+        booking.held, booking.lengths = most, order
         hold_place(
             tenant_id=actor.tenant_id,
             project_id=project.id,
             reference=booking.id,
             amount=booking.held,
             starts=booking.not_before,
-            ends=booking.not_before + timedelta(seconds=booking.duration_seconds),
+            ends=booking.not_before + timedelta(seconds=max(map(terms.seconds_on, terms.units))),
             now=now,
         )
         # The tenant's counter is locked last, so that its bookings queue for an instant only.
@@ -238,7 +239,7 @@ def _booking_of(actor: Actor, project: Project, wish: Wish, terms: Terms, now: d
         ask=ask.to_json(),
         request_text=wish.request_text,
         zone=wish.zone,
-        duration_seconds=ask.duration,
+        duration_seconds=min(map(terms.seconds_on, terms.units)),
         starts=ask.starts,
         not_before=terms.not_before,
         deadline=ask.deadline,
@@ -247,13 +248,29 @@ def _booking_of(actor: Actor, project: Project, wish: Wish, terms: Terms, now: d
     )
 
 
-def _dearest(terms: Terms, now: datetime) -> PriceNow:
-    """The price of the whole booking per hour on the dearest class that it accepts."""
-    found = []
-    for gpu_class, units in terms.units.items():
-        price = price_of(gpu_class=gpu_class, tier=terms.tier.slug, now=now)
-        found.append(_for_units(price, units))
-    return max(found, key=lambda price: price.per_gpu_hour)
+def _prices(terms: Terms, at: datetime) -> tuple[PriceNow, Decimal, list[tuple[str, int]]]:
+    """The whole booking per hour on its dearest class, the most that it may cost in all, and
+    (class, seconds) in order of cost where cost decides."""
+    hourly = {
+        gpu_class: _for_units(price_of(gpu_class=gpu_class, tier=terms.tier.slug, now=at), units)
+        for gpu_class, units in terms.units.items()
+    }
+    costs = {
+        gpu_class: cost_of(
+            per_gpu_hour=price.per_gpu_hour,
+            units=UNITS_PER_GPU,
+            seconds=terms.seconds_on(gpu_class),
+        )
+        for gpu_class, price in hourly.items()
+    }
+    order = by_cost(
+        terms.ask, terms.lengths, {name: price.per_gpu_hour for name, price in hourly.items()}
+    )
+    return (
+        max(hourly.values(), key=lambda price: price.per_gpu_hour),
+        max(costs.values()),
+        [(name, terms.seconds_on(name)) for name in order] if is_by_cost(terms.ask) else [],
+    )
 
 
 def price_of_class(booking: Booking, gpu_class: str) -> Decimal:

@@ -129,10 +129,12 @@ def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) ->
         # A class that had no price when this was booked costs what was promised.
         price = price_of_class(booking, assign.gpu_class)
         booking.price_per_hour = min(booking.price_per_hour, price)
+    # Work is as long as its class needs from here on.
+    booking.duration_seconds = dict(booking.lengths).get(assign.gpu_class, booking.duration_seconds)
     _hold_follows(booking, assign, now)
     _plan_fields(booking, assign, decision)
     booking.reasons, booking.alternatives = [], []
-    _store(booking, "price_per_hour", "alternatives")
+    _store(booking, "price_per_hour", "alternatives", "duration_seconds")
     where = _where(assign, fleet)
     event_add(
         booking,
@@ -296,11 +298,14 @@ def _plan_fields(booking: Booking, given: Assign | Waiting, decision: Decision) 
     booking.planned_starts = instant(given.starts)
     booking.planned_ends = instant(given.ends)
     booking.planned_class = given.gpu_class
+    if booking.first_promise is None:
+        booking.first_promise, booking.first_promised_at = booking.planned_starts, decision.at
 
 
 def _store(booking: Booking, *more: str) -> None:
     booking.version += 1
     fields = {"state", "version", "decision", "planned_starts", "planned_ends", "planned_class"}
+    fields |= {"first_promise", "first_promised_at"}
     booking.save(update_fields=[*fields, "reasons", *more])
 
 

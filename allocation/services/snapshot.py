@@ -1,6 +1,7 @@
 """The whole input of a cycle, read at one instant in a constant number of queries."""
 
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -156,11 +157,18 @@ def _held_of(row: Allocation, now: int) -> Held:
 
 
 def _requests() -> tuple[Request, ...]:
-    rows = Booking.objects.filter(state__in=[State.REQUESTED, State.QUEUED]).select_related("tier")
+    rows = Booking.objects.filter(state__in=[State.REQUESTED, State.QUEUED]).select_related(
+        "tier", "series"
+    )
     return tuple(_request_of(row) for row in rows.order_by("id"))
 
 
 def _request_of(row: Booking) -> Request:
+    ask = AskDocument.from_json(row.ask)
+    # What has run already is in the middle of its work on one class.
+    order = [] if row.ready_at else row.lengths
+    if order:
+        ask = replace(ask, classes=tuple(name for name, _ in order))
     return Request(
         booking=str(row.id),
         tenant=str(row.tenant_id),
@@ -168,12 +176,15 @@ def _request_of(row: Booking) -> Request:
         tier=row.tier_id,
         priority=row.tier.priority,
         submitted=seconds(row.submitted),
-        ask=solver_ask(AskDocument.from_json(row.ask)),
+        ask=solver_ask(ask),
         duration=row.duration_seconds,
         earliest=seconds(row.not_before),
         latest=seconds(row.deadline) if row.deadline else None,
         fixed=row.starts is not None,
         promise=_promise_of(row),
+        durations=tuple((name, seconds) for name, seconds in order) if ask.workload else (),
+        cheapest=bool(order) and row.deadline is not None,
+        series=str(row.series_id) if row.series and not row.series.is_partial else None,
     )
 
 

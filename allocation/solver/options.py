@@ -57,7 +57,7 @@ def variants(
 def fewer(want: Want) -> Want:
     """Half of the gang for twice as long, as if work were shared evenly."""
     count = want.count // 2
-    return replace(want, count=count, duration=-(-want.duration * want.count // count))
+    return replace(want, count=count, duration=_minutes(want.duration * want.count, count))
 
 
 def next_free(working: Working, able: tuple[Want, ...], starts: int) -> Found | None:
@@ -122,7 +122,12 @@ def _stretched(working: Working, want: Want, smaller: Want) -> int:
         asked = compute_of(working, want)[0]
     except KeyError:
         return want.duration
-    return -(-want.duration * asked // share)
+    return _minutes(want.duration * asked, share)
+
+
+def _minutes(seconds: int, part: int) -> int:
+    """`seconds` / `part`, rounded up to whole minutes: lengths that people can say."""
+    return -(-seconds // (part * 60)) * 60
 
 
 def _exists(working: Working, want: Want) -> bool:

@@ -26,8 +26,10 @@ from allocation.rules.ask import LONGEST_TEXT, AskDocument, Catalogue, Parsed, p
 from allocation.rules.ask_text import document_text
 from allocation.services.bookings import Wish, booking_request
 from allocation.services.price_lock import price_lock_read
-from allocation.services.quotes import Quote, QuoteOption, quote_make
+from allocation.services.quote_options import QuoteOption
+from allocation.services.quotes import Quote, quote_make
 from allocation.web.ask_form import Fields, ask_of_fields, echo_of, fields_of
+from allocation.web.booking_sooner import percent_words
 from allocation.web.booking_story import shape_words
 from allocation.web.home import EXAMPLES
 from allocation.web.times import length_words, moment_words, window_words
@@ -183,7 +185,8 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         "when": when[0].upper() + when[1:],
         "tier": tier.name if tier else option.tier,
         "never_paused": bool(tier and not tier.pausable),
-        "pausable": bool(tier and tier.pausable and not tier.counts_against_guarantee),
+        "risk": percent_words(option.pause_risk) if option.pause_basis else "",
+        "basis": option.pause_basis,
         "what": shape_words(option.count, label, option.profile),
         "nodes": ", ".join(option.nodes),
         "price": price,

@@ -11,6 +11,7 @@ from allocation.models import Booking
 from allocation.queries.bookings import NodePlace
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask_text import duration_text, fixed_text, shape_text
+from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import OPEN, State
 from allocation.services.bookings import booking_cost
 from allocation.solver import UNITS_PER_GPU
@@ -255,8 +256,9 @@ def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
 def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
     found: dict[str, list[dict[str, Any]]] = {}
     for reason in booking.reasons:
-        if reason.get("code") == "borrowed":
-            # Says what the place is worth; it is in nobody's way.
+        rule = BY_ID.get(reason.get("rule", ""))
+        if reason.get("code") == "borrowed" or (rule and rule.effect == "explains"):
+            # Says what the place is worth, or why it is none other; it is in nobody's way.
             continue
         found.setdefault(reason.get("check", "policy"), []).append(reason)
     checks = []

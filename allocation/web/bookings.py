@@ -31,6 +31,7 @@ from allocation.services.bookings import (
     booking_release,
     ends_of,
 )
+from allocation.web.booking_sooner import change_from, outlook_of
 from allocation.web.booking_story import (
     ExtendChoice,
     Scene,
@@ -154,6 +155,8 @@ def _booking_answer(
         "refusal": refusal,
         "possible": _possible(booking, refusal, scene),
         "is_own": booking.owner_id == actor.user_id,
+        "outlook": outlook_of(actor, booking, scene.labels, scene.zone, scene.now),
+        "may_change": may_change(actor, booking),
     }
     name = "booking_body" if request.GET.get("part") == "body" else "booking"
     return render(
@@ -217,6 +220,19 @@ def _check_in(request: HttpRequest, actor: Actor, booking: Booking, now: datetim
     return "You are checked in."
 
 
+@require_POST
+@tenant_page
+def booking_change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+    """Gives the booking up for what starts sooner, and shows the new one."""
+    booking = access_booking_to_change(actor, label)
+    try:
+        made = change_from(request, actor, booking, timezone.now())
+    except Refused as refusal:
+        return _booking_answer(request, actor, access_booking(actor, label), refusal)
+    messages.success(request, f"Booked as {made} instead of {booking.label}.")
+    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{made}")
+
+
 BOOKING = "t/<slug:tenant>/bookings/<str:label>"
 urlpatterns = [
     path("t/<slug:tenant>/bookings", bookings_list, name="bookings"),
@@ -224,6 +240,7 @@ urlpatterns = [
     path(f"{BOOKING}/cancel", _action(_cancel), name="booking-cancel"),
     path(f"{BOOKING}/release", _action(_release), name="booking-release"),
     path(f"{BOOKING}/extend", _action(_extend), name="booking-extend"),
+    path(f"{BOOKING}/change", booking_change_page, name="booking-change"),
     path(f"{BOOKING}/check-in", _action(_check_in), name="booking-check-in"),
 ]
 

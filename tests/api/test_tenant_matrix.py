@@ -30,6 +30,7 @@ OPEN = {
     "fleet/nodes/<slug:name>/rotate-key",
 }
 BODIES: dict[str, Any] = {
+    "change": {"tier": "standard", "request": "1 h100 10m", "starts": "2030-01-01T00:00:00Z"},
     "extend": {"by": "PT1H"},
     "budgets": {"amount": "5"},
     "projects": {"is_open": False},

@@ -20,6 +20,7 @@ FULL: dict[str, Any] = {
     "starts": None,
     "not_before": None,
     "deadline": None,
+    "workload": None,
 }
 
 
