@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from django.db.models import Max
 
-from allocation.models import GpuModel, MigPlacement
+from allocation.models import GpuModel, MigPlacement, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry
 from allocation.solver import UNITS_PER_GPU, Model, Placement, units_of
 from tenants.models import GpuClass
@@ -29,7 +29,8 @@ def ask_catalogue() -> Catalogue:
                 profiles=tuple(sorted(profiles[row.slug])),
             )
             for row in GpuClass.objects.filter(slug__in=list(memory))
-        )
+        ),
+        workloads=tuple(sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))),
     )
 
 
