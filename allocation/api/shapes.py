@@ -101,6 +101,7 @@ class BookingOut(serializers.Serializer[Any]):
     allocations = AllocationOut(many=True)
     waiting = WaitingOut(allow_null=True)
     alternatives = serializers.ListField(child=serializers.DictField())
+    series = serializers.CharField(allow_null=True, help_text="`sr_…`, if it is one date of it.")
     extension_until = serializers.DateTimeField(allow_null=True)
     ready_at = serializers.DateTimeField(allow_null=True)
     checked_in_at = serializers.DateTimeField(allow_null=True)
@@ -176,6 +177,7 @@ def shown(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]
             },
             "allocations": allocations,
             "waiting": _waiting(booking),
+            "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},
         }
     )

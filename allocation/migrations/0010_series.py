@@ -11,7 +11,7 @@ from tenants.wall import open_table, protect, tenant_key
 
 WALL = "\n".join(
     [
-        protect("allocation_series", grants="SELECT, INSERT"),
+        protect("allocation_series", grants="SELECT, INSERT, UPDATE (failed)"),
         tenant_key("allocation_series", "project_id", "tenants_project"),
         tenant_key("allocation_booking", "series_id", "allocation_series"),
         open_table("allocation_workspeed"),

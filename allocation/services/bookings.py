@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from django.db import transaction
 from django.db.models import F
 
-from allocation.models import Allocation, Booking
+from allocation.models import Allocation, Booking, Series
 from allocation.queries.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
@@ -45,11 +45,17 @@ class Wish:
 
 
 def booking_request(
-    *, actor: Actor, wish: Wish, now: datetime, booking_id: UUID | None = None
+    *,
+    actor: Actor,
+    wish: Wish,
+    now: datetime,
+    booking_id: UUID | None = None,
+    series: Series | None = None,
 ) -> Booking:
     """Takes a booking in: checks what could never fit, holds the money, asks the cycle to decide.
 
-    `booking_id` lets a repeated request find the row that its first try made.
+    `booking_id` lets a repeated request find the row that its first try made; `series` is what it
+    is one date of.
 
     Raises:
         Refused: any of the rule catalogue's request rules; nothing is written then.
@@ -59,7 +65,7 @@ def booking_request(
         terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
         price, most, order = _prices(terms, wish.priced_at or now)
         booking = _booking_of(actor, project, wish, terms, now)
-        booking.id = booking_id or uuid4()
+        booking.id, booking.series = booking_id or uuid4(), series
         booking.currency, booking.price_version, booking.price_per_hour = (
             price.currency,
             price.version,

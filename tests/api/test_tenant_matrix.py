@@ -49,6 +49,8 @@ NAMED = [route for route in routes() if "<" in route and route not in OPEN]
 def theirs(site: Site) -> dict[str, Callable[[], str]]:
     """Real names of things in Helix, by the parameter that takes them."""
     booking = said(site.researcher.post("bookings", GOOD))
+    line = "1 h100 1h at 9 every day 2 times"
+    series = said(site.researcher.post("series", GOOD | {"request": line}))
     with as_system():
         member = Membership.objects.get(user=site.people["viewer"])
     return {
@@ -57,6 +59,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "budget_id": lambda: str(site.budget.id),
         "token_id": lambda: said(site.researcher.get("me"))["token_id"],
         "member_id": lambda: str(member.id),
+        "series": lambda: series["id"],
     }
 
 
@@ -66,6 +69,7 @@ NOBODYS = {
     "budget_id": str(uuid4()),
     "token_id": str(uuid4()),
     "member_id": str(uuid4()),
+    "series": f"sr_{uuid4().hex}",
 }
 
 
