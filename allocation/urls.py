@@ -1,12 +1,13 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.web import booking_panel, bookings, fleet, home, projects, timeline
+from allocation.web import booking_panel, bookings, fleet, home, projects, series, timeline
 
 urlpatterns = [
     *home.urlpatterns,
     *timeline.urlpatterns,
     *booking_panel.urlpatterns,
     *bookings.urlpatterns,
+    *series.urlpatterns,
     *projects.urlpatterns,
     *fleet.urlpatterns,
 ]

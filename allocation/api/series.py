@@ -37,7 +37,7 @@ class SeriesIn(WishIn):
     or in `repeat`."""
 
     repeat = RepeatIn(required=False)
-    partial = Flag(
+    partial = Flag(  # type: ignore[assignment]  # the framework takes fields off the class
         required=False,
         default=False,
         help_text="Take the dates that can be had; without it, all of them or none.",
@@ -66,7 +66,7 @@ class SeriesOut(serializers.Serializer[Any]):
     words = serializers.CharField()
     zone = serializers.CharField()
     first = serializers.DateTimeField()
-    partial = serializers.BooleanField()
+    partial = serializers.BooleanField()  # type: ignore[assignment]  # as above
     skipped = serializers.ListField(child=serializers.CharField())
     dates = DateOut(many=True)
     failed = DateOut(many=True, help_text="The dates that could not be had, each by itself.")

@@ -21,6 +21,8 @@ class Fields:
     classes: str
     profile: str
     length: str
+    often: str = ""
+    until: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ def fields_of(data: Mapping[str, str], longest: int) -> Fields:
         classes=get("classes", 200),
         profile=get("profile"),
         length=get("length"),
+        often=get("often"),
+        until=get("until"),
     )
 
 
@@ -68,6 +72,7 @@ def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
         starts=parsed.starts,
         not_before=parsed.not_before if parsed.starts is None else None,
         deadline=parsed.deadline if parsed.starts is None else None,
+        workload=parsed.workload,
     )
     if ask.count == 1 and ask.together != "any":
         ask = replace(ask, together="any", required=False)
