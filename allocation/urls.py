@@ -1,6 +1,6 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.web import booking_panel, bookings, fleet, home, projects, series, timeline
+from allocation.web import booking_panel, bookings, fleet, home, projects, series, speeds, timeline
 
 urlpatterns = [
     *home.urlpatterns,
@@ -8,6 +8,7 @@ urlpatterns = [
     *booking_panel.urlpatterns,
     *bookings.urlpatterns,
     *series.urlpatterns,
+    *speeds.urlpatterns,
     *projects.urlpatterns,
     *fleet.urlpatterns,
 ]

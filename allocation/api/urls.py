@@ -27,6 +27,7 @@ from allocation.api.fleet import (
 from allocation.api.quotes import Quotes
 from allocation.api.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.sooner import BookingChange, BookingSooner
+from allocation.api.workloads import WorkloadOne, Workloads
 
 
 class ReferenceConverter:
@@ -54,6 +55,8 @@ register_converter(SeriesConverter, "series")
 
 urlpatterns = [
     path("gpu-classes", GpuClasses.as_view(), name="api-gpu-classes"),
+    path("workloads", Workloads.as_view(), name="api-workloads"),
+    path("workloads/<slug:slug>", WorkloadOne.as_view(), name="api-workload"),
     path("availability", Availability.as_view(), name="api-availability"),
     path("quotes", Quotes.as_view(), name="api-quotes"),
     path("bookings", Bookings.as_view(), name="api-bookings"),

@@ -34,6 +34,17 @@ def ask_catalogue() -> Catalogue:
     )
 
 
+def work_speeds() -> dict[str, dict[str, int]]:
+    """Thousandths by class of every kind of work, by name."""
+    found: dict[str, dict[str, int]] = {}
+    rows = WorkSpeed.objects.order_by("workload", "gpu_class__order", "gpu_class")
+    for workload, gpu_class, thousandths in rows.values_list(
+        "workload", "gpu_class_id", "thousandths"
+    ):
+        found.setdefault(workload, {})[gpu_class] = thousandths
+    return found
+
+
 def ask_units(document: AskDocument) -> dict[str, int]:
     """Units of the whole ask on each class that can serve it, in the ask's order.
 

@@ -194,6 +194,8 @@ def _questions(terms: Terms, wish: Wish, project: Project, market: Market) -> It
     }
     if is_by_cost(wish.ask) and known:
         ask = replace(ask, classes=by_cost(wish.ask, terms.lengths, known))
+    elif wish.ask.workload is not None:
+        ask = replace(ask, classes=tuple(terms.units))
     question = Question(
         ask=ask,
         duration=min(map(terms.seconds_on, terms.units)),

@@ -21,6 +21,7 @@ class Fields:
     classes: str
     profile: str
     length: str
+    workload: str = ""
     often: str = ""
     until: str = ""
 
@@ -50,6 +51,7 @@ def fields_of(data: Mapping[str, str], longest: int) -> Fields:
         classes=get("classes", 200),
         profile=get("profile"),
         length=get("length"),
+        workload=get("workload"),
         often=get("often"),
         until=get("until"),
     )
@@ -72,7 +74,7 @@ def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
         starts=parsed.starts,
         not_before=parsed.not_before if parsed.starts is None else None,
         deadline=parsed.deadline if parsed.starts is None else None,
-        workload=parsed.workload,
+        workload=fields.workload or None,
     )
     if ask.count == 1 and ask.together != "any":
         ask = replace(ask, together="any", required=False)

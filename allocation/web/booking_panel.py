@@ -125,6 +125,7 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
         "is_unclear": bool(parsed.unknown),
         "problems": [problem.sentence for problem in parsed.problems],
         "catalogue": catalogue.classes,
+        "workloads": catalogue.workloads,
         "shape": _shape(parsed, ask),
         "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
         "repeat": repeat_shown(parsed.repeat),
@@ -167,6 +168,7 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
         "classes": " ".join(classes),
         "profile": (ask.profile if ask else parsed.profile) or "",
         "length": length_words(duration).replace(" ", "") if duration else "",
+        "workload": parsed.workload or "",
     }
 
 

@@ -250,7 +250,10 @@ def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
         words = window_words(booking.planned_starts, booking.planned_ends, scene.zone, scene.now)
     else:
         words = f"from {moment_words(booking.not_before, scene.zone, scene.now)} on"
-    return f"{words}, {length_words(ask.duration)} asked"
+    kind = ""
+    if ask.workload is not None:
+        kind = f" of {ask.workload} on {scene.labels.get(ask.classes[0], ask.classes[0])}"
+    return f"{words}, {length_words(ask.duration)}{kind} asked"
 
 
 def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:

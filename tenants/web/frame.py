@@ -247,6 +247,7 @@ OPERATOR_NAV = (
     ("Fleet", "fleet", "chip"),
     ("Tiers", "tiers", "tiers"),
     ("Prices", "prices", "tag"),
+    ("Speeds", "speeds", "gauge"),
     ("Quotas", "quotas", "gauge"),
     ("Tenants", "tenants", "people"),
     ("Decisions", "decisions", "log"),

@@ -23,6 +23,7 @@ UNGUARDED = {"schema/", "docs/", "docs/start.js", "^.*$", "agents/enrol"}
 # Names that belong to no tenant: everybody may read them.
 OPEN = {
     "tiers/<slug:slug>",
+    "workloads/<slug:slug>",
     "price-books/<int:version>",
     "fleet/nodes/<slug:name>/drain",
     "fleet/nodes/<slug:name>/ready",

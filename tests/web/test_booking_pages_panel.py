@@ -10,7 +10,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocation.models import Booking, PolicyVersion
+from allocation.models import Booking, PolicyVersion, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask_text import document_text, duration_text
 from billing.rules import month_of
@@ -345,3 +345,26 @@ def test_an_option_says_its_chance_of_a_pause_and_what_was_counted() -> None:
     page = _ask(_site(), q="1 h100 1h")
     assert "pause risk 5 %" in page
     assert "fewer than 20 like it are over, so one pause in 20 is assumed" in page
+
+
+@pytest.mark.django_db
+def test_a_kind_of_work_is_chosen_in_the_fields_and_written_into_the_line() -> None:
+    member = _site()
+    with as_system():
+        WorkSpeed.objects.create(workload="training", gpu_class_id="h100", thousandths=1000)
+    page = _ask(
+        member,
+        q="1 h100 2h",
+        by="fields",
+        count="1",
+        classes="h100",
+        profile="",
+        length="2h",
+        workload="training",
+    )
+    assert "1 h100 2h kind:training" in page
+    assert "<option selected>training</option>" in page
+    sent = _form(member, page)
+    _client(member).post(f"/t/{member.tenant.slug}/book", sent)
+    (booking,) = _bookings(member)
+    assert booking.ask["workload"] == "training"
