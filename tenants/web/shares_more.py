@@ -1,6 +1,6 @@
 """Weights and caps beside the shares of the quota pages."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.http import QueryDict
 
@@ -67,8 +67,13 @@ def more_shown(shares: ClassShares, typed: QueryDict | None) -> tuple[MoreShown,
             quota.cap_carries,
         )
         if typed is not None and key in (typed.get("project"), typed.get("tenant")):
-            fields = (typed.get(name, "")[:12] for name in ("weight", "cap_gpu_hours", "cap_days"))
-            shown = MoreShown(key, shown.name, *fields, typed.get("cap_carries") == "1")
+            shown = replace(
+                shown,
+                weight=typed.get("weight", "")[:12],
+                cap_gpu_hours=typed.get("cap_gpu_hours", "")[:12],
+                cap_days=typed.get("cap_days", "")[:12],
+                cap_carries=typed.get("cap_carries") == "1",
+            )
         rows.append(shown)
     return tuple(rows)
 
