@@ -136,6 +136,7 @@ def recurrence_line(rule: Recurrence) -> str:
 def every_words(rule: Recurrence) -> str:
     """`every Mon, Wed`, without its end."""
     names = ", ".join(_NAMES[day] for day in rule.days)
+    names = "weekday" if rule.days == _WORKDAYS and rule.interval == 1 else names
     unit = FREQS[rule.freq]
     if rule.days and rule.interval == 1:
         return f"every {names}"
@@ -205,6 +206,7 @@ def _too_long(param: str) -> AskError:
 
 
 _READERS = ("FREQ", "INTERVAL", "BYDAY", "COUNT", "UNTIL")
+_WORKDAYS = (0, 1, 2, 3, 4)
 _NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNDERSTOOD = (
     "Understood are FREQ=DAILY, WEEKLY or MONTHLY with INTERVAL, BYDAY like MO,WE, and COUNT or "

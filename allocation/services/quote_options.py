@@ -130,7 +130,9 @@ def option_told(
 def _notes(option: Option, tier: Tier, zone: ZoneInfo) -> Iterator[str]:
     if option.kind in SAYINGS:
         yield SAYINGS[option.kind]
-    if option.speed is not None and option.speed != PLAIN_SPEED:
+    if option.speed is None:
+        yield "speed not compared"
+    elif option.speed != PLAIN_SPEED:
         yield f"{option.speed / 1000:.2g}× as fast"
     if option.borrowed:
         own, borrowed = (

@@ -205,6 +205,7 @@ def _questions(terms: Terms, wish: Wish, project: Project, market: Market) -> It
         tenant=str(project.tenant_id),
         project=str(project.id),
         lengths=terms.lengths,
+        reference=wish.ask.classes[0],
         cheapest=is_by_cost(wish.ask) and wish.ask.deadline is not None,
     )
     others = Tier.objects.exclude(slug=terms.tier.slug)

@@ -30,7 +30,7 @@ class Question:
     GPU-hour by class in any integer unit; classes without one count as free of charge.
 
     Work has `lengths`: seconds on each class, of which `duration` is the shortest that was asked
-    for; `cheapest` as in `Request`. `risks` are the chances of a pause in thousandths, by class,
+    for; speeds are told beside the class `reference`. `cheapest` as in `Request`. `risks` are the chances of a pause in thousandths, by class,
     whether it borrows, and the quarter of the day (UTC) in which it starts; what is not there is
     never paused.
     """
@@ -45,6 +45,7 @@ class Question:
     rates: Mapping[str, int] = field(default_factory=dict)
     tier: str = ""
     lengths: Mapping[str, int] = field(default_factory=dict)
+    reference: str = ""
     cheapest: bool = False
     risks: Mapping[tuple[str, bool, int], int] = field(default_factory=dict)
 
@@ -188,7 +189,8 @@ class Availability:
         """Thousandths of the ask's on its first class."""
         if question.lengths:
             lengths = question.lengths
-            return 1000 * lengths.get(asked.gpu_class, question.duration) // want.duration
+            reference = question.reference or asked.gpu_class
+            return 1000 * lengths.get(reference, question.duration) // want.duration
         if want.gpu_class != asked.gpu_class:
             return None
         try:

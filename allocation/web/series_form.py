@@ -83,9 +83,9 @@ def series_line(text: str, rule: Recurrence | None) -> str:
 def series_seen(wish: Wish, repeat: Repeat) -> tuple[Wish, SeriesSeen]:
     """The wish for the first date, and all of them in words. Raises Refused."""
     dates = series_dates(wish, repeat)
-    zone = ZoneInfo(wish.zone)
+    zone, words = ZoneInfo(wish.zone), recurrence_words(repeat.rule)
     seen = SeriesSeen(
-        words=recurrence_words(repeat.rule).capitalize(),
+        words=words[0].upper() + words[1:],
         count=len(dates.starts),
         first=_day(dates.starts[0], zone),
         last=_day(dates.starts[-1], zone),

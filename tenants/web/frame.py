@@ -247,7 +247,6 @@ OPERATOR_NAV = (
     ("Fleet", "fleet", "chip"),
     ("Tiers", "tiers", "tiers"),
     ("Prices", "prices", "tag"),
-    ("Speeds", "speeds", "gauge"),
     ("Quotas", "quotas", "gauge"),
     ("Tenants", "tenants", "people"),
     ("Decisions", "decisions", "log"),
