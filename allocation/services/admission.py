@@ -70,6 +70,18 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
     return Terms(tier, ask, not_before, _within_quota(project, tier, short, seconds), lengths)
 
 
+def terms_at(terms: Terms, starts: datetime, now: datetime) -> Terms:
+    """The same terms for another start of the same ask.
+
+    Raises:
+        Refused: `window_past` or `advance_window`.
+    """
+    ask = replace(terms.ask, starts=starts)
+    shortest = min(map(terms.seconds_on, terms.units))
+    not_before = _window_check(replace(ask, duration=shortest), terms.tier, now)
+    return replace(terms, ask=ask, not_before=not_before)
+
+
 def _impossible(ask: AskDocument) -> Refused:
     known = set(GpuClass.objects.values_list("slug", flat=True))
     unknown = [name for name in ask.classes if name not in known]

@@ -12,10 +12,11 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
 from allocation.rules.states import State
-from allocation.services.bookings import booking_cost, price_of_class
+from allocation.services.bookings import booking_cost
 from allocation.services.borrowing import Mark, marks_of, marks_write
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.offers import price_of_class
 from allocation.services.snapshot import instant, place_data
 from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Snapshot, Waiting, units_of
 from billing.rules import money_text

@@ -14,7 +14,9 @@ from allocation.models import Series
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.recurrence import Dates, Recurrence, dates_of, overlaps
 from allocation.rules.states import State
-from allocation.services.bookings import Wish, booking_cancel, booking_request
+from allocation.services.admission import terms_at, terms_check
+from allocation.services.bookings import Taken, Wish, booking_cancel, booking_take
+from allocation.services.offers import offer_of
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
 from tenants.errors import Refused, invalid
@@ -126,17 +128,16 @@ def _bookings_request(
 ) -> dict[datetime, Refused]:
     """A booking for each date; those that were refused at once, and why."""
     failed: dict[datetime, Refused] = {}
+    ask = replace(wish.ask, starts=dates.starts[0])
+    # What all dates have in common is asked once.
+    terms = terms_check(project=series.project, wish_tier=wish.tier, ask=ask, now=now)
+    offer = offer_of(terms, wish.priced_at or now)
     for place, starts in enumerate(dates.starts):
-        dated = replace(wish, ask=replace(wish.ask, starts=starts))
         try:
+            dated = terms_at(terms, starts, now)
             with transaction.atomic():
-                booking_request(
-                    actor=actor,
-                    wish=dated,
-                    now=now,
-                    booking_id=uuid5(series.id, str(place)),
-                    series=series,
-                )
+                taken = Taken(series.project, wish, dated, offer, series)
+                booking_take(actor, taken, now, uuid5(series.id, str(place)))
         except Refused as refusal:
             failed[starts] = refusal
     return failed

@@ -30,9 +30,9 @@ class Question:
     GPU-hour by class in any integer unit; classes without one count as free of charge.
 
     Work has `lengths`: seconds on each class, of which `duration` is the shortest that was asked
-    for; speeds are told beside the class `reference`. `cheapest` as in `Request`. `risks` are the chances of a pause in thousandths, by class,
-    whether it borrows, and the quarter of the day (UTC) in which it starts; what is not there is
-    never paused.
+    for; speeds are told beside the class `reference`. `cheapest` as in `Request`. `risks` are the
+    chances of a pause in thousandths, by class, whether it borrows, and the quarter of the day
+    (UTC) in which it starts; what is not there is never paused.
     """
 
     ask: Ask
