@@ -1,6 +1,16 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.web import booking_panel, bookings, fleet, home, projects, series, speeds, timeline
+from allocation.web import (
+    booking_panel,
+    bookings,
+    fleet,
+    home,
+    maintenance,
+    projects,
+    series,
+    speeds,
+    timeline,
+)
 
 urlpatterns = [
     *home.urlpatterns,
@@ -11,4 +21,5 @@ urlpatterns = [
     *speeds.urlpatterns,
     *projects.urlpatterns,
     *fleet.urlpatterns,
+    *maintenance.urlpatterns,
 ]

@@ -6,6 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
+from allocation.rules.ask_beside import read_beside, read_share
 from allocation.rules.ask_parsed import Catalogue, Parsed
 from allocation.rules.ask_reader import Reader, names_of, tokens_of
 from allocation.rules.ask_repeat import (
@@ -83,6 +84,9 @@ def _parsed(reader: Reader) -> Parsed:
         parts=tuple(sorted(reader.parts, key=lambda part: (part.start, part.field))),
         unknown=_joined(reader.unknown),
         problems=tuple(sorted(reader.problems, key=lambda each: (each.start, each.code))),
+        share=said.get("share"),
+        cores=said.get("cores", 0),
+        memory=said.get("memory", 0),
     )
 
 
@@ -138,6 +142,8 @@ _RULES: tuple[Callable[[Reader, int], int], ...] = (
     read_times,
     read_hours,
     read_workload,
+    read_beside,
+    read_share,
     read_count,
     read_class,
     read_any,

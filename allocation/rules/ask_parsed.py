@@ -67,6 +67,9 @@ class Parsed:
     parts: tuple[Part, ...]
     unknown: tuple[tuple[int, int], ...]
     problems: tuple[Problem, ...]
+    share: int | None = None
+    cores: int = 0
+    memory: int = 0
     workload: str | None = None
     repeat: Recurrence | None = None
 
@@ -97,7 +100,11 @@ class Parsed:
             starts=self.starts,
             not_before=self.not_before,
             deadline=self.deadline,
+            share=self.share,
+            cores=self.cores,
+            memory=self.memory,
             workload=self.workload,
         )
+        document.check_share()
         document.check_window()
         return document

@@ -40,6 +40,7 @@ class QuoteOption:
     gpu_class: str
     profile: str | None
     count: int
+    share: int | None
     starts: datetime
     ends: datetime
     nodes: tuple[str, ...]
@@ -113,6 +114,7 @@ def option_told(
         gpu_class=option.gpu_class,
         profile=option.profile,
         count=option.count,
+        share=option.share,
         starts=instant(option.starts),
         ends=instant(option.ends),
         nodes=option.places_hint,
@@ -128,6 +130,8 @@ def option_told(
 
 
 def _notes(option: Option, tier: Tier, zone: ZoneInfo) -> Iterator[str]:
+    if option.share is not None:
+        yield "Shared with others, not isolated"
     if option.kind in SAYINGS:
         yield SAYINGS[option.kind]
     if option.speed is None:
@@ -160,6 +164,9 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         count=option.count,
         classes=(option.gpu_class,),
         profile=option.profile,
+        share=option.share,
+        cores=asked.cores,
+        memory=asked.memory,
         together=together,
         required=required,
         duration=option.ends - option.starts,

@@ -13,7 +13,15 @@ from allocation.services.bookings import Wish
 from allocation.services.policies import policy_of
 from allocation.services.price_lock import PRICE_LOCKED, price_lock
 from allocation.services.quote_options import Market, QuoteOption, option_told
-from allocation.services.snapshot import gpus_read, models_read, seconds, solver_ask
+from allocation.services.snapshot import (
+    gpus_read,
+    hosts_read,
+    models_read,
+    of_host,
+    seconds,
+    solver_ask,
+)
+from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.services.work import by_cost, is_by_cost
 from allocation.solver import (
@@ -66,7 +74,8 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
     market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy, _claims(now, policy))
     answers = [
-        (question, site.quote(question)) for question in _questions(terms, wish, project, market)
+        (question, site.quote(question))
+        for question in _questions(actor, terms, wish, project, market)
     ]
     own = answers[0][1]
     found = [
@@ -107,6 +116,8 @@ def published_snapshot(now: datetime, policy: Policy, without: Booking | None = 
         tiers=tiers_read(),
         caps=caps_read(now, used),
         used=used,
+        hosts=hosts_read(),
+        blackouts=blackouts_read(now),
     )
 
 
@@ -134,16 +145,20 @@ def _own_held(without: Booking | None) -> Iterator[Held]:
     if without is not None:
         rows = rows.exclude(booking=without)
     for row in rows:
+        cores, memory = of_host(row.booking)
         yield Held(
             id=str(row.id),
             booking=str(row.booking_id),
             tenant=str(row.tenant_id),
             project=str(row.project_id),
-            place=Place(str(row.gpu_id), row.profile, row.start, row.size),
+            place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
             starts=seconds(row.period.lower),
             ends=seconds(row.period.upper),
             started=row.state != Allocation.State.PLANNED,
             tier=row.booking.tier_id,
+            cores=cores,
+            memory=memory,
+            owner=str(row.booking.owner_id),
         )
 
 
@@ -154,25 +169,27 @@ def _busy_held(now: datetime, until: datetime, without: Booking | None) -> Itera
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT gpu_id, mode, start, size, period_start, period_end, false"
-            " FROM portal_busy(%s, %s) WHERE NOT mine"
-            " UNION ALL SELECT gpu_id, mode, start, size, period_start, period_end, mine"
-            " FROM portal_promised(%s, %s)",
-            [now, until, now, until],
+            "SELECT gpu_id, profile, start, size, share, cores, memory, period_start, period_end,"
+            " mine FROM portal_taken(%s, %s) WHERE promised OR NOT mine",
+            [now, until],
         )
         rows = cursor.fetchall()
     given_up = _promised_places(without) if without is not None else set()
-    rows = [row for row in rows if not (row[6] and (str(row[0]), *row[2:6]) in given_up)]
-    for number, (gpu, mode, start, size, starts, ends, mine) in enumerate(rows):
+    for number, row in enumerate(rows):
+        gpu, profile, start, size, share, cores, memory, starts, ends, mine = row
+        if mine and (str(gpu), start, size, starts, ends) in given_up:
+            continue
         yield Held(
             id=f"busy-{number}",
             booking=f"busy-{number}",
             tenant="" if mine else OTHERS,
             project="",
-            place=Place(str(gpu), None if mode == "whole" else "busy", start, size),
+            place=Place(str(gpu), profile, start, size, share),
             starts=seconds(starts),
             ends=seconds(ends),
             started=False,
+            cores=cores * 1_000,
+            memory=memory * 1_024,
         )
 
 
@@ -184,7 +201,9 @@ def _promised_places(booking: Booking) -> set[tuple[object, ...]]:
     }
 
 
-def _questions(terms: Terms, wish: Wish, project: Project, market: Market) -> Iterator[Question]:
+def _questions(
+    actor: Actor, terms: Terms, wish: Wish, project: Project, market: Market
+) -> Iterator[Question]:
     """The ask in its own tier first, then in each other that takes bookings of its length."""
     ask = solver_ask(wish.ask)
     known = {
@@ -206,6 +225,7 @@ def _questions(terms: Terms, wish: Wish, project: Project, market: Market) -> It
         project=str(project.id),
         lengths=terms.lengths,
         reference=wish.ask.classes[0],
+        owner=str(actor.user_id),
         cheapest=is_by_cost(wish.ask) and wish.ask.deadline is not None,
     )
     others = Tier.objects.exclude(slug=terms.tier.slug)

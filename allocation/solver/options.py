@@ -49,7 +49,7 @@ def variants(
                 yield Variant("other_class", other)
     for want in wants:
         for profile in _smaller(working, want):
-            smaller = replace(want, profile=profile, level=_slice_level(want))
+            smaller = replace(want, profile=profile, share=None, level=_slice_level(want))
             seconds = _stretched(working, want, smaller) if lengths else want.duration
             yield Variant("slice", replace(smaller, duration=seconds))
 
@@ -91,11 +91,13 @@ def in_fleet(working: Working, wants: tuple[Want, ...]) -> tuple[Want, ...]:
 def alternative_of(found: Found) -> Alternative:
     """A found window as the plan says it."""
     want = found.want
-    return Alternative(want.gpu_class, want.profile, want.count, found.starts, found.ends)
+    return Alternative(
+        want.gpu_class, want.profile, want.count, found.starts, found.ends, want.share
+    )
 
 
-def compute_of(working: Working, want: Want) -> tuple[int, int]:
-    """Compute slices of one of the shape, and of a whole GPU of the class.
+def compute_of(working: Working, want: Want) -> int:
+    """Thousandths of compute slices that one of the shape has.
 
     KeyError: the class makes no such slice.
     """
@@ -103,7 +105,8 @@ def compute_of(working: Working, want: Want) -> tuple[int, int]:
         if geometry.serves(want.profile):
             whole = geometry.model.compute_slices
             slices = {place.profile: place.compute for place in geometry.model.placements}
-            return (whole if want.profile is None else slices[want.profile]), whole
+            each = whole if want.profile is None else slices[want.profile]
+            return each * (1000 if want.share is None else want.share)
     raise KeyError(want.profile)
 
 
@@ -117,9 +120,9 @@ def _apart(want: Want) -> Iterator[Variant]:
 
 def _stretched(working: Working, want: Want, smaller: Want) -> int:
     """Seconds on a slice with a part of the compute."""
-    share = compute_of(working, smaller)[0]
+    share = compute_of(working, smaller)
     try:
-        asked = compute_of(working, want)[0]
+        asked = compute_of(working, want)
     except KeyError:
         return want.duration
     return _minutes(want.duration * asked, share)
@@ -132,7 +135,7 @@ def _minutes(seconds: int, part: int) -> int:
 
 def _exists(working: Working, want: Want) -> bool:
     pool = working.pools[want.gpu_class]
-    return pool.serves(want.profile) and pool.most(want.profile, want.level) >= want.count
+    return pool.serves(want.shape) and pool.most(want.shape, want.level) >= want.count
 
 
 def _same_profile(working: Working, want: Want, gpu_class: str) -> str | None:
@@ -149,7 +152,7 @@ def _same_profile(working: Working, want: Want, gpu_class: str) -> str | None:
 def _smaller(working: Working, want: Want) -> list[str]:
     """The largest slices smaller than what is asked for, of those without extras of their own."""
     pool = working.pools[want.gpu_class]
-    most = pool.units(want.profile) or UNITS_PER_GPU
+    most = pool.units(want.shape) or UNITS_PER_GPU
     found: list[str] = []
     sizes: set[int] = set()
     for profile in pool.kinds[0][0].common_profiles:

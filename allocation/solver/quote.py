@@ -44,6 +44,7 @@ class Question:
     project: str
     rates: Mapping[str, int] = field(default_factory=dict)
     tier: str = ""
+    owner: str = ""
     lengths: Mapping[str, int] = field(default_factory=dict)
     reference: str = ""
     cheapest: bool = False
@@ -63,6 +64,7 @@ class Option:
     gpu_class: str
     profile: str | None
     count: int
+    share: int | None
     starts: int
     ends: int
     places_hint: tuple[str, ...]
@@ -103,10 +105,16 @@ class Availability:
         working = self._working
         owners = (question.tenant, question.project)
         asked = tuple(
-            want_of(question.ask, name, question.lengths.get(name, question.duration), owners,
-                    question.tier)
+            want_of(
+                question.ask,
+                name,
+                question.lengths.get(name, question.duration),
+                owners,
+                question.tier,
+                question.owner,
+            )
             for name in dict.fromkeys(question.ask.classes)
-        )  # fmt: skip
+        )
         wants, never = possible_wants(working, asked)
         found, blocked = self._as_asked(question, wants, never)
         for variant in variants(working, in_fleet(working, asked), question.lengths):
@@ -134,8 +142,7 @@ class Availability:
             return best_window(working, wants, bounds, cheapest=question.cheapest)
         if question.earliest < working.now or first > self._horizon():
             return None
-        tried = (working.at(want, first) for want in wants)
-        return next((found for found in tried if found), None)
+        return working.first_at(wants, first)
 
     def _why(
         self, question: Question, wants: tuple[Want, ...], never: tuple[Reason, ...]
@@ -172,6 +179,7 @@ class Availability:
             gpu_class=want.gpu_class,
             profile=want.profile,
             count=want.count,
+            share=want.share,
             starts=found.starts,
             ends=found.ends,
             places_hint=tuple(nodes),
@@ -194,7 +202,7 @@ class Availability:
         if want.gpu_class != asked.gpu_class:
             return None
         try:
-            one, other = (compute_of(self._working, each)[0] for each in (want, asked))
+            one, other = (compute_of(self._working, each) for each in (want, asked))
         except KeyError:
             return None
         return 1000 * want.count * one // (asked.count * other)

@@ -29,7 +29,7 @@ from allocation.services.price_lock import price_lock_read
 from allocation.services.quote_options import QuoteOption
 from allocation.services.quotes import Quote, quote_make
 from allocation.services.series import Repeat, series_request
-from allocation.web.ask_form import Fields, ask_of_fields, echo_of, fields_of
+from allocation.web.ask_form import SHARE, SHARES, Fields, ask_of_fields, echo_of, fields_of
 from allocation.web.booking_sooner import percent_words
 from allocation.web.booking_story import shape_words
 from allocation.web.home import EXAMPLES
@@ -128,6 +128,7 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
         "workloads": catalogue.workloads,
         "shape": _shape(parsed, ask),
         "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
+        "shares": SHARES,
         "repeat": repeat_shown(parsed.repeat),
         "rule": parsed.repeat,
     }
@@ -166,10 +167,16 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
     return {
         "count": ask.count if ask else parsed.count or 1,
         "classes": " ".join(classes),
-        "profile": (ask.profile if ask else parsed.profile) or "",
+        "profile": _size(ask or parsed),
+        "cores": (ask or parsed).cores or "",
+        "memory": (ask or parsed).memory or "",
         "length": length_words(duration).replace(" ", "") if duration else "",
         "workload": parsed.workload or "",
     }
+
+
+def _size(said: AskDocument | Parsed) -> str:
+    return said.profile or "" if said.share is None else f"{SHARE}{said.share}"
 
 
 def _quoted(
@@ -207,7 +214,7 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         "never_paused": bool(tier and not tier.pausable),
         "risk": percent_words(option.pause_risk) if option.pause_basis else "",
         "basis": option.pause_basis,
-        "what": shape_words(option.count, label, option.profile),
+        "what": shape_words(option.count, label, option.profile, option.share),
         "nodes": ", ".join(option.nodes),
         "price": price,
         "window": window,

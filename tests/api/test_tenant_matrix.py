@@ -29,6 +29,10 @@ OPEN = {
     "fleet/nodes/<slug:name>/ready",
     "fleet/nodes/<slug:name>/revoke",
     "fleet/nodes/<slug:name>/rotate-key",
+    "fleet/nodes/<slug:name>/fence",
+    "fleet/nodes/<slug:name>/events",
+    "fleet/gpus/<uuid:gpu_id>/return",
+    "blackouts/<uuid:blackout_id>/end",
 }
 BODIES: dict[str, Any] = {
     "change": {"tier": "standard", "request": "1 h100 10m", "starts": "2030-01-01T00:00:00Z"},
@@ -70,6 +74,8 @@ NOBODYS = {
     "budget_id": str(uuid4()),
     "token_id": str(uuid4()),
     "member_id": str(uuid4()),
+    "gpu_id": str(uuid4()),
+    "blackout_id": str(uuid4()),
     "series": f"sr_{uuid4().hex}",
 }
 
