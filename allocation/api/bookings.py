@@ -100,7 +100,7 @@ class Bookings(ApiView):
                 now=self.now,
                 booking_id=booking_id(self.actor, self.idempotency),
             )
-            return _answer(booking, status=201)
+            return booking_answer(booking, status=201)
 
         def decided(response: Response) -> Response:
             return self._decided(response, preferences.wait)
@@ -127,7 +127,7 @@ class Bookings(ApiView):
             booking = access_booking(self.actor, reference)
             if booking.state == State.REFUSED:
                 raise _refusal(booking)
-            answer = _answer(booking, status=201)
+            answer = booking_answer(booking, status=201)
         answer["Preference-Applied"] = f"wait={wait}"
         return answer
 
@@ -139,7 +139,7 @@ class BookingOne(ApiView):
     def get(self, request: Request, reference: str) -> Response:
         """The booking."""
         with self.tx():
-            return _answer(access_booking(self.actor, reference))
+            return booking_answer(access_booking(self.actor, reference))
 
 
 class BookingCancel(ApiView):
@@ -152,7 +152,7 @@ class BookingCancel(ApiView):
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            return _answer(booking_cancel(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(booking_cancel(actor=self.actor, booking=booking, now=self.now))
 
         return self.once(work)
 
@@ -167,7 +167,7 @@ class BookingRelease(ApiView):
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            return _answer(booking_release(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(booking_release(actor=self.actor, booking=booking, now=self.now))
 
         return self.once(work)
 
@@ -203,7 +203,7 @@ class BookingExtend(ApiView):
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
             until = sent["until"] if "until" in sent else _later(booking, sent["by"])
-            return _answer(
+            return booking_answer(
                 booking_extend(actor=self.actor, booking=booking, until=until, now=self.now)
             )
 
@@ -220,7 +220,7 @@ class BookingCheckIn(ApiView):
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            return _answer(booking_check_in(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(booking_check_in(actor=self.actor, booking=booking, now=self.now))
 
         return self.once(work)
 
@@ -239,7 +239,7 @@ class BookingAcknowledge(ApiView):
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            return _answer(booking_saved(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(booking_saved(actor=self.actor, booking=booking, now=self.now))
 
         return self.once(work)
 
@@ -258,7 +258,7 @@ class BookingMoreTime(ApiView):
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            return _answer(more_time_ask(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(more_time_ask(actor=self.actor, booking=booking, now=self.now))
 
         return self.once(work)
 
@@ -296,7 +296,7 @@ class BookingWhy(ApiView):
     def get(self, request: Request, reference: str) -> Response:
         """Six checks."""
         with self.tx():
-            return Response(why(access_booking(self.actor, reference)))
+            return Response(why(access_booking(self.actor, reference), self.now))
 
 
 def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
@@ -306,7 +306,8 @@ def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
         raise invalid("too_long", "No booking lasts that long.", "by") from None
 
 
-def _answer(booking: Booking, status: int = 200) -> Response:
+def booking_answer(booking: Booking, status: int = 200) -> Response:
+    """The booking as the answer to a request, with its address when it is new."""
     said = shown(booking, _allocations([booking])[booking.id])
     headers = {"Location": f"/api/v1/bookings/{booking_id_text(booking)}"} if status == 201 else {}
     return Response(said, status=status, headers=headers)

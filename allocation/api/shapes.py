@@ -1,12 +1,13 @@
 """How a booking is told: the shapes of all answers about one."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rest_framework import serializers
 
 from allocation.models import Allocation, Booking
+from allocation.queries.outcomes import start_range_of
 from allocation.rules.states import WAITING, State
 from tenants.api.fields import Money, iso_duration
 from tenants.models import Tier
@@ -135,6 +136,7 @@ class BookingOut(serializers.Serializer[Any]):
     pauses = PauseOut(many=True)
     waiting = WaitingOut(allow_null=True)
     alternatives = serializers.ListField(child=serializers.DictField())
+    series = serializers.CharField(allow_null=True, help_text="`sr_…`, if it is one date of it.")
     extension_until = serializers.DateTimeField(allow_null=True)
     ready_at = serializers.DateTimeField(allow_null=True)
     saved_at = serializers.DateTimeField(allow_null=True)
@@ -164,12 +166,23 @@ class CheckOut(serializers.Serializer[Any]):
     reasons = serializers.ListField(child=serializers.DictField())
 
 
+class RangeOut(serializers.Serializer[Any]):
+    """From when to when 8 of 10 bookings like it started, learnt from the last `of` in its tier."""
+
+    earliest = serializers.DateTimeField()
+    latest = serializers.DateTimeField()
+    of = serializers.IntegerField()
+
+
 class WhyOut(serializers.Serializer[Any]):
     """Why a booking is where it is, from the decision that put it there."""
 
     number = serializers.CharField()
     state = serializers.CharField()
     expected_start = serializers.DateTimeField(allow_null=True)
+    expected_range = RangeOut(
+        allow_null=True, help_text="Null when too few have started to learn from."
+    )
     checks = CheckOut(many=True)
     alternatives = serializers.ListField(child=serializers.DictField())
     decision_id = serializers.IntegerField(allow_null=True)
@@ -202,19 +215,21 @@ def shown(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]
             "allocations": allocations,
             "pauses": booking.pauses.all(),
             "waiting": _waiting(booking),
+            "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},
         }
     )
     return dict(said.data)
 
 
-def why(booking: Booking) -> dict[str, Any]:
+def why(booking: Booking, now: datetime) -> dict[str, Any]:
     """The six checks with the last decision's evidence."""
     said = WhyOut(
         {
             "number": booking.label,
             "state": booking.state,
             "expected_start": booking.planned_starts,
+            "expected_range": start_range_of(booking, now),
             "checks": [_check(booking, check) for check in CHECKS],
             "alternatives": booking.alternatives,
             "decision_id": booking.decision_id,

@@ -34,6 +34,9 @@ from allocation.api.maintenance import (
     NodeFence,
 )
 from allocation.api.quotes import Quotes
+from allocation.api.series import SeriesCancel, SeriesList, SeriesOne
+from allocation.api.sooner import BookingChange, BookingSooner
+from allocation.api.workloads import WorkloadOne, Workloads
 
 
 class ReferenceConverter:
@@ -50,10 +53,19 @@ class ReferenceConverter:
         return value
 
 
+class SeriesConverter(ReferenceConverter):
+    """`sr_<hex>`."""
+
+    regex = r"sr_[0-9a-f]{32}"
+
+
 register_converter(ReferenceConverter, "booking")
+register_converter(SeriesConverter, "series")
 
 urlpatterns = [
     path("gpu-classes", GpuClasses.as_view(), name="api-gpu-classes"),
+    path("workloads", Workloads.as_view(), name="api-workloads"),
+    path("workloads/<slug:slug>", WorkloadOne.as_view(), name="api-workload"),
     path("availability", Availability.as_view(), name="api-availability"),
     path("quotes", Quotes.as_view(), name="api-quotes"),
     path("bookings", Bookings.as_view(), name="api-bookings"),
@@ -81,7 +93,12 @@ urlpatterns = [
         name="api-booking-check-in",
     ),
     path("bookings/<booking:reference>/events", BookingEvents.as_view(), name="api-booking-events"),
+    path("bookings/<booking:reference>/sooner", BookingSooner.as_view(), name="api-booking-sooner"),
+    path("bookings/<booking:reference>/change", BookingChange.as_view(), name="api-booking-change"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
+    path("series", SeriesList.as_view(), name="api-series-list"),
+    path("series/<series:series>", SeriesOne.as_view(), name="api-series"),
+    path("series/<series:series>/cancel", SeriesCancel.as_view(), name="api-series-cancel"),
     path("fleet/nodes", Nodes.as_view(), name="api-nodes"),
     path("fleet/nodes/<slug:name>/drain", NodeDrain.as_view(), name="api-node-drain"),
     path("fleet/nodes/<slug:name>/ready", NodeReady.as_view(), name="api-node-ready"),

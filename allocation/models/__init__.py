@@ -5,6 +5,7 @@ from allocation.models.decisions import Decision, PolicyVersion, SolverState
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
 from allocation.models.maintenance import Blackout, GpuEvent
 from allocation.models.pauses import Pause, PauseCause
+from allocation.models.series import Series, WorkSpeed
 from allocation.models.telemetry import GpuSample
 
 __all__ = [
@@ -25,5 +26,7 @@ __all__ = [
     "PauseCause",
     "PolicyVersion",
     "Rack",
+    "Series",
     "SolverState",
+    "WorkSpeed",
 ]

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocation.models.hardware import Gpu, GpuModel
+from allocation.models.series import Series
 from allocation.rules.states import State
 from tenants.models import Project, Tenant, Tier
 
@@ -29,6 +30,8 @@ class Booking(models.Model):
     Money: `held` is the most that it can cost; of that `settled` was charged for earlier runs. A
     run lasts from `ready_at` to `noticed_at` (told to pause) or `released_at`; its last save is
     `saved_at`.
+    `lengths` are (class, seconds) in order of cost, where time or price decides among classes.
+    `first_promise` is the first start that was ever promised, at `first_promised_at`.
     It was begun anew elsewhere `replaced` times, after `used_seconds` that are charged in the end.
     Its run was last broken off by hardware, or for its maintenance, at `hardware_lost_at`.
     """
@@ -66,6 +69,13 @@ class Booking(models.Model):
     at_risk_from = models.DateTimeField(null=True, blank=True)
     claims_from = models.DateTimeField(null=True, blank=True)
     extension_until = models.DateTimeField(null=True, blank=True)
+    lengths = models.JSONField(default=list)
+    first_promise = models.DateTimeField(null=True, blank=True)
+    first_promised_at = models.DateTimeField(null=True, blank=True)
+    series = models.ForeignKey(
+        Series, on_delete=models.PROTECT, related_name="bookings", null=True, blank=True,
+        db_constraint=False,
+    )  # fmt: skip
     replaced = models.PositiveSmallIntegerField(db_default=0, default=0)
     used_seconds = models.PositiveIntegerField(db_default=0, default=0)
 
@@ -97,6 +107,14 @@ class Booking(models.Model):
             ),
             models.Index(fields=["tenant", "-submitted"], name="booking_latest"),
             models.Index(fields=["tenant", "project", "-submitted"], name="booking_of_project"),
+            models.Index(
+                fields=["tier", "-first_promise"],
+                name="booking_promised",
+                condition=Q(first_promise__isnull=False),
+            ),
+            models.Index(
+                fields=["-ended_at"], name="booking_ran", condition=Q(ready_at__isnull=False)
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "number"], name="booking_number_in_tenant"),

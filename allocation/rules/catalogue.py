@@ -153,6 +153,23 @@ RULES: tuple[Rule, ...] = (
          "A booking whose hardware fails starts again, and pays nothing for the run that broke."),
     Rule("R63", "node_emptied", "hardware", "operator", "delays",
          "What still runs when a node must be empty starts again elsewhere and pays once."),
+    Rule("R67", "series_conflict", "together", "asker", "refuses",
+         "Of a series all dates are had or none, unless its asker takes a part.",
+         ("conflicts", "first_conflict", "of")),
+    Rule("R68", "series_too_long", "policy", "operator", "refuses",
+         "A series has so many dates at most, all of them as far ahead as bookings are planned.",
+         ("asked", "limit")),
+    Rule("R69", "series_overlap", "policy", "asker", "refuses",
+         "The dates of a series may not overlap each other.", ("dates",)),
+    Rule("R70", "no_speed", "policy", "operator", "refuses",
+         "Work goes to classes whose speed for its kind the operator has stated.",
+         ("gpu_class", "workload")),
+    Rule("R71", "change_gone", "line", "others", "refuses",
+         "A booking is changed only for what still starts earlier than it was promised.",
+         ("promised",)),
+    Rule("R72", "class_too_slow", "policy", "asker", "explains",
+         "A class on which work would end after its deadline is left out.",
+         ("deadline", "duration")),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

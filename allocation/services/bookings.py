@@ -8,16 +8,16 @@ from uuid import UUID, uuid4
 from django.db import transaction
 from django.db.models import F
 
-from allocation.models import Allocation, Booking
-from allocation.queries.catalogue import ask_units
+from allocation.models import Allocation, Booking, Series
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.admission import Terms, terms_check
 from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
+from allocation.services.offers import Offer, offer_of
 from allocation.services.pauses import pause_over
-from billing.queries import PriceNow, budget_effect, price_at, price_of
-from billing.rules import cost_of, money_text
+from billing.queries import budget_effect
+from billing.rules import money_text
 from billing.services import hold_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
@@ -45,12 +45,29 @@ class Wish:
     priced_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A wish whose terms have been checked and whose price is known."""
+
+    project: Project
+    wish: Wish
+    terms: Terms
+    offer: Offer
+    series: Series | None = None
+
+
 def booking_request(
-    *, actor: Actor, wish: Wish, now: datetime, booking_id: UUID | None = None
+    *,
+    actor: Actor,
+    wish: Wish,
+    now: datetime,
+    booking_id: UUID | None = None,
+    series: Series | None = None,
 ) -> Booking:
     """Takes a booking in: checks what could never fit, holds the money, asks the cycle to decide.
 
-    `booking_id` lets a repeated request find the row that its first try made.
+    `booking_id` lets a repeated request find the row that its first try made; `series` is what it
+    is one date of.
 
     Raises:
         Refused: any of the rule catalogue's request rules; nothing is written then.
@@ -58,40 +75,46 @@ def booking_request(
     with transaction.atomic():
         project = access_project_to_book(actor, wish.project, "project")
         terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
-        price = _dearest(terms, wish.priced_at or now)
-        booking = _booking_of(actor, project, wish, terms, now)
-        booking.id = booking_id or uuid4()
-        booking.currency, booking.price_version, booking.price_per_hour = (
-            price.currency,
-            price.version,
-            price.per_gpu_hour,
-        )
-        booking.held = booking_cost(booking, booking.duration_seconds)
-        hold_place(
-            tenant_id=actor.tenant_id,
-            project_id=project.id,
-            reference=booking.id,
-            amount=booking.held,
-            starts=booking.not_before,
-            ends=booking.not_before + timedelta(seconds=booking.duration_seconds),
-            now=now,
-        )
-        # The tenant's counter is locked last, so that its bookings queue for an instant only.
-        Tenant.objects.filter(id=actor.tenant_id).update(bookings_counted=F("bookings_counted") + 1)
-        booking.number = Tenant.objects.values_list("bookings_counted", flat=True).get(
-            id=actor.tenant_id
-        )
-        booking.save(force_insert=True)
-        held = money_text(booking.held, booking.currency)
-        event_add(
-            booking,
-            kind="requested",
-            sentence=f"Requested by {actor.name}; {held} held.",
-            now=now,
-            actor_id=actor.user_id,
-        )
-        _audit(actor, "booking.request", booking, now)
-        nudge("allocation.cycle")
+        offer = offer_of(terms, wish.priced_at or now)
+        return booking_take(actor, Taken(project, wish, terms, offer, series), now, booking_id)
+
+
+def booking_take(
+    actor: Actor, taken: Taken, now: datetime, booking_id: UUID | None = None
+) -> Booking:
+    """Writes a booking whose terms have been checked, with its money held.
+
+    Raises:
+        Refused: `no_budget` or `budget_exceeded`; the caller's transaction must not go on then.
+    """
+    terms, offer = taken.terms, taken.offer
+    booking = _booking_of(actor, taken, now)
+    booking.id = booking_id or uuid4()
+    hold_place(
+        tenant_id=actor.tenant_id,
+        project_id=taken.project.id,
+        reference=booking.id,
+        amount=booking.held,
+        starts=booking.not_before,
+        ends=booking.not_before + timedelta(seconds=max(map(terms.seconds_on, terms.units))),
+        now=now,
+    )
+    # The tenant's counter is locked last, so that its bookings queue for an instant only.
+    Tenant.objects.filter(id=actor.tenant_id).update(bookings_counted=F("bookings_counted") + 1)
+    booking.number = Tenant.objects.values_list("bookings_counted", flat=True).get(
+        id=actor.tenant_id
+    )
+    booking.save(force_insert=True)
+    held = money_text(booking.held, offer.price.currency)
+    event_add(
+        booking,
+        kind="requested",
+        sentence=f"Requested by {actor.name}; {held} held.",
+        now=now,
+        actor_id=actor.user_id,
+    )
+    _audit(actor, "booking.request", booking, now)
+    nudge("allocation.cycle")
     return booking
 
 
@@ -208,45 +231,31 @@ def ends_of(booking: Booking) -> datetime:
     return booking.planned_ends
 
 
-def _booking_of(actor: Actor, project: Project, wish: Wish, terms: Terms, now: datetime) -> Booking:
+def _booking_of(actor: Actor, taken: Taken, now: datetime) -> Booking:
+    terms, wish, offer = taken.terms, taken.wish, taken.offer
     ask = terms.ask
     return Booking(
         tenant_id=actor.tenant_id,
-        project=project,
+        project=taken.project,
         owner_id=actor.user_id,
         name=wish.name,
         tier=terms.tier,
         ask=ask.to_json(),
         request_text=wish.request_text,
         zone=wish.zone,
-        duration_seconds=ask.duration,
+        duration_seconds=min(map(terms.seconds_on, terms.units)),
         starts=ask.starts,
         not_before=terms.not_before,
         deadline=ask.deadline,
         state=State.REQUESTED,
         submitted=now,
+        series=taken.series,
+        currency=offer.price.currency,
+        price_version=offer.price.version,
+        price_per_hour=offer.price.per_gpu_hour,
+        held=offer.most,
+        lengths=list(offer.lengths),
     )
-
-
-def _dearest(terms: Terms, now: datetime) -> PriceNow:
-    """The price of the whole booking per hour on the dearest class that it accepts."""
-    found = []
-    for gpu_class, units in terms.units.items():
-        price = price_of(gpu_class=gpu_class, tier=terms.tier.slug, now=now)
-        found.append(_for_units(price, units))
-    return max(found, key=lambda price: price.per_gpu_hour)
-
-
-def price_of_class(booking: Booking, gpu_class: str) -> Decimal:
-    """The booking's price per hour on a class, at the version it was booked at."""
-    units = ask_units(AskDocument.from_json(booking.ask))[gpu_class]
-    price = price_at(version=booking.price_version, gpu_class=gpu_class, tier=booking.tier_id)
-    return _for_units(price, units).per_gpu_hour
-
-
-def _for_units(price: PriceNow, units: int) -> PriceNow:
-    hourly = cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=3600)
-    return PriceNow(version=price.version, currency=price.currency, per_gpu_hour=hourly)
 
 
 def _end(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:

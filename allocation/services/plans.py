@@ -11,11 +11,11 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
 from allocation.rules.states import TERMINAL, WAITING, State
-from allocation.services.bookings import price_of_class
 from allocation.services.borrowing import Mark, marks_of, marks_write
 from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.offers import price_of_class
 from allocation.services.pauses import pause_over
 from allocation.services.pausing import pause_begin
 from allocation.services.replace import WORTH_SECONDS, time_left
@@ -187,12 +187,14 @@ def _assign(
         with suppress(Refused):
             price = price_of_class(booking, assign.gpu_class)
             booking.price_per_hour = min(booking.price_per_hour, price)
+    # Work is as long as its class needs from here on.
+    booking.duration_seconds = dict(booking.lengths).get(assign.gpu_class, booking.duration_seconds)
     if booking.starts is None:
         # A fixed window was paid for where it lies.
         _hold_follows(booking, assign, now)
     _plan_fields(booking, assign, decision)
     booking.reasons, booking.alternatives, booking.planned_places = [], [], []
-    _store(booking, "price_per_hour", "alternatives", "planned_places")
+    _store(booking, "price_per_hour", "alternatives", "duration_seconds", "planned_places")
     where = _where(assign, fleet)
     event_add(
         booking,
@@ -385,11 +387,14 @@ def _plan_fields(booking: Booking, given: Assign | Waiting, decision: Decision) 
     booking.planned_starts = instant(given.starts)
     booking.planned_ends = instant(given.ends)
     booking.planned_class = given.gpu_class
+    if booking.first_promise is None:
+        booking.first_promise, booking.first_promised_at = booking.planned_starts, decision.at
 
 
 def _store(booking: Booking, *more: str) -> None:
     booking.version += 1
     fields = {"state", "version", "decision", "planned_starts", "planned_ends", "planned_class"}
+    fields |= {"first_promise", "first_promised_at"}
     booking.save(update_fields=[*fields, "reasons", *more])
 
 

@@ -212,7 +212,7 @@ def _out(ends: int, now: int) -> int:
 
 
 def _requests(now: datetime) -> tuple[Request, ...]:
-    rows = Booking.objects.filter(state__in=WAITING).select_related("tier")
+    rows = Booking.objects.filter(state__in=WAITING).select_related("tier", "series")
     found = [_request_of(row, now) for row in rows]
     found += pauses_requested(now)
     return tuple(sorted(found, key=lambda request: request.booking))
@@ -224,7 +224,12 @@ def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:
 
 
 def _request_of(row: Booking, now: datetime) -> Request:
+    ask = AskDocument.from_json(row.ask)
     duration, latest = row.duration_seconds, row.deadline
+    # What has run already is in the middle of its work on one class.
+    order = [] if row.ready_at or row.replaced else row.lengths
+    if order:
+        ask = replace(ask, classes=tuple(name for name, _ in order))
     if row.replaced:
         # What is left of a fixed window is taken where it fits, if it is worth a start at all.
         duration, latest = time_left(row, now)
@@ -236,13 +241,16 @@ def _request_of(row: Booking, now: datetime) -> Request:
         tier=row.tier_id,
         priority=row.tier.priority,
         submitted=seconds(row.submitted),
-        ask=solver_ask(AskDocument.from_json(row.ask)),
+        ask=solver_ask(ask),
         duration=duration,
         earliest=seconds(row.not_before),
         latest=seconds(latest) if latest else None,
         fixed=row.starts is not None and not row.replaced,
         promise=_promise_of(row),
         owner=str(row.owner_id),
+        durations=tuple((name, seconds) for name, seconds in order) if ask.workload else (),
+        cheapest=bool(order) and row.deadline is not None,
+        series=str(row.series_id) if row.series and not row.series.is_partial else None,
     )
 
 

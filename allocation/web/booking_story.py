@@ -11,6 +11,7 @@ from allocation.models import Booking
 from allocation.queries.bookings import NodePlace
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask_text import beside_text, duration_text, fixed_text, shape_text
+from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import OPEN, State
 from allocation.services.costs import booking_cost, booking_spent
 from allocation.solver import UNITS_PER_GPU
@@ -238,14 +239,18 @@ def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
         words = window_words(booking.planned_starts, booking.planned_ends, scene.zone, scene.now)
     else:
         words = f"from {moment_words(booking.not_before, scene.zone, scene.now)} on"
-    return f"{words}, {length_words(ask.duration)} asked"
+    kind = ""
+    if ask.workload is not None:
+        kind = f" of {ask.workload} on {scene.labels.get(ask.classes[0], ask.classes[0])}"
+    return f"{words}, {length_words(ask.duration)}{kind} asked"
 
 
 def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
     found: dict[str, list[dict[str, Any]]] = {}
     for reason in booking.reasons:
-        if reason.get("code") == "borrowed":
-            # Says what the place is worth; it is in nobody's way.
+        rule = BY_ID.get(reason.get("rule", ""))
+        if reason.get("code") == "borrowed" or (rule and rule.effect == "explains"):
+            # Says what the place is worth, or why it is none other; it is in nobody's way.
             continue
         found.setdefault(reason.get("check", "policy"), []).append(reason)
     checks = []

@@ -34,6 +34,7 @@ from allocation.services.bookings import (
 )
 from allocation.services.pause_choices import booking_saved, more_time_ask
 from allocation.web.booking_scene import Scene
+from allocation.web.booking_sooner import change_from, outlook_of
 from allocation.web.booking_story import (
     ExtendChoice,
     commands_of,
@@ -157,6 +158,8 @@ def _booking_answer(
         "possible": _possible(booking, refusal, scene),
         "is_own": booking.owner_id == actor.user_id,
         **pause_context(booking, scene, may_change=may),
+        "outlook": outlook_of(actor, booking, scene.labels, scene.zone, scene.now),
+        "may_change": may,
     }
     name = "booking_body" if request.GET.get("part") == "body" else "booking"
     return render(
@@ -230,6 +233,19 @@ def _check_in(request: HttpRequest, actor: Actor, booking: Booking, now: datetim
     return "You are checked in."
 
 
+@require_POST
+@tenant_page
+def booking_change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+    """Gives the booking up for what starts sooner, and shows the new one."""
+    booking = access_booking_to_change(actor, label)
+    try:
+        made = change_from(request, actor, booking, timezone.now())
+    except Refused as refusal:
+        return _booking_answer(request, actor, access_booking(actor, label), refusal)
+    messages.success(request, f"Booked as {made} instead of {booking.label}.")
+    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{made}")
+
+
 BOOKING = "t/<slug:tenant>/bookings/<str:label>"
 urlpatterns = [
     path("t/<slug:tenant>/bookings", bookings_list, name="bookings"),
@@ -239,6 +255,7 @@ urlpatterns = [
     path(f"{BOOKING}/extend", _action(_extend), name="booking-extend"),
     path(f"{BOOKING}/saved", _action(_saved), name="booking-saved"),
     path(f"{BOOKING}/more-time", _action(_more_time), name="booking-more-time"),
+    path(f"{BOOKING}/change", booking_change_page, name="booking-change"),
     path(f"{BOOKING}/check-in", _action(_check_in), name="booking-check-in"),
 ]
 

@@ -42,7 +42,7 @@ CREATE TRIGGER check_pause BEFORE UPDATE ON allocation_pause
 """
 
 # What pausing and paused bookings are promised is as much taken as what waiting ones are.
-TAKEN = import_module("allocation.migrations.0008_shares").TAKEN
+TAKEN = import_module("allocation.migrations.0007_shares").TAKEN
 PROMISED = TAKEN.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").replace(
     "b.state = 'queued'", "b.state IN ('queued', 'pausing', 'paused')"
 )
@@ -50,8 +50,8 @@ PROMISED = TAKEN.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").replac
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("allocation", "0009_maintenance"),
-        ("tenants", "0004_tier_pauses"),
+        ("allocation", "0008_maintenance"),
+        ("tenants", "0005_tier_pauses"),
     ]
 
     operations = [
