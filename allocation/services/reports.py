@@ -9,25 +9,14 @@ from django.db.models import F
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
+from allocation.rules.fencing import Known, is_news, is_stale
 from allocation.services.fleet import inventory_apply, key_confirm, node_key
-from allocation.services.lifecycle import (
-    STARTED,
-    allocation_empty,
-    allocation_failed,
-    allocation_ready,
-)
+from allocation.services.lifecycle import allocation_empty, allocation_failed, allocation_ready
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
 SAMPLES_KEPT = timedelta(days=7)
-# A report tells of everything on its node, most of it known: only what is in one of these states
-# learns something from a word, and only its booking is locked and looked at.
-NEWS_FOR: dict[str, frozenset[str]] = {
-    "ready": frozenset({Allocation.State.STARTING}),
-    "empty": frozenset((*STARTED, Allocation.State.RELEASING)),
-    "failed": frozenset(STARTED),
-}
 
 
 def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> str:
@@ -90,8 +79,7 @@ def _seen(node: Node, now: datetime) -> None:
 def _report(node: Node, report: wire.Report, now: datetime) -> None:
     """All of it or nothing, the number included: a reader that is killed reads it again."""
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    known = report.epoch == epoch or report.observed_generation < 0
-    if not known or report.observed_generation > node.generation or report.seq <= node.report_seq:
+    if is_stale(report, Known(epoch, node.generation, node.report_seq)):
         raise _Stale
     own = _own_allocations(node, report)
     # Bookings before nodes, and always in one order: so does everyone who locks both.
@@ -125,7 +113,7 @@ def _own_allocations(node: Node, report: wire.Report) -> dict[str, UUID]:
     return {
         identifier.hex: identifier
         for identifier, state in rows
-        if state in NEWS_FOR.get(said[identifier], ())
+        if is_news(said[identifier], state)
     }
 
 
