@@ -17,8 +17,6 @@ from allocation.agent.parts import Part, description, environment
 
 log = logging.getLogger(__name__)
 
-_FILES = ("env", "booking.json")
-
 
 class Bookings:
     """Level-triggered: told what is active, it makes the files and hooks follow."""
@@ -28,9 +26,8 @@ class Bookings:
         self._cdi = cdi
         self._hooks = hooks
         # Files of an earlier life are written anew, or removed, by the first look.
-        self._written: dict[str, Part | None] = {
-            file.parent.name: None for file in root.glob("*/booking.json")
-        }
+        folders = root.iterdir() if root.is_dir() else ()
+        self._written: dict[str, Part | None] = {folder.name: None for folder in folders}
 
     def sync(self, parts: Mapping[str, Part]) -> str | None:
         """Returns what went wrong; it is tried again with the next call."""
@@ -59,8 +56,9 @@ class Bookings:
 
     def _remove(self, name: str) -> None:
         folder = self._root / name
-        for file in _FILES:
-            (folder / file).unlink(missing_ok=True)
+        for file in folder.iterdir() if folder.is_dir() else ():
+            if file.is_file():
+                file.unlink(missing_ok=True)
         if folder.exists() and not any(folder.iterdir()):
             folder.rmdir()
         del self._written[name]

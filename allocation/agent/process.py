@@ -1,5 +1,6 @@
 """The agent's loop: follow the newest document, end things on time, say what is true."""
 
+import contextlib
 import dataclasses
 import logging
 import queue
@@ -69,6 +70,9 @@ class Agent:
         )
         self._gpus = tuple(gpu.uuid for gpu in node.inventory().gpus)
         self._unsaved: str | None = None
+        with contextlib.suppress(StoreError):
+            # The numbers of this life are in hand before the first is said, should it be short.
+            self._store.save()
         self._untold: str | None = None
         self._outcomes: list[Outcome] = []
         start = self._clock.steady()
@@ -177,16 +181,18 @@ class Agent:
         desired = self._store.desired
         if desired is None:
             return []
-        before = self._store.held
-        self._store.held = reconcile.remember(desired, before, now)
+        self._store.held = reconcile.remember(desired, self._store.held, now)
         try:
             self._store.save()
         except StoreError as error:
-            # Without a record nothing new may begin; what runs goes on, and ends on time.
+            # Without a record nothing new may begin, and no newer document be followed, which a
+            # restart would forget; what runs goes on, and ends on time.
             self._unsaved = str(error)
             log.error("%s", self._unsaved)  # noqa: TRY400 - the message says it all
-            self._store.held = before
-            return [_nothing_new(wish) for wish in reconcile.wishes(desired, before, now)]
+            if self._store.desired is None:
+                return []
+            known = reconcile.wishes(self._store.desired, self._store.held, now)
+            return [_nothing_new(wish) for wish in known]
         self._unsaved = None
         self._follower.settle()
         return reconcile.wishes(desired, self._store.held, now)

@@ -132,7 +132,10 @@ def remember(desired: Desired, held: Mapping[str, Held], now: float) -> dict[str
                 if wanted.state == "release" or wanted.starts <= now:
                     kept[wanted.id] = _first_record(wanted, gpu.uuid, kept, now)
             elif not moved:
-                again = wanted.state == "run" and now < wanted.ends
+                # What was told to be empty comes back only by another word of the document, never
+                # by a clock that was set back.
+                changed = wanted != old.allocation
+                again = changed and wanted.state == "run" and now < wanted.ends
                 kept[wanted.id] = dataclasses.replace(
                     old, allocation=wanted, emptied=old.emptied and not again
                 )

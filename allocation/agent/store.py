@@ -19,6 +19,11 @@ from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, ope
 Verdict = Literal["new", "same", "stale", "conflict"]
 
 
+# Numbers of messages that are kept in hand by each save, so that they rise over a restart even if
+# the clock has been set back meanwhile.
+_NUMBERS_AHEAD = 500
+
+
 class StoreError(Exception):
     """The state can't be read or written, so no new work may begin."""
 
@@ -65,6 +70,7 @@ class Store:
         self._fence = (epoch, -1)
         # Starting from the clock keeps numbers rising even if the file was lost.
         self._seq = int(now * 1000)
+        self._numbers_kept = 0
         self._saved: dict[str, Any] = {}
         self.desired: Desired | None = None
         self.held: dict[str, Held] = {}
@@ -73,6 +79,7 @@ class Store:
                 self._load(json.loads(path.read_bytes()))
             except (OSError, ValueError, LookupError, TypeError, WireError) as error:
                 raise StoreError(f"{path} can't be used: {error}") from error
+        self._on_disk = self._now()
 
     @property
     def generation(self) -> int:
@@ -108,20 +115,27 @@ class Store:
         return self._seq
 
     def save(self) -> None:
-        """Writes what changed. Raises StoreError; nothing new may be done on the GPUs then."""
+        """Writes what changed. Raises StoreError; all is then as it was last written, and nothing
+        may be done that is not on the disk."""
         data: dict[str, Any] = {
             "envelope": None if self._envelope is None else self._envelope.to_json().decode(),
             "epoch": self._fence[0],
             "generation": self._fence[1],
             "held": [dataclasses.asdict(held) for held in self.held.values()],
         }
-        if data == self._saved:
+        if data == self._saved and self._seq < self._numbers_kept:
             return
+        kept = self._seq + _NUMBERS_AHEAD
         try:
-            write_synced(self._path, json.dumps({**data, "seq": self._seq}).encode())
+            write_synced(self._path, json.dumps({**data, "seq": kept}).encode())
         except OSError as error:
+            self._envelope, self._fence, self.desired, held = self._on_disk
+            self.held = dict(held)
             raise StoreError(f"{self._path} can't be written: {error}") from error
-        self._saved = data
+        self._saved, self._numbers_kept, self._on_disk = data, kept, self._now()
+
+    def _now(self) -> tuple[Envelope | None, tuple[int, int], Desired | None, dict[str, Held]]:
+        return self._envelope, self._fence, self.desired, dict(self.held)
 
     def _load(self, data: dict[str, Any]) -> None:
         saved = (data["epoch"], data["generation"])

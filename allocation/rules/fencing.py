@@ -35,6 +35,15 @@ def is_stale(report: Report, known: Known) -> bool:
     )
 
 
+def is_proof(report: Report, known: Known) -> bool:
+    """Whether what the report says is empty stays so.
+
+    An agent that has yet to read the newest document may find the same work in it again, with a
+    later end, and take it up once more.
+    """
+    return report.observed_generation == known.generation
+
+
 def is_news(said: str, state: str) -> bool:
     """Whether an agent's word about an allocation can change one that is in `state`."""
     return state in NEWS_FOR.get(said, frozenset())

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
-from allocation.rules.fencing import Known, is_news, is_stale
+from allocation.rules.fencing import Known, is_news, is_proof, is_stale
 from allocation.services.fleet import inventory_apply, key_confirm, node_key
 from allocation.services.lifecycle import allocation_empty, allocation_failed, allocation_ready
 from tenants.outbox import nudge
@@ -79,14 +79,15 @@ def _seen(node: Node, now: datetime) -> None:
 def _report(node: Node, report: wire.Report, now: datetime) -> None:
     """All of it or nothing, the number included: a reader that is killed reads it again."""
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    if is_stale(report, Known(epoch, node.generation, node.report_seq)):
+    known = Known(epoch, node.generation, node.report_seq)
+    if is_stale(report, known):
         raise _Stale
     own = _own_allocations(node, report)
     # Bookings before nodes, and always in one order: so does everyone who locks both.
     bookings = Booking.objects.filter(allocations__id__in=own.values()).values("id")
     list(Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"))
     for item in report.allocations:
-        if item.id in own:
+        if item.id in own and (item.state != "empty" or is_proof(report, known)):
             _allocation(own[item.id], item, now)
     modes_changed = sum(
         Gpu.objects.filter(node=node, uuid=gpu.uuid).exclude(mode=gpu.mode).update(mode=gpu.mode)

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from allocation.rules.fencing import STARTED
 from tests.simulation.rows import LIVE, Booking, Row, Tables
 
+TOO_EARLY = 60
+
 
 def ends_due(tables: Tables, now: float) -> None:
     """Ends what is over by the clock or was given back."""
@@ -42,6 +44,8 @@ def empty(tables: Tables, row: Row, now: float) -> None:
     booking = tables.bookings[row.booking]
     if row.state in STARTED and row.ends <= now:
         end(tables, booking, now)
+    elif row.state in STARTED and row.ends > now + TOO_EARLY:
+        failed(tables, row, now)
     if row.state != "releasing":
         return
     row.state, row.occupied = "ended", False

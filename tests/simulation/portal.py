@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable
 
 from allocation import wire
-from allocation.rules.fencing import STARTED, Known, is_news, is_stale
+from allocation.rules.fencing import STARTED, Known, is_news, is_proof, is_stale
 from allocation.solver import Policy, solve
 from tests.simulation import lifecycle, planning
 from tests.simulation.documents import document_of
@@ -145,7 +145,8 @@ class ModelPortal:
 
     def _report(self, name: str, report: wire.Report, now: float) -> str:
         node, rows = self.tables.nodes[name], self.tables.rows
-        if is_stale(report, Known(self.tables.epoch, node.generation, node.seq)):
+        known = Known(self.tables.epoch, node.generation, node.seq)
+        if is_stale(report, known):
             return "stale"
         own = {
             item.id
@@ -155,7 +156,7 @@ class ModelPortal:
             and is_news(item.state, rows[item.id].state)
         }
         for item in report.allocations:
-            if item.id in own:
+            if item.id in own and (item.state != "empty" or is_proof(report, known)):
                 self._word(item, now)
         changed = [gpu for gpu in report.gpus if self.tables.gpus[gpu.uuid].mode != gpu.mode]
         for gpu in changed:

@@ -306,7 +306,10 @@ def gpu_fails(it: Schedule) -> None:
 
 
 def disk_fills(it: Schedule) -> None:
+    """Not where the clock is wrong too: see docs/faults.md, what is not covered."""
     node = it.world.rng.choice(it.world.nodes)
+    if node.skew:
+        return
     node.disk_full = not node.disk_full
     it.tell(f"the disk of {node.name} is full: {node.disk_full}")
     _everybody_works(it)
@@ -314,6 +317,8 @@ def disk_fills(it: Schedule) -> None:
 
 def clock_jumps(it: Schedule) -> None:
     node = it.world.rng.choice(it.world.nodes)
+    if node.disk_full:
+        return
     node.skew = it.world.rng.choice((0.0, 0.0, -10.0, 10.0, -3600.0, 3600.0))
     it.tell(f"the clock of {node.name} is off by {node.skew}")
     _everybody_works(it)
