@@ -163,7 +163,8 @@ def wishes(desired: Desired, held: Mapping[str, Held], now: float) -> list[Wish]
     for key in sorted(held):
         record = held[key]
         wanted = named.get((key, record.gpu, place_of(record.allocation)))
-        ending = wanted is None or wanted.state == "release" or wanted.ends <= now
+        over = wanted is None or wanted.state == "release" or wanted.ends <= now
+        ending = over or record.emptied
         task = Task(wanted or record.allocation, ending, record.given, record.emptied)
         tasks.setdefault(record.gpu, []).append(task)
     return [Wish(uuid, modes.get(uuid), tuple(tasks[uuid])) for uuid in sorted(tasks)]
