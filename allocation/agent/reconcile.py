@@ -267,7 +267,8 @@ def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> N
     name = task.allocation.id
     if given.get(name) == truth.uuid:
         found.states[name] = State("ready", truth.uuid)
-    elif truth.processes == 0:
+    elif truth.processes == 0 or task.given:
+        # Given once and never proven empty since: what runs there is its own.
         found.steps.append(HandOver(task.allocation, truth.uuid))
         found.states[name] = State("preparing")
     else:

@@ -49,7 +49,6 @@ def empty(tables: Tables, row: Row, now: float) -> None:
     if row.state != "releasing":
         return
     row.state, row.occupied = "ended", False
-    tables.closed.append(row.id)
     bump(tables, [row])
     if not tables.of(booking, *LIVE):
         booking.state = "failed" if booking.outcome == "failed" else "ended"

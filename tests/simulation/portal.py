@@ -5,7 +5,6 @@ said here again, step by step and in their order; test_conformance.py runs the s
 the real services and compares every row and every document.
 """
 
-import copy
 from collections.abc import Callable
 
 from allocation import wire
@@ -93,7 +92,7 @@ class ModelPortal:
 
     def _decide(self, now: float) -> bool:
         plan = solve(planning.snapshot_take(self.tables, self.site, now), POLICY)
-        before = copy.deepcopy(self.tables)
+        before = self.tables.copy()
         try:
             planning.plan_apply(self.tables, plan, self._new_id)
         except planning.PlanStale:
@@ -179,11 +178,11 @@ class ModelPortal:
 
     def backup(self) -> Tables:
         """Everything, as it is now."""
-        return copy.deepcopy(self.tables)
+        return self.tables.copy()
 
     def restore(self, saved: Tables, now: float) -> None:
         """An older backup comes back, and the operator raises the epoch."""
-        self.tables = copy.deepcopy(saved)
+        self.tables = saved.copy()
         self.tables.epoch = max(self.tables.epoch + 1, int(now))
         for node in self.tables.nodes.values():
             node.generation += 1

@@ -3,8 +3,9 @@
 Times are Unix seconds; what the database keeps in whole seconds is whole here too.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from allocation.solver import Ask, Gpu, Limit, Model, Place, Tier
 
@@ -120,8 +121,8 @@ class GpuRow:
 
 @dataclass(slots=True, kw_only=True)
 class Tables:
-    """Everything that a backup would hold. `closed` collects what was just believed to be empty;
-    `proof_needed` is False in the negative control that starts without waiting for that."""
+    """Everything that a backup would hold. `proof_needed` is False only in the negative control
+    that starts a booking before its place is proven empty."""
 
     epoch: int
     node_of: dict[str, str]
@@ -130,8 +131,16 @@ class Tables:
     rows: dict[str, Row] = field(default_factory=dict)
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     gpus: dict[str, GpuRow] = field(default_factory=dict)
-    closed: list[str] = field(default_factory=list)
     proof_needed: bool = True
+
+    def copy(self) -> "Tables":
+        """As a backup would hold it."""
+        same = {name: getattr(self, name) for name in ("node_of", "epoch", "counted")}
+        tables: dict[str, Any] = {
+            name: {key: replace(row) for key, row in getattr(self, name).items()}
+            for name in ("bookings", "rows", "nodes", "gpus")
+        }
+        return Tables(**same, **tables, proof_needed=self.proof_needed)
 
     def of(self, booking: Booking, *states: str) -> list[Row]:
         """The rows of a booking in some states, by id."""

@@ -1,18 +1,20 @@
 """One schedule: what happens, drawn from a seed; then everything heals, and must come to rest."""
 
 import random
-import shutil
 import tempfile
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from allocation.agent.link import Connected
 from tests.simulation.node import CRASH_POINTS, SimNode
 from tests.simulation.rows import OVER, TRANSITIONAL, Tables, Wish
 from tests.simulation.world import Portal, World
 
-STEPS = 30
+STEPS = 25
+# GPUs of each node.
+SITES: tuple[tuple[int, ...], ...] = ((1,), (2,), (1, 1), (2, 1))
 SHAPES = (
     (1, None, "any", False),
     (1, None, "any", False),
@@ -47,7 +49,6 @@ class Schedule:
     story: list[str] = field(default_factory=list)
     saved: Tables | None = None
     can_restore: bool = True
-    asked: int = 0
 
     @property
     def portal(self) -> Portal:
@@ -150,8 +151,6 @@ class Schedule:
 
 def reconnected(node: SimNode) -> None:
     """The line is there again."""
-    from allocation.agent.link import Connected
-
     if node.agent is not None:
         node.arrivals.append(Connected())
 
@@ -189,7 +188,6 @@ def request(it: Schedule) -> None:
         duration=rng.choice((60, 120, 300, 1200)),
         starts=starts,
     )
-    it.asked += 1
     it.tell(f"somebody asks for {wish}")
     it.portal.request(str(uuid.UUID(int=rng.getrandbits(128), version=4)), wish, it.world.now)
     if rng.random() < 0.8:
@@ -356,20 +354,14 @@ ACTIONS: tuple[tuple[Callable[[Schedule], None], int], ...] = (
 )
 
 
-def schedule_run(
-    seed: int,
-    portal_of: Callable[[World], Portal] | None = None,
-    prepare: Callable[[World], None] = lambda _: None,
-) -> Schedule:
-    """A schedule that has ended, well or not."""
-    rng = random.Random(seed)
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="gpu-sim-", dir=memory if memory.is_dir() else None))
-    try:
-        world = World(rng, folder, rng.choice(((1,), (2,), (1, 1), (2, 1))), portal_of)
-        prepare(world)
-        schedule = Schedule(world)
+def schedule_run(seed: int, prepare: Callable[[Schedule], None] = lambda _: None) -> Schedule:
+    """A schedule that has ended, well or not; `prepare` may break something first."""
+    rng = random.Random(seed)  # noqa: S311 (a schedule, not a secret)
+    # In memory where there is such a place: nothing here has to outlive the process.
+    memory = Path("/dev/shm")  # noqa: S108
+    folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
+    with folder as name:
+        schedule = Schedule(World(rng, Path(name), rng.choice(SITES)))
+        prepare(schedule)
         schedule.run()
         return schedule
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
