@@ -112,7 +112,7 @@ class Writers:
             self.accepted[key] = answer.json()["id"]
             self.unknown.discard(key)
             return True
-        assert answer.status_code in (409, 500, 503), answer.text
+        assert answer.status_code in (409, 503), answer.text
         self.unknown.add(key)
         return False
 
