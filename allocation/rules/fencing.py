@@ -30,9 +30,7 @@ def is_stale(report: Report, known: Known) -> bool:
     An agent that has followed no document yet can't know the epoch and is heard all the same.
     """
     of_now = report.epoch == known.epoch or report.observed_generation < 0
-    return (
-        not of_now or report.observed_generation > known.generation or report.seq <= known.seq
-    )
+    return not of_now or report.observed_generation > known.generation or report.seq <= known.seq
 
 
 def is_proof(report: Report, known: Known) -> bool:

@@ -29,7 +29,14 @@ logger = logging.getLogger(__name__)
 # The key of the single-flight lock; any fixed number that nothing else in the database uses.
 CYCLE_LOCK = 7_120_001
 # What a mistake in pure code raises; anything else is the machine's, and ends the turn.
-_SOLVER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_SOLVER_FAULTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 SOFTWARE = f"portal 1, numpy {np.__version__}, python {platform.python_version()}"
 
 

@@ -125,7 +125,9 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         booking.state, booking.outcome = State.ENDING, "failed"
         booking.released_at = now
         _save(booking, "state", "outcome", "released_at")
-        event_add(booking, kind="ending", sentence=f"The node could not {verb} it: {error}", now=now)
+        event_add(
+            booking, kind="ending", sentence=f"The node could not {verb} it: {error}", now=now
+        )
         _release_rows(booking)
 
 

@@ -112,9 +112,7 @@ def _own_allocations(node: Node, report: wire.Report) -> dict[str, UUID]:
     said = {UUID(item.id): item.state for item in report.allocations if _is_uuid(item.id)}
     rows = Allocation.objects.filter(id__in=said, gpu__node=node).values_list("id", "state")
     return {
-        identifier.hex: identifier
-        for identifier, state in rows
-        if is_news(said[identifier], state)
+        identifier.hex: identifier for identifier, state in rows if is_news(said[identifier], state)
     }
 
 

@@ -31,7 +31,9 @@ def invariants_watch(now: datetime) -> int:
     """Asks the whole database whether every promise holds; returns how many are broken."""
     found = invariants_check()
     for violation in found:
-        logger.error("Broken promise %s, %s: %s", violation.promise, violation.name, violation.detail)
+        logger.error(
+            "Broken promise %s, %s: %s", violation.promise, violation.name, violation.detail
+        )
     cache.set(_CHECKED, {"violations": len(found), "at": now.timestamp()}, timeout=None)
     return len(found)
 

@@ -8,6 +8,7 @@ import pytest
 from allocation.agent import handover, store
 from allocation.agent.gpu import GpuError, Place
 from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.reconcile import Held
 from allocation.agent.store import Store, StoreError
 from tests.agent.builders import KEYS, NOW, Rig, a_document, a_rig, a_slice, a_whole
 
@@ -52,7 +53,7 @@ def test_a_store_that_can_not_be_written_is_as_it_was_written_last(
     found = Store(tmp_path / "state.json", keys=KEYS, epoch=1, now=NOW)
     found.save()
     monkeypatch.setattr(store, "write_synced", full)
-    found.held["a1"] = store.Held(a_slice(), "GPU-1")
+    found.held["a1"] = Held(a_slice(), "GPU-1")
     with pytest.raises(StoreError):
         found.save()
     assert found.held == {}

@@ -23,7 +23,7 @@ class FullSite(Site):
 
     def celery(self, name: str, queue: str | None = None) -> None:
         """A worker of a queue, or a beat."""
-        command = ("-m", "celery", "--quiet", "-A", "portal", "beat", "--pidfile=")
+        command: tuple[str, ...] = ("-m", "celery", "--quiet", "-A", "portal", "beat", "--pidfile=")
         if queue is not None:
             command = worker_program(self.servers, queue).command[1:]
         self.start(name, *command, DATABASE_URL=self.servers.dsn("portal_system"))

@@ -1,6 +1,7 @@
 """kill -9 of a web process in the middle of a booking, and of PostgreSQL under writers."""
 
 import dataclasses
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -89,7 +90,7 @@ class Writers:
     """Book until told to stop, each request under a key of its own; keep what was answered."""
 
     def __init__(self, url: str, site: Site) -> None:
-        self._url, self._site = url, site
+        self.url, self._site = url, site
         self.stopped = threading.Event()
         self.accepted: dict[str, str] = {}
         self.unknown: set[str] = set()
@@ -100,9 +101,11 @@ class Writers:
             number += 1
             key = f"{writer}-{number}"
             try:
-                answer = posted(self._url, self._site, key)
+                answer = posted(self.url, self._site, key)
             except httpx.TransportError:
                 self.unknown.add(key)
+                # Nobody answers: what comes next would be refused as well.
+                self.stopped.wait(0.1)
                 continue
             self.note(key, answer)
 
@@ -118,13 +121,42 @@ class Writers:
 
     def retry(self) -> bool:
         """Everything that is not known is asked for again; whether all of it is known now."""
-        return all([self._retried(key) for key in sorted(self.unknown)])
+        answered = [self._retried(key) for key in sorted(self.unknown)]
+        return all(answered)
 
     def _retried(self, key: str) -> bool:
         try:
-            return self.note(key, posted(self._url, self._site, key))
+            return self.note(key, posted(self.url, self._site, key))
         except httpx.TransportError:
             return False
+
+
+def test_a_web_process_that_is_asked_to_end_answers_what_it_has_taken(
+    site: Site, live_portal: str, real_db: Servers
+) -> None:
+    port = free_port()
+    program = web_program(real_db, port)
+    process = start(program)
+    writers = Writers(f"http://127.0.0.1:{port}", site)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        running = [pool.submit(writers.write, number) for number in range(WRITERS)]
+        try:
+            wait_until(lambda: len(writers.accepted) >= WRITERS, seconds=60)
+            process.terminate()
+            # After its last answer it dies of the signal, as programs do that clean up first.
+            assert process.wait(30) == -signal.SIGTERM
+            wait_until(lambda: len(writers.unknown) >= WRITERS, seconds=60)
+        finally:
+            stop(process, program)
+            writers.stopped.set()
+        for each in running:
+            each.result(60)
+    writers.url = live_portal
+    the_minute_is_over()
+    wait_until(writers.retry, seconds=120)
+    with as_system():
+        assert Booking.objects.count() == len(writers.accepted)
+        assert invariants_check() == []
 
 
 def test_what_was_answered_is_there_after_postgresql_was_killed_under_writers(
@@ -159,4 +191,3 @@ def test_what_was_answered_is_there_after_postgresql_was_killed_under_writers(
         assert invariants_check() == []
     with psycopg.connect(real_db.admin_dsn, autocommit=True) as admin:
         admin.execute("ALTER ROLE portal_web RESET synchronous_commit")
-

@@ -243,7 +243,7 @@ def test_a_node_whose_clock_ends_a_booking_early_costs_its_owner_nothing(
     plant.told(plant.report(*[a_word(name, "empty") for name in names(starting)]))
     plant.round()
     ended = fresh(starting)
-    assert (ended.state, ended.charged) == ("failed", 0)
+    assert (ended.state, str(ended.charged)) == ("failed", "0.000000")
     with as_system():
         told = ended.events.get(kind="ending").sentence
         assert told == "The node could not keep it: it was cleared too early, by a wrong clock"

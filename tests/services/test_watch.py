@@ -8,7 +8,7 @@ from allocation.services import cycle
 from allocation.services.bookings import booking_release, booking_request
 from allocation.services.cycle import cycle_run
 from allocation.services.watch import invariants_watch
-from allocation.solver import Plan
+from allocation.solver import Plan, solve
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -36,9 +36,7 @@ def test_what_must_be_zero_is_shown_once_somebody_has_looked(lab: Lab) -> None:
     assert isinstance(shown()["invariants_checked_seconds_ago"], int)
 
 
-def test_a_broken_promise_is_counted_and_logged(
-    lab: Lab, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_promise_is_counted_and_logged(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     with as_system():
         booking_request(actor=lab.actor, wish=a_wish(lab.project), now=NOW)
         cycle_run(NOW)
@@ -51,8 +49,6 @@ def test_a_broken_promise_is_counted_and_logged(
 def test_a_solver_that_fails_keeps_nothing_from_ending_or_starting(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    really = cycle.solve
-
     def broken(*_: object) -> Plan:
         raise IndexError("a mistake")
 
@@ -70,6 +66,6 @@ def test_a_solver_that_fails_keeps_nothing_from_ending_or_starting(
     assert shown()["failed_cycles"] == 1
     assert "The solver failed on snapshot" in caplog.text
 
-    monkeypatch.setattr(cycle, "solve", really)
+    monkeypatch.setattr(cycle, "solve", solve)
     with as_system():
         assert cycle_run(NOW + HOUR).outcome == "decided"

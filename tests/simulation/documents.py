@@ -9,7 +9,9 @@ from tests.simulation.rows import TOLD, Row, Site, Tables
 
 def document_of(tables: Tables, site: Site, node: str) -> wire.Envelope:
     """The node's whole desired state, signed."""
-    rows = [r for r in tables.rows.values() if r.state in TOLD and site.node_of[r.place.gpu] == node]
+    rows = [
+        r for r in tables.rows.values() if r.state in TOLD and site.node_of[r.place.gpu] == node
+    ]
     rows.sort(key=lambda row: (row.place.start, row.id))
     gpus = sorted((g for g in site.gpus if g.node == node), key=lambda gpu: gpu.index)
     desired = wire.Desired(
@@ -29,9 +31,7 @@ def document_of(tables: Tables, site: Site, node: str) -> wire.Envelope:
     return wire.seal(desired, key=site.keys[node], key_version=site.key_version)
 
 
-def _gpu(
-    tables: Tables, uuid: str, allocations: list[wire.DesiredAllocation]
-) -> wire.DesiredGpu:
+def _gpu(tables: Tables, uuid: str, allocations: list[wire.DesiredAllocation]) -> wire.DesiredGpu:
     running = [item for item in allocations if item.state == "run"] or allocations
     mode = tables.gpus[uuid].mode
     if running:

@@ -16,8 +16,12 @@ from allocation.models import Allocation, Booking, Gpu, Node, Occupancy
 from allocation.rules.ask import AskDocument
 from allocation.services import cycle as cycles
 from allocation.services import plans
-from allocation.services.bookings import booking_cancel, booking_extend, booking_release
-from allocation.services.bookings import booking_request
+from allocation.services.bookings import (
+    booking_cancel,
+    booking_extend,
+    booking_release,
+    booking_request,
+)
 from allocation.services.cycle import cycle_run
 from allocation.services.fleet import enrolment_token_create, node_enrol, node_key
 from allocation.services.invariants import invariants_check
@@ -183,9 +187,17 @@ class BothPortals:
                 for b in self.tables.bookings.values()
             }
             assert self._real_rows() == {
-                r.id: (r.booking, r.place.start, r.starts, r.ends, r.state, list(r.devices), r.occupied)
+                r.id: (
+                    r.booking,
+                    r.place.start,
+                    r.starts,
+                    r.ends,
+                    r.state,
+                    list(r.devices),
+                    r.occupied,
+                )
                 for r in self.tables.rows.values()
-            }  # fmt: skip
+            }
             assert self._real_nodes() == {
                 name: (n.generation, n.published, n.observed, n.seq)
                 for name, n in self.tables.nodes.items()

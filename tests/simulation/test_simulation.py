@@ -50,12 +50,12 @@ def test_a_portal_that_does_not_wait_for_proof_is_seen() -> None:
 
 
 def test_an_agent_that_does_not_compare_generations_is_seen() -> None:
-    with mock.patch.object(Store, "judge", lambda *_: "new"):
+    with mock.patch.object(Store, "judge", return_value="new"):
         assert found_by().startswith(("P2", "P3"))
 
 
 def test_an_agent_that_takes_a_device_for_empty_with_a_program_on_it_is_seen() -> None:
-    with mock.patch.object(nvml_gpu, "_processes", lambda _: 0):
+    with mock.patch.object(nvml_gpu, "_processes", return_value=0):
         assert found_by().startswith("P2")
 
 

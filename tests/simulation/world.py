@@ -23,9 +23,10 @@ _NAMESPACE = uuid.UUID("0c9a6c1e-3c3f-5f0e-9f7e-1f6f7cf1a5b1")
 class Portal(Protocol):
     """What a schedule asks of a portal: the model, or the real services beside it."""
 
-    tables: Tables
     site: Site
 
+    @property
+    def tables(self) -> Tables: ...
     def request(self, identifier: str, wish: Wish, now: float) -> None: ...
     def cancel(self, identifier: str, now: float) -> None: ...
     def release(self, identifier: str, now: float) -> None: ...
@@ -155,7 +156,11 @@ class World:
 
 def promises_broken(tables: Tables) -> list[str]:
     """What `manage.py invariants` asks of the real tables: P1, P2 and P13."""
-    live = [row for row in tables.rows.values() if row.state in ("planned", "starting", "active", "releasing")]
+    live = [
+        row
+        for row in tables.rows.values()
+        if row.state in ("planned", "starting", "active", "releasing")
+    ]
     on_node = [row for row in live if row.state != "planned"]
     found = []
     for i, one in enumerate(live):
