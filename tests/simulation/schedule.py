@@ -12,7 +12,7 @@ from tests.simulation.node import CRASH_POINTS, SimNode
 from tests.simulation.rows import OVER, TRANSITIONAL, Tables, Wish
 from tests.simulation.world import Portal, World
 
-STEPS = 25
+FEWEST_STEPS, MOST_STEPS = 8, 32
 # GPUs of each node.
 SITES: tuple[tuple[int, ...], ...] = ((1,), (2,), (1, 1), (2, 1))
 SHAPES = (
@@ -57,10 +57,10 @@ class Schedule:
     def tell(self, text: str) -> None:
         self.story.append(f"{self.world.now:.2f} {text}")
 
-    def run(self, steps: int = STEPS) -> None:
+    def run(self) -> None:
         """Stops at the first broken promise."""
         actions, weights = zip(*ACTIONS, strict=True)
-        for _ in range(steps):
+        for _ in range(self.world.rng.randint(FEWEST_STEPS, MOST_STEPS)):
             self.world.rng.choices(actions, weights)[0](self)
             if self.world.violations:
                 return
