@@ -1,6 +1,7 @@
 """The port to the GPUs of one node: what the agent may ask of a driver, in its own words."""
 
 import dataclasses
+from collections.abc import Collection
 from typing import Literal, Protocol
 
 from allocation.wire import InventoryGpu, Mode
@@ -86,8 +87,13 @@ class GpuPort(Protocol):
     def destroy(self, gpu: str, instance: int) -> None:
         """Raises GpuError("in_use") while a process runs on it."""
 
-    def end_processes(self, gpu: str, instance: int | None, *, force: bool) -> None:
-        """Asks every process on an instance (None: on the whole GPU) to end; `force` kills."""
+    def pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
+        """The processes on an instance (None: on the whole GPU)."""
+
+    def end_processes(
+        self, gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None
+    ) -> None:
+        """Asks those processes (`only` of these numbers, if given) to end; `force` kills."""
 
     def readings(self, gpu: str) -> tuple[Reading, ...]:
         """Whole GPU first, then its instances."""

@@ -76,7 +76,8 @@ class Instance:
 class Process:
     """A simulated program of a booking: it exists from `starts` on and makes the GPU busy.
 
-    `stubborn` ones ignore a request to end and only die when killed.
+    `stubborn` ones ignore a request to end and only die when killed. What is `frozen` has let go of
+    the device: what it had there is in the host's memory.
     """
 
     pid: int
@@ -84,6 +85,7 @@ class Process:
     label: str
     starts: int
     stubborn: bool = False
+    frozen: bool = False
 
     @property
     def seed(self) -> int:
@@ -258,7 +260,9 @@ class Hardware:
         return [
             process
             for process in gpu.processes.values()
-            if process.starts <= now and (instance is None or process.instance == instance)
+            if process.starts <= now
+            and not process.frozen
+            and (instance is None or process.instance == instance)
         ]
 
     # What a sensor would say.

@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from allocation.agent.reconcile import Held
+from allocation.agent.suspender import Suspended
 from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, open_desired
+from allocation.wire.strict import build
 
 Verdict = Literal["new", "same", "stale", "conflict"]
+_Kept = tuple[
+    Envelope | None, tuple[int, int], Desired | None, dict[str, Held], dict[str, Suspended]
+]
 
 
 # Numbers of messages that are kept in hand by each save, so that they rise over a restart even if
@@ -57,7 +62,8 @@ def folder_locked(folder: Path) -> Iterator[None]:
 
 
 class Store:
-    """The saved state. `desired` is None until a document was accepted; `held` is by allocation."""
+    """The saved state. `desired` is None until a document was accepted; `held` and `suspended` are
+    by allocation."""
 
     def __init__(self, path: Path, *, keys: Mapping[int, bytes], epoch: int, now: float) -> None:
         """`epoch` is the one of the enrolment: no older document is ever accepted.
@@ -74,6 +80,7 @@ class Store:
         self._saved: dict[str, Any] = {}
         self.desired: Desired | None = None
         self.held: dict[str, Held] = {}
+        self.suspended: dict[str, Suspended] = {}
         if path.exists():
             try:
                 self._load(json.loads(path.read_bytes()))
@@ -122,6 +129,7 @@ class Store:
             "epoch": self._fence[0],
             "generation": self._fence[1],
             "held": [dataclasses.asdict(held) for held in self.held.values()],
+            "suspended": [dataclasses.asdict(each) for each in self.suspended.values()],
         }
         if data == self._saved and self._seq < self._numbers_kept:
             return
@@ -129,13 +137,14 @@ class Store:
         try:
             write_synced(self._path, json.dumps({**data, "seq": kept}).encode())
         except OSError as error:
-            self._envelope, self._fence, self.desired, held = self._on_disk
-            self.held = dict(held)
+            self._envelope, self._fence, self.desired, held, suspended = self._on_disk
+            self.held, self.suspended = dict(held), dict(suspended)
             raise StoreError(f"{self._path} can't be written: {error}") from error
         self._saved, self._numbers_kept, self._on_disk = data, kept, self._now()
 
-    def _now(self) -> tuple[Envelope | None, tuple[int, int], Desired | None, dict[str, Held]]:
-        return self._envelope, self._fence, self.desired, dict(self.held)
+    def _now(self) -> _Kept:
+        held, suspended = dict(self.held), dict(self.suspended)
+        return self._envelope, self._fence, self.desired, held, suspended
 
     def _load(self, data: dict[str, Any]) -> None:
         saved = (data["epoch"], data["generation"])
@@ -147,5 +156,9 @@ class Store:
         self._fence = max(saved, self._fence)
         self._seq = max(self._seq, data["seq"])
         for each in data["held"]:
-            held = Held(**{**each, "allocation": DesiredAllocation(**each["allocation"])})
-            self.held[held.allocation.id] = held
+            allocation: Any = build(DesiredAllocation, each["allocation"], "held")
+            self.held[allocation.id] = Held(**{**each, "allocation": allocation})
+        for each in data.get("suspended", ()):
+            programs = tuple((int(pid), str(birth)) for pid, birth in each["programs"])
+            found = Suspended(**{**each, "programs": programs})
+            self.suspended[found.allocation] = found

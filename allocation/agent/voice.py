@@ -57,7 +57,10 @@ class Voice:
             seq=0 if self._said is None else self._said.seq,
             gpus=reports.reported_gpus(outcomes, owners),
             allocations=reports.reported_allocations(
-                outcomes, {name: at for name, (_, at) in self._since.items()}
+                outcomes,
+                {name: at for name, (_, at) in self._since.items()},
+                self._store.held,
+                self._store.suspended,
             ),
             error="; ".join(wrong) or None,
         )

@@ -1,6 +1,6 @@
 """Making a plan true: one short transaction, conditional on what the plan was made from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -69,13 +69,14 @@ def plan_apply(
         if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
             raise PlanStale("another cycle leads now")
         decision.save(force_insert=True)
+        waiting = _waiting_bookings([*changes.assigns, *changes.waits, *changes.refusals])
         fleet = _Fleet.read(snapshot)
         for assign in changes.assigns:
-            _assign(assign, fleet, decision, now)
+            _assign(waiting[assign.booking], assign, fleet, decision, now)
         for wait in changes.waits:
-            _wait(wait, decision, now)
+            _wait(waiting[wait.booking], wait, decision, now)
         for refuse in changes.refusals:
-            _refuse(refuse, decision, now)
+            _refuse(waiting[refuse.booking], refuse, decision, now)
         for extend in changes.extensions:
             _extend(extend, decision, now)
         marks_write(changes.marks, now)
@@ -98,8 +99,9 @@ class _Fleet:
         return units_of(model, profile)
 
 
-def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) -> None:
-    booking = _waiting_booking(assign.booking)
+def _assign(
+    booking: Booking, assign: Assign, fleet: _Fleet, decision: Decision, now: datetime
+) -> None:
     period = DateTimeTZRange(instant(assign.starts), instant(assign.ends))
     rows = [
         Allocation(
@@ -125,11 +127,14 @@ def _assign(assign: Assign, fleet: _Fleet, decision: Decision, now: datetime) ->
     if Allocation.objects.filter(id__in=[row.id for row in rows]).count() != len(rows):
         raise PlanStale(f"a place of {booking.label} is taken")
     booking.state = State.SCHEDULED
-    with suppress(Refused):
-        # A class that had no price when this was booked costs what was promised.
-        price = price_of_class(booking, assign.gpu_class)
-        booking.price_per_hour = min(booking.price_per_hour, price)
-    _hold_follows(booking, assign, now)
+    if len(booking.ask["classes"]) > 1:
+        # The price of the dearest was held. A class without a price then costs what was promised.
+        with suppress(Refused):
+            price = price_of_class(booking, assign.gpu_class)
+            booking.price_per_hour = min(booking.price_per_hour, price)
+    if booking.starts is None:
+        # A fixed window was paid for where it lies.
+        _hold_follows(booking, assign, now)
     _plan_fields(booking, assign, decision)
     booking.reasons, booking.alternatives = [], []
     _store(booking, "price_per_hour", "alternatives")
@@ -155,8 +160,7 @@ def _hold_follows(booking: Booking, assign: Assign, now: datetime) -> None:
     )
 
 
-def _wait(wait: Waiting, decision: Decision, now: datetime) -> None:
-    booking = _waiting_booking(wait.booking)
+def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
     moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
     is_new = booking.state == State.REQUESTED
     booking.state = State.QUEUED
@@ -175,8 +179,7 @@ def _wait(wait: Waiting, decision: Decision, now: datetime) -> None:
         )
 
 
-def _refuse(refuse: Refuse, decision: Decision, now: datetime) -> None:
-    booking = _waiting_booking(refuse.booking)
+def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
     hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
     booking.state = State.REFUSED if booking.state == State.REQUESTED else State.EXPIRED
     booking.outcome = str(booking.state)
@@ -269,16 +272,19 @@ def reason_data(reason: Reason) -> dict[str, object]:
     }
 
 
-def _waiting_booking(identifier: str) -> Booking:
-    booking = (
+def _waiting_bookings(answers: Iterable[Assign | Waiting | Refuse]) -> dict[str, Booking]:
+    """The bookings that are answered, locked in one order. PlanStale: one no longer waits."""
+    identifiers = {answer.booking for answer in answers}
+    rows = (
         Booking.objects.select_for_update(of=("self",))
         .select_related("tier")
-        .filter(id=identifier, state__in=[State.REQUESTED, State.QUEUED])
-        .first()
+        .filter(id__in=identifiers, state__in=[State.REQUESTED, State.QUEUED])
+        .order_by("id")
     )
-    if booking is None:
+    found = {str(row.id): row for row in rows}
+    if len(found) != len(identifiers):
         raise PlanStale("a booking no longer waits")
-    return booking
+    return found
 
 
 def _is_known(wait: Waiting, booking: Booking | None) -> bool:

@@ -138,6 +138,12 @@ class Calendar:
             mask = np.uint16(self.pool.mask_of(place) ^ 0xFFFF)
             self._steps.values[rows, self.pool.column[place.gpu]] &= mask
 
+    def redraw(self, columns: list[int], other: "Calendar") -> None:
+        """Make these columns what they are in `other`, which changes at no other instants."""
+        mine, its = self._steps, other._steps
+        rows = its.times.searchsorted(mine.times, side="right") - 1
+        mine.values[:, columns] = its.values[rows[:, None], columns]
+
     def starts_between(self, first: int, last: int) -> Ints:
         """Candidate starts: `first`, then each instant up to `last` at which something changes.
 

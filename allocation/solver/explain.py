@@ -4,6 +4,7 @@ Sentences name no clock time, because the reader's zone is the page's business: 
 numbers say when and how much. Codes and rule ids agree with `allocation.rules.catalogue` (tested).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,8 +46,19 @@ RULES: dict[str, tuple[str, str]] = {
     "lent_out": ("R42", "quota"),
     "gpu_hours": ("R43", "quota"),
     "borrowed": ("R44", "quota"),
+    "makes_room": ("R45", "together"),
+    "taken_back": ("R46", "quota"),
+    "higher_tier": ("R47", "policy"),
+    "fairer_share": ("R48", "quota"),
+    "room_promised": ("R49", "line"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
+
+_PAUSED_BY = {
+    "taken_back": "A stronger claim takes back what was borrowed.",
+    "higher_tier": "A booking of a higher tier in your organisation needs the room.",
+    "fairer_share": "A stronger claim needs the room: your organisation borrows more than it.",
+}
 
 _GROUPS: dict[Together, str] = {
     "gpu": "single GPU",
@@ -111,6 +123,21 @@ def why_never(working: Working, want: Want) -> Reason | None:
         mode = "whole GPUs only" if want.profile else "slices only"
         return reason("mode_fixed", f"All {want.gpu_class} GPUs are set to {mode}.")
     return _why_never_so_many(working, want) or _why_never_within_quota(working, want)
+
+
+def possible_wants(
+    working: Working, wants: Iterable[Want]
+) -> tuple[tuple[Want, ...], tuple[Reason, ...]]:
+    """The classes that could serve the ask one day, and why the others never can."""
+    able: list[Want] = []
+    never: list[Reason] = []
+    for want in wants:
+        why = why_never(working, want)
+        if why is None:
+            able.append(want)
+        else:
+            never.append(why)
+    return tuple(able), tuple(never)
 
 
 def _why_never_so_many(working: Working, want: Want) -> Reason | None:
@@ -228,6 +255,25 @@ def borrowed_reason(borrow: Borrow) -> Reason:
         f"paused when those who lend it need it{asks}."
     )
     return reason("borrowed", sentence, **numbers)
+
+
+def makes_room(pauses: int, starts: int) -> Reason:
+    """Why a start is where running work is."""
+    bookings = "1 paused booking has" if pauses == 1 else f"{pauses} paused bookings have"
+    return reason("makes_room", f"It starts when {bookings} made room.", starts, pauses=pauses)
+
+
+def pause_reason(code: str, tier: str, lost: int) -> Reason:
+    """Why a running booking is paused, by which rule; `tier` is that of the stronger claim.
+
+    `lost` are GPU-seconds since its last save.
+    """
+    minutes = -(-lost // 60)
+    sentence = (
+        f"{_PAUSED_BY[code]} What is paused for it loses the least: here {minutes:,} "
+        "GPU-minutes since the last save."
+    )
+    return reason(code, sentence, tier=tier, lost=lost)
 
 
 def _whose(want: Want, owner: str) -> tuple[str, str]:

@@ -22,7 +22,8 @@ def extension_decide(
         return Extend(extension.booking, until, (why,))
     wanted = tuple(_rest(working, row, until) for row in held if working.end_of(row) < until)
     blocked = (
-        _hardware_blocks(working, held)
+        _pause_blocks(working, held)
+        or _hardware_blocks(working, held)
         or _quota_blocks(working, wanted)
         or _room_blocks(working, wanted, kept)
     )
@@ -40,6 +41,13 @@ def _rest(working: Working, row: Held, until: int) -> Found:
     owners = (row.tenant, row.project)
     want = Want(gpu_class, row.place.profile, 1, "any", until - starts, owners, row.tier)
     return Found(want, (row.place,), starts)
+
+
+def _pause_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
+    """Whose room somebody else has been promised gives it back, when it is told to."""
+    if any(row.pausing or working.running.is_promised(row.booking) for row in held):
+        return reason("room_promised", "A stronger claim needs the room of this booking.")
+    return None
 
 
 def _hardware_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:

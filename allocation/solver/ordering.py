@@ -26,8 +26,8 @@ T = TypeVar("T", Gpu, Held, Request, Extension, Model, Tier)
 
 
 def has_promise(request: Request) -> bool:
-    """True for a flexible booking with a planned start; a fixed window is its own promise."""
-    return request.promise is not None and not request.fixed
+    """True for a booking with a planned start; a fixed window has one while others must leave."""
+    return request.promise is not None
 
 
 def promise_order(request: Request) -> tuple[int, int, int, str]:
@@ -123,6 +123,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         tiers=_once(snapshot.tiers, "slug"),
         caps=tuple(sorted(snapshot.caps, key=cap_order)),
         used=tuple(sorted(snapshot.used, key=used_order)),
+        running=tuple(map(_request_in_order, _once(snapshot.running, "booking"))),
     )
 
 

@@ -89,6 +89,17 @@ def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
     return max(0, node.local - used) + min(above, through)
 
 
+def fits_on(way: tuple[Node, ...], usage: dict[str, int], units: int) -> bool:
+    """Adds the units to an instant's `usage`; True when no node is above its cap by them."""
+    fits = True
+    for node in way:
+        used = usage.get(node.owner, 0)
+        usage[node.owner] = used + units
+        fits = fits and (units <= 0 or used + units <= node.cap)
+        units = max(0, used + units - node.local) - max(0, used - node.local)
+    return fits
+
+
 class Tree:
     """How much of each node is used over time."""
 
@@ -164,6 +175,11 @@ class Tree:
                 return node
             units = max(0, units - node.local)
         return None
+
+    def at(self, owner: str, instant: int) -> int:
+        """Units used at an instant, which is not before the origin."""
+        usage = self._usage[owner]
+        return int(usage.values[usage.times.searchsorted(instant, side="right") - 1, 0])
 
     def peak(self, owner: str, window: tuple[int, int]) -> int:
         """Most units used at any instant of [starts, ends)."""

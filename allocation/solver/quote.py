@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from allocation.solver.borrowing import at_risk_from
-from allocation.solver.cycle import possible_wants
-from allocation.solver.explain import Line, freed_by, reason, why_not_at
+from allocation.solver.explain import Line, freed_by, possible_wants, reason, why_not_at
 from allocation.solver.options import Kind, in_fleet, next_free, variants
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, want_of
 from allocation.solver.plan import Claim, Reason
+from allocation.solver.preemption import Preemption
 from allocation.solver.promises import promises_lay
 from allocation.solver.types import Ask, Policy, Snapshot
 from allocation.solver.working import Found, Working
@@ -77,7 +77,7 @@ class Availability:
         snapshot = in_order(snapshot)
         self._working = Working(snapshot, policy)
         promised = sorted(filter(has_promise, snapshot.requests), key=promise_order)
-        promises_lay(self._working, promised)
+        promises_lay(self._working, Preemption(self._working, snapshot), promised)
 
     def quote(self, question: Question) -> Quote:
         """Options and, when it can't be had as asked, the one thing that blocks it most."""

@@ -210,7 +210,9 @@ class Policy:
     """Every tunable of a cycle. Seconds, but for `share_step`: millionths of a class.
 
     `half_life`: after it, use counts half in the fair share. Shares are compared in steps of
-    `share_step`, and waiting in steps of `age_step`, so that neither is decided by crumbs.
+    `share_step`, and waiting in steps of `age_step`, so that neither is decided by crumbs. Who has
+    been paused is left alone for `cool_down` after it goes on. A notice goes out `notice_margin`
+    before it must, so that it is never late by the time between two cycles.
     """
 
     version: int
@@ -220,11 +222,17 @@ class Policy:
     half_life: int = 7 * 86_400
     share_step: int = 5_000
     age_step: int = 6 * 3_600
+    cool_down: int = 1_800
+    notice_margin: int = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole input of one cycle, each tuple in any order."""
+    """The whole input of one cycle, each tuple in any order.
+
+    `running` has the wish behind each running booking that may be paused, with what would be left
+    of it now: for its planned resume. One that is not there is paused without.
+    """
 
     now: int
     models: tuple[Model, ...]
@@ -236,3 +244,4 @@ class Snapshot:
     tiers: tuple[Tier, ...] = ()
     caps: tuple[Cap, ...] = ()
     used: tuple[Used, ...] = ()
+    running: tuple[Request, ...] = ()

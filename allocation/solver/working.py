@@ -1,6 +1,6 @@
 """The working state of a cycle: frozen values go in, this changes, frozen values come out."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
 from allocation.solver.placement import Want, fits, place
 from allocation.solver.quota import Block, Quota, Use
+from allocation.solver.running import Running, runners_of
 from allocation.solver.topology import Pool, pools_of
 from allocation.solver.types import UNITS_PER_GPU, Held, Place, Policy, Request, Snapshot
 
@@ -19,12 +20,16 @@ _CHUNK_GROWTH = 4
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A gang's places for a window, not yet reserved. `taste` is the rank of its class."""
+    """A gang's places for a window, not yet reserved. `taste` is the rank of its class.
+
+    `over` are the running bookings on whose room it stands: they must be paused for it.
+    """
 
     want: Want
     places: tuple[Place, ...]
     starts: int
     taste: int = 0
+    over: tuple[str, ...] = ()
 
     @property
     def ends(self) -> int:
@@ -53,7 +58,10 @@ class Working:
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         self.quota = Quota(snapshot, self.capacity)
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+        self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
         self._prime(snapshot)
+        # The same without what may be paused; only where somebody may be.
+        self.firm = {name: self.calendars[name].copy() for name in self.running.classes}
         for held in snapshot.held:
             self._lay(held)
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
@@ -91,15 +99,38 @@ class Working:
 
     def reserve(self, found: Found) -> None:
         """Take room and quota for it. ValueError when the room is not free."""
-        want = found.want
-        self.calendars[want.gpu_class].put(found.places, *found.window)
-        self.quota.add(self.use(want), found.window)
+        name = found.want.gpu_class
+        firm = self.firm.get(name)
+        if found.over:
+            self.firm[name].put(found.places, *found.window)
+            self.calendars[name].lay(found.places, *found.window)
+            for booking in found.over:
+                self._leaves(booking, self.running.promise, found.starts)
+        else:
+            self.calendars[name].put(found.places, *found.window)
+            if firm is not None:
+                firm.lay(found.places, *found.window)
+        self.quota.add(self.use(found.want), found.window)
 
     def free(self, found: Found) -> None:
         """Undo of `reserve`."""
-        want = found.want
-        self.calendars[want.gpu_class].drop(found.places, *found.window)
-        self.quota.add(self.use(want), found.window, -1)
+        name = found.want.gpu_class
+        firm = self.firm.get(name)
+        if firm is not None:
+            firm.drop(found.places, *found.window)
+        if found.over:
+            for booking in found.over:
+                self._leaves(booking, self.running.forget, found.starts)
+            self._redraw(name, {place.gpu for place in found.places})
+        else:
+            self.calendars[name].drop(found.places, *found.window)
+        self.quota.add(self.use(found.want), found.window, -1)
+
+    def tell(self, booking: str, instant: int) -> None:
+        """A running booking is told to leave by then: its room is free for everybody."""
+        runner = self.running[booking]
+        self._leaves(booking, self.running.tell, instant)
+        self._redraw(runner.use.gpu_class, {place.gpu for place in runner.places})
 
     def use(self, want: Want) -> Use:
         """What the want takes of its owners' quota."""
@@ -173,11 +204,31 @@ class Working:
             calendar.prime(instants[name])
         self.quota.prime(instants)
 
+    def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
+        """Its use ends when somebody else is to have its room, which `change` changes."""
+        runner = self.running[booking]
+        before = self.running.leaves(runner)
+        change(booking, instant)
+        after = self.running.leaves(runner)
+        if before != after:
+            window, sign = ((after, before), -1) if after < before else ((before, after), 1)
+            self.quota.add(runner.use, window, sign)
+
+    def _redraw(self, gpu_class: str, gpus: Iterable[str]) -> None:
+        """What is firm on these GPUs, and over it who may still be paused."""
+        calendar = self.calendars[gpu_class]
+        columns = sorted(calendar.pool.column[gpu] for gpu in gpus)
+        calendar.redraw(columns, self.firm[gpu_class])
+        for runner in self.running.on(gpu_class, columns).values():
+            calendar.lay(runner.places, self.now, self.running.ends(runner))
+
     def _lay(self, held: Held) -> None:
         name = self.class_of(held.place.gpu)
         if name is None:
             return
         window = (held.starts, self.end_of(held))
         self.calendars[name].lay((held.place,), *window)
+        if name in self.firm and held.booking not in self.running:
+            self.firm[name].lay((held.place,), *window)
         units = self.units(name, (held.place,))
         self.quota.add(Use((held.tenant, held.project), held.tier, name, units), window)

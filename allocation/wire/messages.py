@@ -10,7 +10,8 @@ _LATER = {"later": True}
 Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
 """Safe as a part of a Redis key and of a path: no slash, no colon, no leading dot."""
 
-Mode = Literal["whole", "sliced"]
+Mode = Literal["whole", "sliced", "shared"]
+"""shared: not cut, for several at once; hardware knows no such mode and reports it as whole."""
 AllocationState = Literal["preparing", "ready", "ending", "empty", "failed"]
 PauseMethod = Literal["stop", "signal", "suspend"]
 """stop: TERM, then KILL. signal: the owner's program ends itself, KILL at the deadline. suspend:
@@ -30,8 +31,9 @@ class Notice:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredAllocation:
     """One allocation on one GPU; `slot` and `size` are memory slots, [`starts`, `ends`) seconds.
-    Whole GPU: profile and profile_id are None. A "release" stays until "empty" was reported. With
-    a `notice`, `ends` is its `at`. `resumes` is the allocation that was suspended on this node."""
+    Whole GPU: profile and profile_id are None; a `share` in thousandths is a part of one. A
+    "release" stays until "empty" was reported. With a `notice`, `ends` is its `at`. `resumes` is
+    the allocation that was suspended on this node."""
 
     id: Name
     booking: Name
@@ -46,6 +48,7 @@ class DesiredAllocation:
     state: Literal["run", "release"]
     notice: Notice | None = dataclasses.field(default=None, metadata=_LATER)
     resumes: Name | None = dataclasses.field(default=None, metadata=_LATER)
+    share: int | None = dataclasses.field(default=None, metadata=_LATER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,8 @@ class Rotation:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """The whole desired state of one node. (epoch, generation) only ever grows."""
+    """The whole desired state of one node. (epoch, generation) only ever grows. `suspended` are the
+    allocations that may still be resumed here, others are forgotten; None says nothing of it."""
 
     kind: ClassVar[str] = "desired"
     node: Name
@@ -92,6 +96,7 @@ class Desired:
     gpus: tuple[DesiredGpu, ...] = ()
     gangs: tuple[Gang, ...] = dataclasses.field(default=(), metadata=_LATER)
     rotation: Rotation | None = dataclasses.field(default=None, metadata=_LATER)
+    suspended: tuple[Name, ...] | None = dataclasses.field(default=None, metadata=_LATER)
     version: int = VERSION
 
 

@@ -19,9 +19,9 @@ from allocation.agent.follow import Keys
 from allocation.agent.handover import Handover
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Outgoing
+from allocation.agent.node import Node as AgentNode
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.process import Agent, Clock
-from allocation.agent.process import Node as AgentNode
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
 from allocation.agent.store import Store

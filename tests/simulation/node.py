@@ -10,7 +10,7 @@ from unittest import mock
 import pynvml
 
 from allocation import wire
-from allocation.agent import bookings, handover, process, store
+from allocation.agent import bookings, handover, store
 from allocation.agent import link as links
 from allocation.agent.bookings import Bookings
 from allocation.agent.enrol import Identity
@@ -18,10 +18,12 @@ from allocation.agent.follow import Keys
 from allocation.agent.gpu import GpuError
 from allocation.agent.handover import Handover
 from allocation.agent.host import host_simulated, inventory_take
+from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.process import Agent, Clock
 from allocation.agent.simulated_hardware import Gpu, Hardware, Instance, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml
+from allocation.agent.simulated_programs import SimulatedPrograms, SimulatedSuspender
 from allocation.agent.store import Store
 from allocation.wire import DesiredAllocation
 from tests.simulation.occupancy import Occupancy
@@ -138,7 +140,7 @@ class SimNode:
         self.occupancy = Occupancy(self.hardware)
         self.agent: Agent | None = None
         self.identity: Identity | None = None
-        self.node: process.Node | None = None
+        self.node: Node | None = None
 
     def inventory(self) -> wire.Inventory:
         """As the agent would say it."""
@@ -181,13 +183,15 @@ class SimNode:
         state, host = self.folder, host_simulated(self.name, len(self.hardware.gpus))
         keys = identity.keys
         port = NvmlGpu(self.hardware.process_signal)
-        self.node = process.Node(
+        self.node = Node(
             keys=Keys(identity, state / "identity.json"),
             port=port,
             store=Store(state / "state.json", keys=keys, epoch=identity.epoch, now=self.wall()),
             handover=WatchedHandover(state / "bookings", self),
             bookings=Bookings(state / "bookings"),
             inventory=lambda: inventory_take(host, port),
+            programs=SimulatedPrograms(self.hardware),
+            suspender=SimulatedSuspender(self.hardware),
         )
         return Agent(self.node, Clock(wall=self.wall, steady=self._clock))
 

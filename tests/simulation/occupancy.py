@@ -45,7 +45,7 @@ class Occupancy:
         found = set(self.given.items())
         for gpu in self._hardware.gpus:
             for process in gpu.processes.values():
-                if process.starts > self._hardware.clock():
+                if process.frozen or process.starts > self._hardware.clock():
                     continue
                 instance = gpu.instances.get(process.instance or 0)
                 slots = (gpu.uuid, 0, 8)
