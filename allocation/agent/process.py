@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from allocation import wire
 from allocation.agent import link as links
@@ -198,14 +198,11 @@ class Agent:
         try:
             self._store.save()
         except StoreError as error:
-            # Without a record nothing new may begin, and no newer document be followed, which a
-            # restart would forget; what runs goes on, and ends on time.
+            # Without a record nothing new may begin; what runs goes on, and ends on time.
             self._unsaved = str(error)
             log.error("%s", self._unsaved)  # noqa: TRY400 - the message says it all
-            if self._store.desired is None:
-                return []
-            known = reconcile.wishes(self._store.desired, self._store.held, now)
-            return [_nothing_new(wish) for wish in known]
+            known = reconcile.wishes(desired, self._store.held, now)
+            return [_nothing_new(wish, self._node.handover.devices()) for wish in known]
         self._unsaved = None
         self._follower.settle()
         self._suspensions.tidy(desired)
@@ -221,6 +218,8 @@ class Agent:
         self._voice.say(sender, "telemetry", wire.Telemetry(sent_at=sent_at, samples=samples))
 
 
-def _nothing_new(wish: reconcile.Wish) -> reconcile.Wish:
-    tasks = tuple(task for task in wish.tasks if task.ending or task.given)
-    return dataclasses.replace(wish, tasks=tasks)
+def _nothing_new(wish: reconcile.Wish, there: Collection[str]) -> reconcile.Wish:
+    """What ends, and what is handed over; the mode stays what that needs."""
+    tasks = tuple(task for task in wish.tasks if task.ending or task.allocation.id in there)
+    mode = next((task.mode for task in tasks if not task.ending), None)
+    return dataclasses.replace(wish, mode=mode, tasks=tasks)

@@ -19,9 +19,6 @@ from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, ope
 from allocation.wire.strict import build
 
 Verdict = Literal["new", "same", "stale", "conflict"]
-_Kept = tuple[
-    Envelope | None, tuple[int, int], Desired | None, dict[str, Held], dict[str, Suspended]
-]
 
 
 # Numbers of messages that are kept in hand by each save, so that they rise over a restart even if
@@ -122,8 +119,8 @@ class Store:
         return self._seq
 
     def save(self) -> None:
-        """Writes what changed. Raises StoreError; all is then as it was last written, and nothing
-        may be done that is not on the disk."""
+        """Writes what changed. Raises StoreError; `held` and `suspended` are then as they were last
+        written, and nothing new may be done on the GPUs."""
         data: dict[str, Any] = {
             "envelope": None if self._envelope is None else self._envelope.to_json().decode(),
             "epoch": self._fence[0],
@@ -137,14 +134,13 @@ class Store:
         try:
             write_synced(self._path, json.dumps({**data, "seq": kept}).encode())
         except OSError as error:
-            self._envelope, self._fence, self.desired, held, suspended = self._on_disk
+            held, suspended = self._on_disk
             self.held, self.suspended = dict(held), dict(suspended)
             raise StoreError(f"{self._path} can't be written: {error}") from error
         self._saved, self._numbers_kept, self._on_disk = data, kept, self._now()
 
-    def _now(self) -> _Kept:
-        held, suspended = dict(self.held), dict(self.suspended)
-        return self._envelope, self._fence, self.desired, held, suspended
+    def _now(self) -> tuple[dict[str, Held], dict[str, Suspended]]:
+        return dict(self.held), dict(self.suspended)
 
     def _load(self, data: dict[str, Any]) -> None:
         saved = (data["epoch"], data["generation"])

@@ -31,20 +31,31 @@ def test_a_driver_that_refuses_to_make_a_slice_and_then_to_undo_it_ends_no_agent
     assert rig.sent.states() == {"a1": "ready"}
 
 
-def test_a_release_that_could_not_be_kept_is_not_followed_and_no_proof_is_told(
+def test_a_proof_that_a_restart_would_forget_is_not_told(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.desire(a_document({rig.gpu: [a_slice()]}))
     monkeypatch.setattr(store, "write_synced", full)
     rig.desire(a_document({rig.gpu: [a_slice(state="release")]}, generation=2))
-
-    assert rig.sent.states() == {"a1": "ready"}
-    assert rig.sent.report().observed_generation == 1
-    assert rig.instances() == [("2g.20gb", 0)]
+    assert (rig.sent.states(), rig.instances()) == ({"a1": "ending"}, [])
 
     monkeypatch.undo()
-    rig.desire(a_document({rig.gpu: [a_slice(state="release")]}, generation=2))
+    rig.later(5)
     assert rig.sent.states() == {"a1": "empty"}
+
+
+def test_nothing_is_begun_for_a_document_that_could_not_be_kept(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.desire(a_document({rig.gpu: [a_whole()]}))
+    monkeypatch.setattr(store, "write_synced", full)
+    newer = [a_whole(state="release"), a_slice()]
+    rig.desire(a_document({rig.gpu: newer}, generation=2))
+    assert not rig.hardware.gpus[0].mig, "not even its mode was changed"
+
+    monkeypatch.undo()
+    rig.later(5)
+    assert rig.sent.states() == {"a1": "ready", "w1": "empty"}
 
 
 def test_a_store_that_can_not_be_written_is_as_it_was_written_last(
