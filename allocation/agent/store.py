@@ -18,12 +18,11 @@ from allocation.agent.suspender import Suspended
 from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, open_desired
 from allocation.wire.strict import build
 
+# How far the number on disk is ahead of the last one used: many more than are used between two
+# saves, so that numbers rise over a restart even if the clock was set back.
+_SEQ_AHEAD = 100
+
 Verdict = Literal["new", "same", "stale", "conflict"]
-
-
-# Numbers of messages that are kept in hand by each save, so that they rise over a restart even if
-# the clock has been set back meanwhile.
-_NUMBERS_AHEAD = 500
 
 
 class StoreError(Exception):
@@ -73,7 +72,6 @@ class Store:
         self._fence = (epoch, -1)
         # Starting from the clock keeps numbers rising even if the file was lost.
         self._seq = int(now * 1000)
-        self._numbers_kept = 0
         self._saved: dict[str, Any] = {}
         self.desired: Desired | None = None
         self.held: dict[str, Held] = {}
@@ -84,6 +82,11 @@ class Store:
             except (OSError, ValueError, LookupError, TypeError, WireError) as error:
                 raise StoreError(f"{path} can't be used: {error}") from error
         self._on_disk = self._now()
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of this node lies."""
+        return self._path.parent
 
     @property
     def generation(self) -> int:
@@ -126,18 +129,18 @@ class Store:
             "epoch": self._fence[0],
             "generation": self._fence[1],
             "held": [dataclasses.asdict(held) for held in self.held.values()],
+            "seq": (self._seq // _SEQ_AHEAD + 2) * _SEQ_AHEAD,
             "suspended": [dataclasses.asdict(each) for each in self.suspended.values()],
         }
-        if data == self._saved and self._seq < self._numbers_kept:
+        if data == self._saved:
             return
-        kept = self._seq + _NUMBERS_AHEAD
         try:
-            write_synced(self._path, json.dumps({**data, "seq": kept}).encode())
+            write_synced(self._path, json.dumps(data).encode())
         except OSError as error:
             held, suspended = self._on_disk
             self.held, self.suspended = dict(held), dict(suspended)
             raise StoreError(f"{self._path} can't be written: {error}") from error
-        self._saved, self._numbers_kept, self._on_disk = data, kept, self._now()
+        self._saved, self._on_disk = data, self._now()
 
     def _now(self) -> tuple[dict[str, Held], dict[str, Suspended]]:
         return dict(self.held), dict(self.suspended)

@@ -30,7 +30,13 @@ def is_stale(report: Report, known: Known) -> bool:
     An agent that has followed no document yet can't know the epoch and is heard all the same.
     """
     of_now = report.epoch == known.epoch or report.observed_generation < 0
-    return not of_now or report.observed_generation > known.generation or report.seq <= known.seq
+    return not of_now or is_ahead(report, known) or report.seq <= known.seq
+
+
+def is_ahead(report: Report, known: Known) -> bool:
+    """Whether the node has a word of ours that we do not know: our database was restored."""
+    theirs = (report.epoch, report.observed_generation)
+    return report.seq > known.seq and theirs > (known.epoch, known.generation)
 
 
 def is_proof(report: Report, known: Known) -> bool:
