@@ -42,7 +42,7 @@ def ready(tables: Tables, row: Row, devices: tuple[str, ...], now: float) -> Non
 def empty(tables: Tables, row: Row, now: float) -> None:
     """See allocation_empty."""
     booking = tables.bookings[row.booking]
-    if row.state in STARTED and row.ends <= now:
+    if row.state in STARTED and (row.ends <= now or booking.state == "ending"):
         end(tables, booking, now)
     elif row.state in STARTED and row.ends > now + TOO_EARLY:
         failed(tables, row, now)
@@ -50,7 +50,7 @@ def empty(tables: Tables, row: Row, now: float) -> None:
         return
     row.state, row.occupied = "ended", False
     bump(tables, [row])
-    if not tables.of(booking, *LIVE):
+    if booking.state == "ending" and all(each.left for each in tables.of(booking, *LIVE)):
         booking.state = "failed" if booking.outcome == "failed" else "ended"
 
 
@@ -75,6 +75,15 @@ def end(tables: Tables, booking: Booking, now: float) -> None:
         booking.released_at, booking.extension = ends, None
     if booking.state == "ending":
         _release(tables, booking)
+
+
+def run_break_off(tables: Tables, booking: Booking, now: float) -> None:
+    """Takes the devices back in the middle of a run that counts for nothing."""
+    booking.released_at = now
+    _release(tables, booking)
+    for row in tables.of(booking, "releasing"):
+        row.left = True
+    booking.released_at = booking.ready_at = None
 
 
 def supersede(tables: Tables, booking: Booking) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import uuid
 from collections.abc import Callable
 
-from allocation.solver import Assign, Held, Plan, Promise, Request, Snapshot
+from allocation.solver import Assign, Gpu, Held, Plan, Promise, Request, Snapshot
 from allocation.solver import Extension as SolverExtension
 from tests.simulation import lifecycle
 from tests.simulation.rows import LIVE, Booking, Row, Site, Tables
@@ -33,8 +33,7 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         now=int(now),
         models=site.models,
         gpus=tuple(
-            dataclasses.replace(gpu, usable=tables.gpus[site.uuids[gpu.id]].health == "ok")
-            for gpu in site.gpus
+            dataclasses.replace(gpu, usable=_is_usable(tables, site, gpu)) for gpu in site.gpus
         ),
         held=tuple(_held(row, site, int(now)) for row in rows if row.state in LIVE),
         requests=tuple(_request(b, site) for b in bookings if b.state in ("requested", "queued")),
@@ -45,7 +44,12 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         ),
         limits=site.limits,
         tiers=site.tiers,
+        hosts=site.hosts,
     )
+
+
+def _is_usable(tables: Tables, site: Site, gpu: Gpu) -> bool:
+    return tables.gpus[site.uuids[gpu.id]].health == "ok" and tables.nodes[gpu.node].takes_work
 
 
 def plan_apply(tables: Tables, plan: Plan, new_id: Callable[[], str]) -> None:
@@ -58,17 +62,24 @@ def plan_apply(tables: Tables, plan: Plan, new_id: Callable[[], str]) -> None:
         booking.starts, booking.ends, booking.places = wait.starts, wait.ends, wait.places
     for refuse in plan.refusals:
         booking = _waiting(tables, refuse.booking)
-        booking.state = "refused" if booking.state == "requested" else "expired"
+        booking.state = _refused_as(booking)
         booking.outcome, booking.places = booking.state, ()
     for extend in plan.extensions:
         booking = tables.bookings[extend.booking]
         if extend.granted:
-            rows = tables.of(booking, *LIVE)
+            rows = [row for row in tables.of(booking, *LIVE) if not row.left]
             for row in rows:
                 row.ends = extend.until
             lifecycle.bump(tables, rows)
             booking.ends = extend.until
         booking.extension = None
+
+
+def _refused_as(booking: Booking) -> str:
+    if booking.lost_its_hardware:
+        return "failed"
+    is_window = booking.state == "requested" or booking.wish.starts is not None
+    return "refused" if is_window else "expired"
 
 
 def _assign(tables: Tables, assign: Assign, new_id: Callable[[], str]) -> None:
@@ -104,16 +115,18 @@ def _waiting(tables: Tables, name: str) -> Booking:
 def _held(row: Row, site: Site, now: int) -> Held:
     started = row.state != "planned"
     clearing = max(row.ends, now + max(CLEARING_SECONDS, now - row.ends))
+    name = str(uuid.UUID(row.id))
     return Held(
-        id=str(uuid.UUID(row.id)),
-        booking=row.booking,
-        tenant=site.tenant,
-        project=site.project,
+        id=name,
+        booking=f"left {name}" if row.left else row.booking,
+        tenant="" if row.left else site.tenant,
+        project="" if row.left else site.project,
         place=row.place,
         starts=row.starts,
         ends=clearing if started else row.ends,
         started=started,
         tier=site.tier,
+        owner=site.owner_id,
     )
 
 
@@ -129,9 +142,10 @@ def _request(booking: Booking, site: Site) -> Request:
         priority=site.priority,
         submitted=booking.submitted,
         ask=booking.wish.ask(),
-        duration=booking.wish.duration,
+        duration=booking.duration,
         earliest=booking.not_before,
         latest=None,
         fixed=booking.wish.starts is not None,
         promise=promise,
+        owner=site.owner_id,
     )

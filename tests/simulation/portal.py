@@ -8,9 +8,10 @@ the real services and compares every row and every document.
 from collections.abc import Callable
 
 from allocation import wire
-from allocation.rules.fencing import STARTED, Known, is_news, is_proof, is_stale
+from allocation.rules.clocks import clock_is_wrong
+from allocation.rules.fencing import STARTED, Known, is_ahead, is_news, is_proof, is_stale
 from allocation.solver import Policy, solve
-from tests.simulation import lifecycle, planning
+from tests.simulation import healing, lifecycle, planning
 from tests.simulation.documents import document_of
 from tests.simulation.rows import OVER, Booking, GpuRow, NodeRow, Site, Tables, Wish
 
@@ -42,6 +43,7 @@ class ModelPortal:
             id=identifier,
             number=self.tables.counted,
             wish=wish,
+            duration=wish.duration,
             not_before=int(now) if wish.starts is None else wish.starts,
             submitted=int(now),
         )
@@ -84,6 +86,7 @@ class ModelPortal:
     def cycle(self, now: float, *, publishes: bool = True) -> None:
         """One turn; without `publishes` it is one that was killed after it had decided."""
         lifecycle.ends_due(self.tables, now)
+        healing.hardware_clear(self.tables, self.site, now)
         if planning.is_anyone_waiting(self.tables) and not self._decide(now):
             self._decide(now)
         lifecycle.starts_due(self.tables, now)
@@ -126,33 +129,59 @@ class ModelPortal:
         match message:
             case wire.Report():
                 return self._report(name, message, now)
+            case wire.Heartbeat():
+                return self._heartbeat(name, message, now)
+            case wire.Telemetry():
+                return self._numbered(name, "telemetry_seq", message.seq)
             case wire.Inventory():
-                self.inventory(name, message)
+                said = self._numbered(name, "inventory_seq", message.seq)
+                if said == "applied":
+                    self.inventory(name, message, now)
+                return said
+
+    def _numbered(self, name: str, field: str, seq: int) -> str:
+        node = self.tables.nodes[name]
+        if seq <= getattr(node, field):
+            return "stale"
+        setattr(node, field, seq)
         return "applied"
 
-    def inventory(self, name: str, message: wire.Inventory) -> None:
+    def _heartbeat(self, name: str, message: wire.Heartbeat, now: float) -> str:
+        node = self.tables.nodes[name]
+        skew = message.sent_at - int(now)
+        wrong = clock_is_wrong(skew=skew, before=node.skew, was_wrong=node.clock_wrong)
+        said = self._numbered(name, "heartbeat_seq", message.seq)
+        if said == "applied":
+            node.skew, node.clock_wrong = skew, wrong
+        return said
+
+    def inventory(self, name: str, message: wire.Inventory, now: float) -> None:
         """See inventory_apply."""
         gpus = {self.site.uuids[g.id]: self.tables.gpus[self.site.uuids[g.id]]
                 for g in self.site.gpus if g.node == name}  # fmt: skip
         found = {item.uuid: item for item in message.gpus}
         modes = {uuid: gpu.mode for uuid, gpu in gpus.items()}
         for uuid, gpu in gpus.items():
-            gpu.health = "ok" if uuid in found else "lost"
-            gpu.mode = found[uuid].mode if uuid in found else gpu.mode
+            if uuid in found:
+                gpu.health, gpu.drain_by, gpu.mode = "ok", None, found[uuid].mode
         if modes != {uuid: gpu.mode for uuid, gpu in gpus.items()}:
             self.tables.nodes[name].generation += 1
+        healing.gpus_lost(self.tables, gpus.keys() - found.keys(), now)
 
     def _report(self, name: str, report: wire.Report, now: float) -> str:
         node, rows = self.tables.nodes[name], self.tables.rows
         known = Known(self.tables.epoch, node.generation, node.seq)
         if is_stale(report, known):
+            node.ahead = report.epoch if is_ahead(report, known) else node.ahead
             return "stale"
+        excused = healing.gone(self.tables, self.site, name, report, now)
         own = {
             item.id
             for item in report.allocations
             if item.id in rows
             and self.site.node_of[rows[item.id].place.gpu] == name
             and is_news(item.state, rows[item.id].state)
+            and not (item.state == "failed" and item.id in excused)
         }
         for item in report.allocations:
             if item.id in own and (item.state != "empty" or is_proof(report, known)):
@@ -161,7 +190,7 @@ class ModelPortal:
         for gpu in changed:
             self.tables.gpus[gpu.uuid].mode = gpu.mode
         node.generation += bool(changed)
-        node.seq, node.observed = report.seq, report.observed_generation
+        node.seq, node.observed, node.ahead = report.seq, report.observed_generation, None
         return "applied"
 
     def _word(self, item: wire.ReportedAllocation, now: float) -> None:

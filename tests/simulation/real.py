@@ -195,16 +195,15 @@ class BothPortals:
                     r.state,
                     list(r.devices),
                     r.occupied,
+                    r.left,
                 )
                 for r in self.tables.rows.values()
             }
             assert self._real_nodes() == {
-                name: (n.generation, n.published, n.observed, n.seq)
+                name: (n.generation, n.published, n.observed, n.seq, n.takes_work)
                 for name, n in self.tables.nodes.items()
             }
-            assert {g.uuid: GpuRow(mode=g.mode, health=g.health) for g in Gpu.objects.all()} == (
-                self.tables.gpus
-            )
+            assert self._real_gpus() == self.tables.gpus
         for name, raw in self._world.server.documents.items():
             assert agents_redis().get(wire.desired_key(name)) == raw
 
@@ -231,13 +230,26 @@ class BothPortals:
                 r.state,
                 r.devices,
                 open_ones[r.id] is None if r.id in open_ones else None,
+                r.left,
             )
             for r in Allocation.objects.all()
         }
 
-    def _real_nodes(self) -> dict[str, tuple[int, int, int, int]]:
+    def _real_gpus(self) -> dict[str, GpuRow]:
         return {
-            n.name: (n.generation, n.published_generation, n.observed_generation, n.report_seq)
+            g.uuid: GpuRow(mode=g.mode, health=g.health, drain_by=_seconds(g.drain_by))
+            for g in Gpu.objects.all()
+        }
+
+    def _real_nodes(self) -> dict[str, tuple[int, ...]]:
+        return {
+            n.name: (
+                n.generation,
+                n.published_generation,
+                n.observed_generation,
+                n.report_seq,
+                n.takes_work,
+            )
             for n in Node.objects.all()
         }
 
@@ -261,6 +273,7 @@ def _site(lab: Lab, now: float) -> Site:
         models=seen.models,
         gpus=seen.gpus,
         uuids={str(gpu.id): gpu.uuid for gpu in Gpu.objects.all()},
+        hosts=seen.hosts,
         limits=seen.limits,
         tiers=seen.tiers,
         tenant=str(lab.tenant_id),
@@ -269,6 +282,7 @@ def _site(lab: Lab, now: float) -> Site:
         priority=Tier.objects.get(slug="standard").priority,
         slug=lab.tenant.slug,
         owner=User.objects.get(id=lab.actor.user_id).username,
+        owner_id=str(lab.actor.user_id),
         keys={node.name: node_key(node) for node in nodes},
         key_version=version,
         epoch=1,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from allocation.solver import Ask, Gpu, Limit, Model, Place, Tier
+from allocation.solver import Ask, Gpu, Host, Limit, Model, Place, Tier
 
 LIVE = ("planned", "starting", "active", "releasing")
 TOLD = ("starting", "active", "releasing")
@@ -22,6 +22,7 @@ class Site:
     models: tuple[Model, ...]
     gpus: tuple[Gpu, ...]
     uuids: dict[str, str]
+    hosts: tuple[Host, ...]
     limits: tuple[Limit, ...]
     tiers: tuple[Tier, ...]
     tenant: str
@@ -30,6 +31,7 @@ class Site:
     priority: int
     slug: str
     owner: str
+    owner_id: str
     keys: dict[str, bytes]
     key_version: int
     epoch: int
@@ -70,6 +72,7 @@ class Booking:
     id: str
     number: int
     wish: Wish
+    duration: int
     not_before: int
     submitted: int
     state: str = "requested"
@@ -80,11 +83,13 @@ class Booking:
     extension: int | None = None
     ready_at: float | None = None
     released_at: float | None = None
+    lost_its_hardware: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """An allocation with its occupancy: None before it was opened, then True until proof."""
+    """An allocation with its occupancy: None before it was opened, then True until proof. `left`:
+    the booking has gone on without it."""
 
     id: str
     booking: str
@@ -94,6 +99,7 @@ class Row:
     state: str = "planned"
     devices: tuple[str, ...] = ()
     occupied: bool | None = None
+    left: bool = False
 
     def collides(self, other: "Row") -> bool:
         """On the same slots, at whatever time."""
@@ -111,12 +117,24 @@ class NodeRow:
     published: int = -1
     observed: int = -1
     seq: int = 0
+    heartbeat_seq: int = 0
+    telemetry_seq: int = 0
+    inventory_seq: int = 0
+    skew: int | None = None
+    clock_wrong: bool = False
+    ahead: int | None = None
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether anything new may be placed there."""
+        return not self.clock_wrong and self.ahead is None
 
 
 @dataclass(slots=True, kw_only=True)
 class GpuRow:
     mode: str = "whole"
     health: str = "ok"
+    drain_by: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Protocol
 from allocation import wire
 from allocation.agent import link as links
 from allocation.agent.enrol import Identity
-from allocation.solver import Gpu, Model, Placement, Tier, units_of
+from allocation.solver import Gpu, Host, Model, Placement, Tier, units_of
 from allocation.solver.types import Limit
 from tests.simulation.node import SimNode
 from tests.simulation.portal import ModelPortal
@@ -173,7 +173,7 @@ def promises_broken(tables: Tables) -> list[str]:
     for booking in tables.bookings.values():
         if booking.state not in ("scheduled", "starting", "active"):
             continue
-        members = [row for row in live if row.booking == booking.id]
+        members = [row for row in live if row.booking == booking.id and not row.left]
         if len(members) != booking.wish.count or len({row.starts for row in members}) != 1:
             found.append(f"P13 {booking.id} has {len(members)} of {booking.wish.count}")
     return found
@@ -188,7 +188,7 @@ def model_portal(world: World) -> ModelPortal:
         site, lambda: uuid.uuid5(_NAMESPACE, str(next(ids))).hex, world.server.write
     )
     for node in world.nodes:
-        portal.inventory(node.name, inventories[node.name])
+        portal.inventory(node.name, inventories[node.name], world.now)
         node.enrolled(Identity(node.name, {1: site.keys[node.name]}, 1, "redis://127.0.0.1:1/0"))
     portal.republish()
     return portal
@@ -218,6 +218,10 @@ def site_of(inventories: dict[str, wire.Inventory]) -> Site:
         models=(model,),
         gpus=solver_gpus,
         uuids={gpu.id: item.uuid for gpu, (_, item) in zip(solver_gpus, gpus, strict=True)},
+        hosts=tuple(
+            Host(node, found.cores * 1_000, found.memory_mb)
+            for node, found in sorted(inventories.items())
+        ),
         limits=(Limit("lab", None, "h100", units, 0, None),),
         tiers=(Tier("standard", pausable=False, counts=True),),
         tenant="lab",
@@ -226,6 +230,7 @@ def site_of(inventories: dict[str, wire.Inventory]) -> Site:
         priority=50,
         slug="lab",
         owner="ada",
+        owner_id="1",
         keys={node: wire.node_key(MASTER, node, 1) for node in inventories},
         key_version=1,
         epoch=1,
