@@ -5,16 +5,15 @@ same answer on every machine. OR-Tools is imported here and nowhere else, and on
 needed: it is larger than the rest of the solver.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from allocation.solver.geometry import Masks
 from allocation.solver.ordering import place_order
 from allocation.solver.placement import Want
 from allocation.solver.topology import Pool
-from allocation.solver.types import Place
+from allocation.solver.types import SLOTS_PER_GPU, Place
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -24,12 +23,18 @@ WORK = 2.0
 _BITS = 16
 
 
+IsFree = Callable[[Place, int], bool]
+"""Whether nothing that stays takes the place in so many seconds from now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Movable:
-    """A slice or GPU that may go elsewhere in the same shape, for `cost` (more than nothing)."""
+    """A slice or GPU that may go elsewhere in the same shape for `cost` (more than nothing), and
+    will be needed for `seconds` more."""
 
     place: Place
     cost: int
+    seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +51,23 @@ class Rearranged:
 
 
 def rearrange(
-    pool: Pool, want: Want, busy: Masks, movable: Sequence[Movable], columns: Sequence[int]
+    pool: Pool, want: Want, movable: Sequence[Movable], columns: Sequence[int], is_free: IsFree
 ) -> Rearranged | None:
     """The cheapest rearrangement inside `columns` after which the want fits; None: there is none.
 
-    `busy` holds what is taken, what is movable among it; it is not changed. The want's level is
-    not looked at: choose columns of one group. ValueError: something movable lies elsewhere.
+    The want's level is not looked at: choose columns of one group. ValueError: something movable
+    lies elsewhere.
     """
     from ortools.sat.python import cp_model  # noqa: PLC0415  see above
 
     model = cp_model.CpModel()
-    items = [*sorted(movable, key=lambda each: place_order(each.place))]
-    here = frozenset(columns)
-    if any(pool.column[item.place.gpu] not in here for item in items):
+    items = sorted(movable, key=lambda each: place_order(each.place))
+    if any(pool.column[item.place.gpu] not in columns for item in items):
         raise ValueError("what is movable lies outside the neighbourhood")
-    stay = [_choices(model, pool, here, item.place.profile) for item in items]
-    goes = [_choices(model, pool, here, want.profile) for _ in range(want.count)]
-    for choice in (*stay, *goes):
-        model.add_exactly_one([chosen for _, chosen in choice])
-    _disjoint(model, pool, _fixed(pool, busy, items, here), [*stay, *goes])
+    spots = _Spots(model, pool, sorted(columns), is_free)
+    stay = [spots.choice(item.place.profile, item.seconds, item.place) for item in items]
+    goes = [spots.choice(want.profile, want.duration) for _ in range(want.count)]
+    _disjoint(model, pool, [*stay, *goes])
     _in_order(model, goes)
     home = [_at_home(item, choice) for item, choice in zip(items, stay, strict=True)]
     model.minimize(
@@ -76,49 +79,49 @@ def rearrange(
 Choice = list[tuple[Place, "cp_model.IntVar"]]
 
 
-def _choices(
-    model: "cp_model.CpModel", pool: Pool, columns: frozenset[int], profile: str | None
-) -> Choice:
-    """One variable for each legal place of the shape."""
-    return [
-        (place, model.new_bool_var(""))
-        for column in sorted(columns)
-        for place in _places(pool, column, profile)
-    ]
+@dataclass(frozen=True, slots=True)
+class _Spots:
+    """The legal places of the neighbourhood."""
+
+    model: "cp_model.CpModel"
+    pool: Pool
+    columns: Sequence[int]
+    is_free: IsFree
+
+    def choice(self, profile: str | None, seconds: int, home: Place | None = None) -> Choice:
+        """One variable for each place of the shape that is free for so long; exactly one is true.
+
+        Where something is now, it may stay, whatever comes after it.
+        """
+        found = [
+            (place, self.model.new_bool_var(""))
+            for column in self.columns
+            for place in self._places(column, profile)
+            if place != home and self.is_free(place, seconds)
+        ]
+        if home is not None:
+            found.append((home, self.model.new_bool_var("")))
+        self.model.add_exactly_one([chosen for _, chosen in found])
+        return found
+
+    def _places(self, column: int, profile: str | None) -> Iterator[Place]:
+        pool = self.pool
+        if not pool.eligible(profile)[column]:
+            return
+        gpu = pool.gpus[column].id
+        if profile is None:
+            yield Place(gpu, None, 0, SLOTS_PER_GPU)
+            return
+        for spot in pool.geometries[column].places(profile):
+            yield replace(spot, gpu=gpu)
 
 
-def _places(pool: Pool, column: int, profile: str | None) -> Iterator[Place]:
-    if not pool.eligible(profile)[column]:
-        return
-    gpu = pool.gpus[column].id
-    if profile is None:
-        yield Place(gpu, None, 0, 8)
-        return
-    for spot in pool.geometries[column].places(profile):
-        yield replace(spot, gpu=gpu)
-
-
-def _fixed(
-    pool: Pool, busy: Masks, items: Sequence[Movable], columns: frozenset[int]
-) -> dict[int, int]:
-    """What is taken of each column by what can't be moved."""
-    fixed = {column: int(busy[column]) for column in columns}
-    for item in items:
-        fixed[pool.column[item.place.gpu]] &= ~pool.mask_of(item.place)
-    return fixed
-
-
-def _disjoint(
-    model: "cp_model.CpModel", pool: Pool, fixed: dict[int, int], choices: Sequence[Choice]
-) -> None:
+def _disjoint(model: "cp_model.CpModel", pool: Pool, choices: Sequence[Choice]) -> None:
     """Every bit of every GPU is taken at most once."""
     users: dict[tuple[int, int], list[Any]] = {}
     for choice in choices:
         for place, chosen in choice:
             column, mask = pool.column[place.gpu], pool.mask_of(place)
-            if mask & fixed[column]:
-                model.add(chosen == 0)
-                continue
             for bit in range(_BITS):
                 if mask >> bit & 1:
                     users.setdefault((column, bit), []).append(chosen)

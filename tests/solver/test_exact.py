@@ -1,5 +1,6 @@
 """The cheapest rearrangement: proven, whole, and the same each time."""
 
+from collections.abc import Iterable
 from itertools import product
 
 import numpy as np
@@ -35,7 +36,7 @@ def busy_with(pool: Pool, places: list[Place]) -> Masks:
 
 
 def cheapest(pool: Pool, want: Want, busy: Masks, movable: list[Movable]) -> int | None:
-    """By trying everything."""
+    """By trying everything; `busy` with what is movable."""
     found: int | None = None
     spots = [_spots(pool, item.place.profile) for item in movable]
     goals = _spots(pool, want.profile)
@@ -65,16 +66,24 @@ def _spots(pool: Pool, profile: str | None) -> list[Place]:
 
 
 def asked(
-    pool: Pool, want: Want, movable: list[Movable], fixed: list[Place] | None = None
+    pool: Pool,
+    want: Want,
+    movable: list[Movable],
+    fixed: list[Place] | None = None,
+    columns: Iterable[int] | None = None,
 ) -> Rearranged | None:
-    busy = busy_with(pool, [*(item.place for item in movable), *(fixed or [])])
-    return rearrange(pool, want, busy, movable, range(len(pool)))
+    busy = busy_with(pool, fixed or [])
+
+    def is_free(place: Place, _seconds: int) -> bool:
+        return not busy[pool.column[place.gpu]] & pool.mask_of(place)
+
+    return rearrange(pool, want, movable, tuple(columns or range(len(pool))), is_free)
 
 
 def test_a_slice_in_the_way_of_a_whole_gpu_moves_beside_another() -> None:
     pool = a_pool(2)
     one, other = at(0, ONE, 0, 1), at(1, ONE, 0, 1)
-    found = asked(pool, a_want(None), [Movable(one, 100), Movable(other, 30)])
+    found = asked(pool, a_want(None), [Movable(one, 100, 60), Movable(other, 30, 60)])
     assert found is not None
     assert found.places == (at(1, None, 0, 8),)
     assert [start for start, _ in found.moves] == [other]
@@ -82,19 +91,19 @@ def test_a_slice_in_the_way_of_a_whole_gpu_moves_beside_another() -> None:
 
 
 def test_nothing_moves_when_the_ask_fits_already() -> None:
-    found = asked(a_pool(2), a_want(THREE), [Movable(at(0, THREE, 0, 4), 5)])
+    found = asked(a_pool(2), a_want(THREE), [Movable(at(0, THREE, 0, 4), 5, 60)])
     assert found is not None
     assert (found.moves, found.cost) == ((), 0)
 
 
 def test_what_never_fits_is_none() -> None:
     pool = a_pool(1)
-    assert asked(pool, a_want(None), [Movable(at(0, ONE, 0, 1), 1)]) is None
+    assert asked(pool, a_want(None), [Movable(at(0, ONE, 0, 1), 1, 60)]) is None
 
 
 def test_what_may_not_move_stays() -> None:
     pool = a_pool(2)
-    found = asked(pool, a_want(None), [Movable(at(0, ONE, 3, 1), 9)], fixed=[at(1, ONE, 6, 1)])
+    found = asked(pool, a_want(None), [Movable(at(0, ONE, 3, 1), 9, 60)], fixed=[at(1, ONE, 6, 1)])
     assert found is not None
     assert found.places == (at(0, None, 0, 8),)
     assert found.moves[0][1].gpu == "n1-1"
@@ -102,10 +111,9 @@ def test_what_may_not_move_stays() -> None:
 
 def test_columns_outside_the_neighbourhood_are_an_error() -> None:
     pool = a_pool(2)
-    item = Movable(at(1, ONE, 0, 1), 1)
-    busy = busy_with(pool, [item.place])
+    item = Movable(at(1, ONE, 0, 1), 1, 60)
     with pytest.raises(ValueError, match="outside"):
-        rearrange(pool, a_want(ONE), busy, [item], [0])
+        asked(pool, a_want(ONE), [item], columns=[0])
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -119,9 +127,9 @@ def test_no_cheaper_rearrangement_exists(seed: int) -> None:
         if free:
             place = free[int(chance.integers(len(free)))]
             now[pool.column[place.gpu]] |= pool.mask_of(place)
-            movable.append(Movable(place, int(chance.integers(1, 50))))
+            movable.append(Movable(place, int(chance.integers(1, 50)), 60))
     want = a_want(str(chance.choice([TWO, THREE, "7g.80gb"])))
-    found = rearrange(pool, want, now, movable, range(2))
+    found = asked(pool, want, movable)
     least = cheapest(pool, want, now, movable)
     assert (found.cost if found else None) == least
     assert found is None or found.proven
@@ -129,7 +137,7 @@ def test_no_cheaper_rearrangement_exists(seed: int) -> None:
 
 def test_the_same_question_has_the_same_answer_in_any_order() -> None:
     pool = a_pool(4)
-    items = [Movable(at(gpu, TWO, start, 2), 10) for gpu in range(3) for start in (0, 4)]
+    items = [Movable(at(gpu, TWO, start, 2), 10, 60) for gpu in range(3) for start in (0, 4)]
     one = asked(pool, a_want(None, 2), items)
     other = asked(pool, a_want(None, 2), items[::-1])
     assert one == other
