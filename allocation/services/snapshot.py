@@ -38,19 +38,24 @@ def snapshot_take(now: datetime) -> Snapshot:
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        used = used_read(now)
-        return Snapshot(
-            now=seconds(now),
-            models=models_read(),
-            gpus=gpus_read(),
-            held=_held(now),
-            requests=_requests(),
-            extensions=_extensions(),
-            limits=limits_read(),
-            tiers=tiers_read(),
-            caps=caps_read(now, used),
-            used=used,
-        )
+        return snapshot_read(now)
+
+
+def snapshot_read(now: datetime) -> Snapshot:
+    """The same in the caller's transaction, for a look that decides nothing."""
+    used = used_read(now)
+    return Snapshot(
+        now=seconds(now),
+        models=models_read(),
+        gpus=gpus_read(),
+        held=_held(now),
+        requests=_requests(),
+        extensions=_extensions(),
+        limits=limits_read(),
+        tiers=tiers_read(),
+        caps=caps_read(now, used),
+        used=used,
+    )
 
 
 def seconds(instant: datetime) -> int:
