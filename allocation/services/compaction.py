@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from allocation.models import Booking, Gpu, PolicyVersion
+from allocation.rules.ask_text import duration_text
 from allocation.services.policies import policy_of
 from allocation.services.snapshot import snapshot_read
 from allocation.solver import Place, solve
@@ -18,7 +19,7 @@ class Move:
     booking: Booking
     source: str
     target: str
-    lost: timedelta
+    lost: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,9 @@ class Compaction:
 
     booking: Booking
     places: tuple[str, ...]
-    sooner: timedelta
+    sooner: str
     moves: tuple[Move, ...]
-    lost: timedelta
+    lost: str
     proven: bool
 
 
@@ -61,17 +62,17 @@ def _said(found: Sequence[Proposal]) -> tuple[Compaction, ...]:
         Compaction(
             booking=bookings[each.beneficiary],
             places=tuple(spot(place) for place in each.places),
-            sooner=timedelta(seconds=each.sooner),
+            sooner=duration_text(each.sooner),
             moves=tuple(
                 Move(
                     bookings[move.booking],
                     spot(move.source),
                     spot(move.target),
-                    timedelta(seconds=move.cost),
+                    duration_text(move.cost),
                 )
                 for move in each.moves
             ),
-            lost=timedelta(seconds=each.cost),
+            lost=duration_text(each.cost),
             proven=each.proven,
         )
         for each in found
