@@ -1,6 +1,15 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.web import booking_panel, bookings, compaction, fleet, home, projects, timeline
+from allocation.web import (
+    booking_panel,
+    bookings,
+    compaction,
+    fleet,
+    home,
+    maintenance,
+    projects,
+    timeline,
+)
 
 urlpatterns = [
     *home.urlpatterns,
@@ -10,4 +19,5 @@ urlpatterns = [
     *projects.urlpatterns,
     *fleet.urlpatterns,
     *compaction.urlpatterns,
+    *maintenance.urlpatterns,
 ]

@@ -1,6 +1,7 @@
 """`python -m allocation.agent`: options, enrolment, and the agent until it is told to stop.
 
-`python -m allocation.agent run BK-12 -- COMMAND …` runs a program of a booking: see run.py.
+`python -m allocation.agent run BK-12 -- COMMAND …` runs a program of a booking: see run.py, and
+`python -m allocation.agent saved BK-12` says that it has saved everything: see saved.py.
 """
 
 import argparse
@@ -18,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from allocation import wire
-from allocation.agent import run
+from allocation.agent import run, saved
 from allocation.agent.bookings import Bookings
 from allocation.agent.cdi import Cdi, DeviceNodes, driver_edits
 from allocation.agent.device_nodes import DriverDeviceNodes
+from allocation.agent.doors import Access, Doors, SetFacl
 from allocation.agent.enrol import (
     EnrolmentRefused,
     Identity,
@@ -35,13 +37,19 @@ from allocation.agent.handover import Handover, Owner
 from allocation.agent.hooks import Hooks
 from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
 from allocation.agent.link import Link
+from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
-from allocation.agent.process import Agent, Node, Stop
-from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
+from allocation.agent.nvml_watch import NvmlWatch, process_user
+from allocation.agent.parts import Place
+from allocation.agent.process import Agent, Stop
+from allocation.agent.programs import HostPrograms, Programs
+from allocation.agent.simulated_device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import installed
 from allocation.agent.simulated_owners import SimulatedOwners
+from allocation.agent.simulated_programs import SimulatedPrograms, SimulatedSuspender
 from allocation.agent.store import Store, StoreError, folder_locked
+from allocation.agent.suspender import Suspender, suspender_find
 
 log = logging.getLogger("allocation.agent")
 
@@ -103,14 +111,47 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         type=Path,
         default=default("GPU_AGENT_HOOKS"),
         metavar="DIR",
-        help="run the executables in DIR/start and DIR/end for each booking",
+        help="run the executables in DIR/start, notice, pause, resume and end for each booking",
     )
+    parser.add_argument(
+        "--pause-signal",
+        type=_signal,
+        default=default("GPU_AGENT_PAUSE_SIGNAL", "USR1"),
+        metavar="NAME",
+        help="signal for programs that handle it when a pause is announced (default: USR1), or off",
+    )
+    parser.add_argument(
+        "--device-permissions",
+        choices=("off", "acl"),
+        default=default("GPU_AGENT_DEVICE_PERMISSIONS", "off"),
+        help="acl: open the device files of a booking to its owner's account (needs setfacl)",
+    )
+    parser.add_argument(
+        "--mps",
+        type=Path,
+        default=Path(default("GPU_AGENT_MPS", "/run/gpu-agent/mps")),
+        metavar="DIR",
+        help="where the MPS daemon of each shared GPU listens, in a folder named as its UUID",
+    )
+    parser.add_argument(
+        "--many-accounts",
+        action="store_true",
+        default=default("GPU_AGENT_MANY_ACCOUNTS") == "1",
+        help="let several accounts have shares of one GPU at a time",
+    )
+
+
+def _signal(name: str) -> int | None:
+    """Raises ValueError."""
+    return None if name == "off" else int(signal.Signals[f"SIG{name.removeprefix('SIG')}"])
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """0 after a stop, 1 when the node can't be served."""
     if arguments[:1] == ["run"]:
         return run.main(arguments[1:], environment)
+    if arguments[:1] == ["saved"]:
+        return saved.main(arguments[1:], environment)
     options = options_parse(arguments, environment)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
@@ -132,8 +173,12 @@ class Machine:
     """The GPUs of this machine, or simulated ones with simulated people."""
 
     port: NvmlGpu
+    watch: NvmlWatch
     host: Host
     nodes: DeviceNodes
+    programs: Programs
+    suspender: Suspender | None
+    access: Callable[[], Access] = SetFacl
     owners: tuple[Owner, ...] = ()
     driver: Callable[[], dict[str, Any]] = dict
 
@@ -146,7 +191,17 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
     if not options.simulate:
         port = NvmlGpu(process_signal)
         stack.callback(port.close)
-        return Machine(port, host_read(options.name), DriverDeviceNodes(), driver=driver_edits)
+        watch = NvmlWatch(process_user)
+        stack.callback(watch.close)
+        return Machine(
+            port,
+            watch,
+            host_read(options.name),
+            DriverDeviceNodes(),
+            HostPrograms(),
+            suspender_find(options.state / "toggles"),
+            driver=driver_edits,
+        )
     models = fleet_parse(options.simulate)
     hardware = Hardware(
         options.name, models, state=options.state / "simulated.json", clock=time.time
@@ -154,8 +209,19 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
     stack.enter_context(installed(hardware))
     port = NvmlGpu(hardware.process_signal)
     stack.callback(port.close)
+    watch = NvmlWatch(hardware.process_user)
+    stack.callback(watch.close)
     host = host_simulated(options.name, len(models))
-    return Machine(port, host, SimulatedDeviceNodes(hardware), (SimulatedOwners(hardware),))
+    return Machine(
+        port,
+        watch,
+        host,
+        SimulatedDeviceNodes(hardware),
+        SimulatedPrograms(hardware),
+        SimulatedSuspender(hardware),
+        access=SimulatedAccess,
+        owners=(SimulatedOwners(hardware),),
+    )
 
 
 def _identity(options: argparse.Namespace, machine: Machine) -> Identity:
@@ -182,16 +248,27 @@ def _node(
     state: Path = options.state
     store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
     cdi = Cdi(options.cdi, machine.nodes, machine.driver()) if options.cdi else None
-    hooks = Hooks(options.hooks, state / "hooks.json") if options.hooks else None
+    hooks = Hooks(options.hooks, state) if options.hooks else None
     if hooks is not None:
         stack.callback(hooks.stop)
+    doors = None
+    if options.device_permissions == "acl":
+        doors = Doors(machine.nodes, machine.access(), state / "doors.json")
+    memory = {gpu.uuid: gpu.memory_mb for gpu in machine.port.inventory()}
+    place = Place(identity.node, state.absolute() / "bookings", options.mps, memory)
     return Node(
         keys=Keys(identity, state / IDENTITY),
         port=machine.port,
         store=store,
-        handover=Handover(state / "bookings", machine.owners),
-        bookings=Bookings(state / "bookings", cdi=cdi, hooks=hooks),
+        handover=Handover(place.root, machine.owners, place.share),
+        bookings=Bookings(place.root, cdi=cdi, doors=doors, hooks=hooks),
         inventory=machine.inventory,
+        watch=machine.watch,
+        place=place,
+        programs=machine.programs,
+        suspender=machine.suspender,
+        pause_signal=options.pause_signal,
+        one_account=not options.many_accounts,
     )
 
 

@@ -2,18 +2,19 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable
 
-from allocation.agent import reconcile
+from allocation.agent import reconcile, steps
+from allocation.agent.endings import Endings
 from allocation.agent.gpu import PERMANENT, GpuError, GpuPort, Truth
 from allocation.agent.handover import Handover
+from allocation.agent.pauses import Seen
 from allocation.agent.reconcile import Plan, Problem, State, Wish
+from allocation.agent.records import Records
 from allocation.agent.store import StoreError
 
 log = logging.getLogger(__name__)
 
-KILL_AFTER_S = 10.0
 # End, kill, destroy, switch, make, hand over, look: each may need a round of its own.
 _ROUNDS = 12
 
@@ -28,16 +29,6 @@ class Outcome:
     error: str | None
 
 
-class Records(Protocol):
-    """Notes that must be on disk when a call returns. Both raise StoreError."""
-
-    def given(self, allocations: Iterable[str]) -> None:
-        """Their owners are about to get devices, so that whatever runs there is the owners'."""
-
-    def emptied(self, allocations: Iterable[str]) -> None:
-        """Nothing of them is left, so that whatever comes to their place is not theirs."""
-
-
 class Applier:
     """Keeps what must be known between turns: who was asked to end, and what failed for good."""
 
@@ -47,23 +38,18 @@ class Applier:
         port: GpuPort,
         handover: Handover,
         records: Records,
+        endings: Endings,
+        look: Callable[[Wish], Seen],
         clock: Callable[[], float],
-        monotonic: Callable[[], float],
     ) -> None:
+        """`look` tells of the programs that a wish's allocations have now; may raise GpuError."""
         self._port = port
         self._handover = handover
         self._records = records
+        self._endings = endings
+        self._look = look
         self._clock = clock
-        self._monotonic = monotonic
-        self._asked: dict[str, float] = {}
-        self._killed: set[str] = set()
         self._lasting: dict[str, Problem] = {}
-
-    @property
-    def waits_for_processes(self) -> bool:
-        """True while something that was asked to end may do so at any moment."""
-        now = self._monotonic()
-        return any(now - asked < 2 * KILL_AFTER_S for asked in self._asked.values())
 
     def retry_all(self) -> None:
         """A new document gives everything that failed for good another chance."""
@@ -74,8 +60,11 @@ class Applier:
         problems = dict(self._lasting)
         try:
             for _ in range(_ROUNDS):
+                # Before the truth: what is being woken is not on the device yet.
+                seen = self._look(wish)
                 truth = self._port.truth(wish.gpu)
-                plan = reconcile.plan(wish, truth, self._handover.devices(), problems)
+                given = self._handover.devices()
+                plan = reconcile.plan(wish, truth, given, problems, seen)
                 wish = self._note_emptied(wish, plan)
                 if not self._carry_out(wish, plan, problems):
                     break
@@ -97,9 +86,7 @@ class Applier:
         if not gone:
             return wish
         self._records.emptied(gone)
-        for name in gone:
-            self._asked.pop(name, None)
-            self._killed.discard(name)
+        self._endings.forget(gone)
         tasks = (
             dataclasses.replace(t, emptied=True) if t.allocation.id in gone else t
             for t in wish.tasks
@@ -109,7 +96,7 @@ class Applier:
     def _carry_out(self, wish: Wish, plan: Plan, problems: dict[str, Problem]) -> bool:
         """Returns whether anything was done, so that it is worth looking again."""
         moved = False
-        handed = [s.allocation.id for s in plan.steps if isinstance(s, reconcile.HandOver)]
+        handed = [s.allocation.id for s in plan.steps if isinstance(s, steps.HandOver)]
         if handed:
             self._records.given(handed)
         for step in plan.steps:
@@ -132,35 +119,21 @@ class Applier:
                 moved = True
         return moved
 
-    def _step(self, gpu: str, step: reconcile.Step) -> bool:
+    def _step(self, gpu: str, step: steps.Step) -> bool:
         match step:
-            case reconcile.TakeBack(allocation):
+            case steps.TakeBack(allocation):
                 self._handover.take(allocation)
-            case reconcile.EndProcesses(allocation, instance):
-                return self._end_processes(gpu, allocation, instance)
-            case reconcile.Destroy(instance):
+            case steps.EndProcesses():
+                return self._endings.end(gpu, step)
+            case steps.Destroy(instance):
                 self._port.destroy(gpu, instance)
-            case reconcile.SetMode(mode):
+            case steps.SetMode(mode):
                 self._port.set_mode(gpu, mode)
-            case reconcile.Create(_, place):
+            case steps.Create(_, place):
                 self._port.create(gpu, place)
-            case reconcile.HandOver(allocation, device):
+            case steps.HandOver(allocation, device):
                 self._handover.give(allocation, device, self._clock())
         return True
-
-    def _end_processes(self, gpu: str, allocation: str, instance: int | None) -> bool:
-        """Asks once; when the grace is over, kills whatever is there in each turn."""
-        now = self._monotonic()
-        if allocation not in self._asked:
-            self._asked[allocation] = now
-            self._port.end_processes(gpu, instance, force=False)
-            return True
-        if now - self._asked[allocation] < KILL_AFTER_S:
-            return False
-        first = allocation not in self._killed
-        self._killed.add(allocation)
-        self._port.end_processes(gpu, instance, force=True)
-        return first
 
     def _unreachable(self, wish: Wish, error: GpuError) -> Outcome:
         """Nothing is proven about a GPU that does not answer, above all not that it is empty.

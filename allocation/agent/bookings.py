@@ -5,27 +5,37 @@ The folder `bookings/<tenant>.<booking>/` has the first two exactly while all of
 devices on this node are handed over.
 """
 
-import json
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from allocation.agent.cdi import Cdi
-from allocation.agent.handover import exports, write_whole
+from allocation.agent.doors import Doors
+from allocation.agent.handover import write_whole
 from allocation.agent.hooks import Hooks
-from allocation.agent.parts import Part, description, environment
+from allocation.agent.parts import HOSTS, MACHINES, NOTICE, SAVED, Part, environment, files
+from allocation.agent.programs import account_uid
 
 log = logging.getLogger(__name__)
 
-_FILES = ("env", "booking.json")
+_FILES = ("env", "booking.json", NOTICE, HOSTS, MACHINES, SAVED)
 
 
 class Bookings:
     """Level-triggered: told what is active, it makes the files and hooks follow."""
 
-    def __init__(self, root: Path, *, cdi: Cdi | None = None, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        cdi: Cdi | None = None,
+        doors: Doors | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
         self._root = root
         self._cdi = cdi
+        self._doors = doors
         self._hooks = hooks
         # Files of an earlier life are written anew, or removed, by the first look.
         self._written: dict[str, Part | None] = {
@@ -44,17 +54,36 @@ class Bookings:
             except OSError as error:
                 troubles.append(f"the files of {name}: {error}")
                 log.warning("%s", troubles[-1])
+        if self._doors is not None:
+            troubles += self._doors.sync(parts)
         if self._cdi is not None:
             troubles += self._cdi.sync(parts)
         if self._hooks is not None:
             self._hooks.want({name: environment(part) for name, part in parts.items()})
         return "; ".join(troubles) or None
 
+    def said(self) -> dict[str, int]:
+        """When owners last said that everything is saved, by booking; in Unix seconds."""
+        found = {}
+        for name in self._written:
+            try:
+                at = (self._root / name / SAVED).stat(follow_symlinks=False).st_mtime
+            except OSError:
+                continue
+            if at > 0:
+                found[name] = int(at)
+        return found
+
     def _write(self, part: Part) -> None:
         folder = self._root / part.name
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "env", exports(environment(part)))
-        write_whole(folder / "booking.json", json.dumps(description(part), indent=2) + "\n")
+        wanted = files(part)
+        for name, text in wanted.items():
+            write_whole(folder / name, text)
+        for name in {NOTICE} - wanted.keys():
+            (folder / name).unlink(missing_ok=True)
+        if not (folder / SAVED).exists():
+            _make_saved(folder / SAVED, part.owner)
         self._written[part.name] = part
 
     def _remove(self, name: str) -> None:
@@ -64,3 +93,21 @@ class Bookings:
         if folder.exists() and not any(folder.iterdir()):
             folder.rmdir()
         del self._written[name]
+
+
+def _make_saved(path: Path, owner: str) -> None:
+    """The one file that is its owner's: touching it tells that everything is saved. Its folder is
+    ours, so it stays this very file; its time is all that is read of it. Raises OSError."""
+    fresh = path.with_suffix(".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.close(descriptor)
+    account = account_uid(owner)
+    try:
+        if account is None:
+            log.warning("no account %s here: nobody can say that %s is saved", owner, path.parent)
+        elif account != os.geteuid():
+            os.chown(fresh, account, -1)
+    except PermissionError:
+        log.warning("the agent may not give %s to %s", path, owner)
+    os.utime(fresh, (0, 0))
+    os.replace(fresh, path)

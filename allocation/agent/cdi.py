@@ -73,10 +73,9 @@ class Cdi:
     def _specification(self, part: Part) -> dict[str, Any]:
         """All of the booking under its name, and each device under `<name>.<number>`."""
         every = [self._nodes.of(device) for device in part.devices]
-        visible = every[:1] if part.sliced else every
-        devices = [self._device(part.name, part, part.devices, visible)]
-        for number, (device, paths) in enumerate(zip(part.devices, every, strict=True)):
-            devices.append(self._device(f"{part.name}.{number}", part, (device,), [paths]))
+        devices = [self._device(part.name, part, every[:1] if part.divided else every, None)]
+        for number, paths in enumerate(every):
+            devices.append(self._device(f"{part.name}.{number}", part, [paths], number))
         return {
             "cdiVersion": _VERSION,
             "kind": KIND,
@@ -85,24 +84,24 @@ class Cdi:
         }
 
     def _device(
-        self, name: str, part: Part, devices: tuple[str, ...], paths: list[tuple[str, ...]]
+        self, name: str, part: Part, paths: list[tuple[str, ...]], number: int | None
     ) -> dict[str, Any]:
-        visible = devices[:1] if part.sliced else devices
-        count = str(len(visible))
-        values = {
-            **environment(part),
-            "CUDA_VISIBLE_DEVICES": ",".join(visible),
-            "NPROC_PER_NODE": count,
-            "PET_NPROC_PER_NODE": count,
-            # Or NVIDIA's own runtime would add devices by itself.
-            "NVIDIA_VISIBLE_DEVICES": "void",
-        }
+        # Or NVIDIA's own runtime would add devices by itself.
+        values = {**environment(part, number), "NVIDIA_VISIBLE_DEVICES": "void"}
         nodes = dict.fromkeys((*self._nodes.common(), *(path for each in paths for path in each)))
         return {
             "name": name,
             "containerEdits": {
                 "deviceNodes": [{"path": path} for path in nodes],
                 "env": [f"{key}={value}" for key, value in values.items()],
+                # Notices are read there, and what is saved is told there.
+                "mounts": [
+                    {
+                        "hostPath": part.folder,
+                        "containerPath": part.folder,
+                        "options": ["rw", "bind"],
+                    }
+                ],
             },
         }
 

@@ -1,6 +1,7 @@
 """The port to the GPUs of one node: what the agent may ask of a driver, in its own words."""
 
 import dataclasses
+from collections.abc import Collection
 from typing import Literal, Protocol
 
 from allocation.wire import InventoryGpu, Mode
@@ -68,6 +69,27 @@ class Reading:
     processes: int | None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class FoundError:
+    """An error that the driver told of. `code`: the Xid, or how many bits of memory were wrong.
+    `instance` is the driver's id of the slice that it is about, None for the GPU."""
+
+    gpu: str
+    kind: Literal["xid", "ecc"]
+    code: int
+    instance: int | None
+
+
+class WatchPort(Protocol):
+    """What a driver tells of its own accord, and whose processes there are."""
+
+    def errors(self) -> tuple[FoundError, ...]:
+        """What happened since the last call, without waiting."""
+
+    def users(self, gpu: str, instance: int | None) -> tuple[str, ...]:
+        """Who has processes on an instance (None: on the whole GPU), by name. Raises GpuError."""
+
+
 class GpuPort(Protocol):
     """Every call may raise GpuError. GPUs are named by UUID, instances by the driver's id."""
 
@@ -86,8 +108,13 @@ class GpuPort(Protocol):
     def destroy(self, gpu: str, instance: int) -> None:
         """Raises GpuError("in_use") while a process runs on it."""
 
-    def end_processes(self, gpu: str, instance: int | None, *, force: bool) -> None:
-        """Asks every process on an instance (None: on the whole GPU) to end; `force` kills."""
+    def pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
+        """The processes on an instance (None: on the whole GPU)."""
+
+    def end_processes(
+        self, gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None
+    ) -> None:
+        """Asks those processes (`only` of these numbers, if given) to end; `force` kills."""
 
     def readings(self, gpu: str) -> tuple[Reading, ...]:
         """Whole GPU first, then its instances."""

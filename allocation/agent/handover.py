@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -38,8 +38,15 @@ class Given:
 
 
 class Handover:
-    def __init__(self, root: Path, owners: Iterable[Owner] = ()) -> None:
-        self._root = root
+    def __init__(
+        self,
+        root: Path,
+        owners: Iterable[Owner] = (),
+        share: Callable[[str, int], Mapping[str, str]] = lambda _, __: {},
+    ) -> None:
+        """`share` gives what a program needs to use so many thousandths of a GPU."""
+        self.root = root
+        self._share = share
         self._owners = tuple(owners)
         root.mkdir(parents=True, exist_ok=True)
         self.given: dict[str, Given] = {}
@@ -60,9 +67,10 @@ class Handover:
         """Raises OSError."""
         before = self.given.get(allocation.id)
         since = int(now) if before is None else before.since
-        folder = self._root / full_name(allocation) / allocation.id
+        folder = self.root / full_name(allocation) / allocation.id
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "env", _environment(allocation, device))
+        share = {} if allocation.share is None else self._share(device, allocation.share)
+        write_whole(folder / "env", exports({**_environment(allocation, device), **share}))
         write_whole(folder / "booking.json", _description(allocation, device, since))
         self.given[allocation.id] = Given(device, since, folder)
         if before is None or before.device != device:
@@ -98,17 +106,17 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(fresh, path)
 
 
-def _environment(allocation: DesiredAllocation, device: str) -> str:
+def _environment(allocation: DesiredAllocation, device: str) -> dict[str, str]:
     ends = datetime.fromtimestamp(allocation.ends, UTC).isoformat()
-    values = {
+    return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": device,
         "NVIDIA_VISIBLE_DEVICES": device,
         "GPU_BOOKING": allocation.booking,
+        "GPU_BOOKING_TENANT": allocation.tenant,
         "GPU_ALLOCATION": allocation.id,
         "GPU_BOOKING_ENDS": ends,
     }
-    return exports(values)
 
 
 def exports(values: Mapping[str, str]) -> str:
@@ -123,6 +131,7 @@ def _description(allocation: DesiredAllocation, device: str, since: int) -> str:
         "tenant": allocation.tenant,
         "owner": allocation.owner,
         "profile": allocation.profile,
+        "isolated": allocation.share is None,
         "device": device,
         "starts": allocation.starts,
         "ends": allocation.ends,

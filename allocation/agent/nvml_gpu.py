@@ -1,7 +1,7 @@
 """The GPU port over NVML, through pynvml. Knows nothing of whether the GPUs are simulated."""
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeAlias
 
 import pynvml
@@ -214,14 +214,20 @@ class NvmlGpu:
         except pynvml.NVMLError as error:
             raise _refused(error, "taking the slice away") from error
 
-    def end_processes(self, gpu: str, instance: int | None, *, force: bool) -> None:
+    def pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
         try:
             device = self._handle(gpu) if instance is None else self._mig_devices(gpu).get(instance)
             found = [] if device is None else pynvml.nvmlDeviceGetComputeRunningProcesses(device)
         except pynvml.NVMLError as error:
             raise _refused(error, "looking for processes") from error
-        for process in found:
-            self._signal_process(process.pid, force=force)
+        return tuple(int(process.pid) for process in found)
+
+    def end_processes(
+        self, gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None
+    ) -> None:
+        for pid in self.pids(gpu, instance):
+            if only is None or pid in only:
+                self._signal_process(pid, force=force)
 
     # Measurements.
 

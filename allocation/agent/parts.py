@@ -2,16 +2,51 @@
 
 import dataclasses
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from allocation import wire
-from allocation.agent.handover import full_name
+from allocation.agent.handover import exports, full_name
 
+SAVED, NOTICE = "saved", "notice.json"
+HOSTS, MACHINES = "hosts", "machines"
 _FIRST_PORT = 20_000
 _PORTS = 12_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resume:
+    """An allocation that was handed its device, and the suspended one that it goes on from."""
+
+    allocation: str
+    suspended: str
+    device: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """This node: its name, the folder with the bookings' folders, where each GPU's MPS daemon
+    listens, and the memory of each GPU in MiB, by UUID."""
+
+    node: str
+    root: Path
+    mps: Path = Path("/run/gpu-agent/mps")
+    memory_mb: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def share(self, gpu: str, thousandths: int) -> dict[str, str]:
+        """What a program needs to use a share of a GPU, and what it is limited to."""
+        values = {
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.mps / gpu),
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, thousandths // 10)),
+        }
+        memory = self.memory_mb.get(gpu)
+        if memory is not None:
+            values["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory * thousandths // 1000}M"
+        return values
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,6 +55,8 @@ class Part:
 
     `devices` are UUIDs in the order of GPUs and slots. `members` are the nodes of the booking in
     the order of their ranks, `rank` is this node's place among them. Times in Unix seconds.
+    `folder` is where its files are. `shares` has what a program must know to use each device if
+    they are shares of GPUs, else nothing.
     """
 
     name: str
@@ -32,6 +69,15 @@ class Part:
     devices: tuple[str, ...]
     members: tuple[wire.Member, ...]
     rank: int
+    folder: str = ""
+    shares: tuple[Mapping[str, str], ...] = ()
+    notice: wire.Notice | None = None
+    resumes: tuple[Resume, ...] = ()
+
+    @property
+    def divided(self) -> bool:
+        """Whether a program can use only one of its devices: a slice, or a share."""
+        return self.sliced or bool(self.shares)
 
     @property
     def port(self) -> int:
@@ -50,7 +96,9 @@ class Part:
         return sum(member.devices for member in self.members)
 
 
-def parts_of(desired: wire.Desired | None, given: Mapping[str, str], now: float) -> dict[str, Part]:
+def parts_of(
+    desired: wire.Desired | None, given: Mapping[str, str], now: float, place: Place
+) -> dict[str, Part]:
     """The bookings that are whole on this node, by full name; `given` maps allocations to devices.
 
     One that misses a device, at its start or because its end has begun, is not there.
@@ -64,7 +112,7 @@ def parts_of(desired: wire.Desired | None, given: Mapping[str, str], now: float)
                 wanted[full_name(allocation)].append(allocation)
     gangs = {f"{gang.tenant}.{gang.booking}": gang.members for gang in desired.gangs}
     return {
-        name: _part(name, allocations, given, gangs.get(name), desired.node)
+        name: _part(name, allocations, given, gangs.get(name), place)
         for name, allocations in wanted.items()
         if all(each.id in given for each in allocations)
     }
@@ -75,13 +123,13 @@ def _part(
     allocations: list[wire.DesiredAllocation],
     given: Mapping[str, str],
     members: tuple[wire.Member, ...] | None,
-    node: str,
+    place: Place,
 ) -> Part:
     first = allocations[0]
-    alone = (wire.Member(node=node, devices=len(allocations)),)
+    alone = (wire.Member(node=place.node, devices=len(allocations)),)
     named = [member.node for member in members or ()]
-    if members is None or node not in named:
-        members, named = alone, [node]
+    if members is None or place.node not in named:
+        members, named = alone, [place.node]
     return Part(
         name=name,
         booking=first.booking,
@@ -92,28 +140,30 @@ def _part(
         ends=first.ends,
         devices=tuple(given[each.id] for each in allocations),
         members=members,
-        rank=named.index(node),
+        rank=named.index(place.node),
+        folder=str(place.root / name),
+        shares=tuple(place.share(given[each.id], each.share) for each in allocations if each.share),
+        notice=first.notice,
+        resumes=tuple(
+            Resume(each.id, each.resumes, given[each.id]) for each in allocations if each.resumes
+        ),
     )
 
 
-def environment(part: Part) -> dict[str, str]:
-    """What a program of the booking finds in its environment.
+def environment(part: Part, only: int | None = None) -> dict[str, str]:
+    """What a program of the booking finds in its environment; `only` picks one of its devices.
 
     Of several slices only the first is visible: CUDA uses one slice in one process.
     WORLD_SIZE and RANK are left to whoever starts the processes: set here, a program that is
     started alone would take itself for one of many and wait for the others.
     """
-    visible = part.devices[:1] if part.sliced else part.devices
-    nodes, here = str(len(part.members)), str(len(visible))
-    rank, port = str(part.rank), str(part.port)
+    nodes, rank, port = str(len(part.members)), str(part.rank), str(part.port)
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(visible),
-        "NVIDIA_VISIBLE_DEVICES": ",".join(visible),
         "GPU_BOOKING": part.booking,
         "GPU_BOOKING_TENANT": part.tenant,
         "GPU_BOOKING_OWNER": part.owner,
-        "GPU_BOOKING_ENDS": datetime.fromtimestamp(part.ends, UTC).isoformat(),
+        "GPU_BOOKING_ENDS": _iso(part.ends),
         "GPU_BOOKING_DEVICES": ",".join(part.devices),
         "GPU_BOOKING_NODES": ",".join(member.node for member in part.members),
         "GPU_BOOKING_WORLD_SIZE": str(part.world_size),
@@ -121,14 +171,75 @@ def environment(part: Part) -> dict[str, str]:
         "MASTER_PORT": port,
         "NNODES": nodes,
         "NODE_RANK": rank,
-        "NPROC_PER_NODE": here,
         # torchrun takes the defaults of its options from these.
         "PET_NNODES": nodes,
         "PET_NODE_RANK": rank,
-        "PET_NPROC_PER_NODE": here,
         "PET_MASTER_ADDR": part.address,
         "PET_MASTER_PORT": port,
+        **_visible(part, only),
+        **_files(part.folder),
+        **_pause(part),
     }
+
+
+def _visible(part: Part, only: int | None = None) -> dict[str, str]:
+    """What differs from one of its devices to another."""
+    first = 0 if only is None else only
+    one = only is not None or part.divided
+    devices = part.devices[first : first + 1] if one else part.devices
+    count = str(len(devices))
+    return {
+        "CUDA_VISIBLE_DEVICES": ",".join(devices),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(devices),
+        "NPROC_PER_NODE": count,
+        "PET_NPROC_PER_NODE": count,
+        **(part.shares[first] if part.shares else {}),
+    }
+
+
+def _files(folder: str) -> dict[str, str]:
+    if not folder:
+        return {}
+    hosts, machines = f"{folder}/{HOSTS}", f"{folder}/{MACHINES}"
+    return {
+        "GPU_BOOKING_FOLDER": folder,
+        "GPU_BOOKING_SAVED": f"{folder}/{SAVED}",
+        # Open MPI 4 and 5, MPICH, Intel MPI.
+        "OMPI_MCA_orte_default_hostfile": hosts,
+        "PRTE_MCA_prte_default_hostfile": hosts,
+        "HYDRA_HOST_FILE": machines,
+        "I_MPI_HYDRA_HOST_FILE": machines,
+    }
+
+
+def _pause(part: Part) -> dict[str, str]:
+    """For programs that start, or hooks that run, under a notice or after a pause."""
+    values = {"GPU_BOOKING_RESUMES": "1"} if part.resumes else {}
+    if part.notice is None:
+        return values
+    return {
+        **values,
+        "GPU_BOOKING_PAUSE_ID": part.notice.id,
+        "GPU_BOOKING_PAUSE_AT": _iso(part.notice.at),
+        "GPU_BOOKING_PAUSE_METHOD": part.notice.method,
+    }
+
+
+def files(part: Part) -> dict[str, str]:
+    """The text of each file of its folder that is to be there, by name."""
+    found = {
+        "env": exports(environment(part)),
+        "booking.json": json.dumps(description(part), indent=2) + "\n",
+        HOSTS: "".join(f"{each.node} slots={each.devices}\n" for each in part.members),
+        MACHINES: "".join(f"{each.node}:{each.devices}\n" for each in part.members),
+    }
+    if part.notice is not None:
+        found[NOTICE] = json.dumps(dataclasses.asdict(part.notice), indent=2) + "\n"
+    return found
+
+
+def _iso(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
 
 
 def description(part: Part) -> dict[str, Any]:
@@ -140,10 +251,13 @@ def description(part: Part) -> dict[str, Any]:
         "starts": part.starts,
         "ends": part.ends,
         "sliced": part.sliced,
+        "isolated": not part.shares,
+        "notice": None if part.notice is None else dataclasses.asdict(part.notice),
         "devices": list(part.devices),
         "nodes": [dataclasses.asdict(member) for member in part.members],
         "node_rank": part.rank,
         "world_size": part.world_size,
         "master": {"address": part.address, "port": part.port},
         "environment": environment(part),
+        "parts": [_visible(part, number) for number in range(len(part.devices))],
     }

@@ -4,19 +4,22 @@ import dataclasses
 import logging
 import queue
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from allocation import wire
 from allocation.agent import link as links
 from allocation.agent import reconcile, reports
 from allocation.agent.apply import Applier, Outcome
-from allocation.agent.bookings import Bookings
-from allocation.agent.follow import Follower, Keys
-from allocation.agent.gpu import GpuError, GpuPort
-from allocation.agent.handover import Handover
-from allocation.agent.parts import parts_of
-from allocation.agent.store import Store, StoreError
+from allocation.agent.endings import Endings
+from allocation.agent.follow import Follower
+from allocation.agent.gpu import GpuError
+from allocation.agent.leases import Leases, lapsed_of, lapsed_tell
+from allocation.agent.node import Node
+from allocation.agent.owners import Owners
+from allocation.agent.records import Records
+from allocation.agent.store import StoreError
+from allocation.agent.suspensions import Suspensions
 from allocation.agent.voice import Sender, Voice
+from allocation.agent.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +37,6 @@ class Clock:
     steady: Callable[[], float] = time.monotonic
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """The parts of one node. `inventory` reads it anew."""
-
-    keys: Keys
-    port: GpuPort
-    store: Store
-    handover: Handover
-    bookings: Bookings
-    inventory: Callable[[], wire.Inventory]
-
-
 class Stop:
     """Put into the inbox to end the loop."""
 
@@ -60,19 +51,34 @@ class Agent:
         self._clock = clock or Clock()
         self._follower = Follower(node.keys, node.store)
         self._voice = Voice(node.keys, node.store, self._clock.steady())
+        records = Records(node.store)
+        self._suspensions = Suspensions(
+            port=node.port, records=records, programs=node.programs, suspender=node.suspender
+        )
+        self._owners = Owners(node, records, self._suspensions)
+        self._endings = Endings(
+            port=node.port,
+            records=records,
+            suspensions=self._suspensions,
+            monotonic=self._clock.steady,
+        )
         self._applier = Applier(
             port=node.port,
             handover=node.handover,
-            records=self,
+            records=records,
+            endings=self._endings,
+            look=self._owners.look,
             clock=self._clock.wall,
-            monotonic=self._clock.steady,
         )
-        self._gpus = tuple(gpu.uuid for gpu in node.inventory().gpus)
+        inventory = node.inventory()
+        self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
+        self._leases = Leases(node.keys, node.store, boot=inventory.boot)
         self._unsaved: str | None = None
         self._untold: str | None = None
         self._outcomes: list[Outcome] = []
+        self._watch = Watch(node.port, node.watch)
         start = self._clock.steady()
-        self._due = {"reconcile": start, "heartbeat": start, "telemetry": start}
+        self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), start)
 
     def run(self, sender: Sender) -> None:
         """Until a Stop arrives. What runs on the GPUs stays as it is."""
@@ -93,10 +99,13 @@ class Agent:
         match arrival:
             case links.Document(raw):
                 self._document(raw)
+            case links.Granted(raw):
+                if self._leases.read(raw, self._clock.steady()):
+                    self._due["reconcile"] = self._clock.steady()
             case links.Connected():
                 self._voice.again()
                 self._take_inventory(sender)
-                self._due["reconcile"] = self._clock.steady()
+                self._due["reconcile"] = self._due["heartbeat"] = self._clock.steady()
             case links.Delivered(seq):
                 self._voice.delivered(seq)
 
@@ -115,7 +124,7 @@ class Agent:
             log.warning("no inventory: %s", error)
             return
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
-        self._voice.say(sender, "inventory", inventory)
+        self._voice.inventory(sender, inventory)
 
     def turn(self, sender: Sender) -> None:
         """Does whatever is due now."""
@@ -123,14 +132,22 @@ class Agent:
         if now >= self._due["reconcile"]:
             self._due["reconcile"] = now + RECONCILE_EVERY_S
             self._reconcile()
-            troubles = (self._follower.trouble, self._unsaved, self._untold)
-            self._voice.report(sender, self._outcomes, troubles, now)
+            self._report(sender)
+        if now >= self._due["listen"]:
+            self._due["listen"] = now + self._owners.patience_s
+            if self._owners.listen(self._clock.wall()):
+                self._report(sender)
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
-            self._voice.heartbeat(sender, self._clock.wall())
+            self._leases.sent(self._voice.heartbeat(sender, self._clock.wall()), now)
         if now >= self._due["telemetry"]:
             self._due["telemetry"] = now + TELEMETRY_EVERY_S
             self._telemetry(sender)
+
+    def _report(self, sender: Sender) -> None:
+        troubles = (self._follower.trouble, self._unsaved, self._untold)
+        seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall())
+        self._voice.report(sender, self._outcomes, troubles, self._clock.steady(), seen)
 
     def pause(self) -> float:
         """Seconds until something is due by the steady clock, or a start or end by the wall's."""
@@ -139,7 +156,10 @@ class Agent:
         edge = self._next_edge()
         if edge is not None:
             sooner.append(steady + edge - self._clock.wall())
-        if self._applier.waits_for_processes:
+        fence = self._leases.edge(self._store.held)
+        if fence is not None:
+            sooner.append(fence)
+        if self._endings.waits:
             sooner.append(steady + _PROCESS_POLL_S)
         self._due["reconcile"] = min(sooner)
         return max(0.0, min(self._due.values()) - steady)
@@ -156,28 +176,34 @@ class Agent:
 
     def _reconcile(self) -> None:
         now = self._clock.wall()
+        # What an owner said goes with its file when the booking does.
+        self._owners.listen(now)
+        self._owners.wake(now)
+        before = self._store.held
         wishes = self._wishes(now)
         named = {wish.gpu for wish in wishes}
         wishes += [reconcile.Wish(gpu, None, ()) for gpu in self._gpus if gpu not in named]
         # What is about to end goes from the files before its device goes.
-        self._tell_programs(now)
+        self._untold = self._owners.tell(now)
+        self._owners.warn(before)
+        # From now on an owner may answer at any moment.
+        self._due["listen"] = self._clock.steady() + self._owners.patience_s
         self._outcomes = [self._applier.turn(wish) for wish in wishes]
+        lapsed_tell(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
         for outcome in self._outcomes:
             for name, state in outcome.states.items():
                 ready = state.state == "ready"
                 since = self._node.handover.given.get(name) if ready else None
                 self._voice.entered(name, state.state, since.since if since else int(now))
-        self._tell_programs(now)
-
-    def _tell_programs(self, now: float) -> None:
-        given = self._node.handover.devices()
-        self._untold = self._node.bookings.sync(parts_of(self._store.desired, given, now))
+        self._untold = self._owners.tell(now)
+        self._owners.wake(now)
 
     def _wishes(self, now: float) -> list[reconcile.Wish]:
         desired = self._store.desired
         if desired is None:
             return []
-        before = self._store.held
+        steady = self._clock.steady()
+        before = self._leases.fence(self._store.held, steady)
         self._store.held = reconcile.remember(desired, before, now)
         try:
             self._store.save()
@@ -189,27 +215,19 @@ class Agent:
             return [_nothing_new(wish) for wish in reconcile.wishes(desired, before, now)]
         self._unsaved = None
         self._follower.settle()
-        return reconcile.wishes(desired, self._store.held, now)
-
-    def given(self, allocations: Iterable[str]) -> None:
-        """See apply.Records."""
-        for name in allocations:
-            self._store.held[name] = dataclasses.replace(self._store.held[name], given=True)
-        self._store.save()
-
-    def emptied(self, allocations: Iterable[str]) -> None:
-        """See apply.Records."""
-        for name in allocations:
-            self._store.held[name] = dataclasses.replace(self._store.held[name], emptied=True)
-        self._store.save()
+        self._suspensions.tidy(desired)
+        wishes = [
+            dataclasses.replace(wish, one_account=self._node.one_account)
+            for wish in reconcile.wishes(desired, self._store.held, now)
+        ]
+        return self._leases.permitted(wishes, steady)
 
     def _telemetry(self, sender: Sender) -> None:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
-        sent_at = int(self._clock.wall())
-        self._voice.say(sender, "telemetry", wire.Telemetry(sent_at=sent_at, samples=samples))
+        self._voice.telemetry(sender, samples, self._clock.wall())
 
 
 def _nothing_new(wish: reconcile.Wish) -> reconcile.Wish:
     tasks = tuple(task for task in wish.tasks if task.ending or task.given)
-    return reconcile.Wish(wish.gpu, wish.mode, tasks)
+    return dataclasses.replace(wish, tasks=tasks)

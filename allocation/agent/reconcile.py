@@ -5,9 +5,19 @@ until nothing is left to do, so a step may rely only on what was true before the
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from allocation.agent.gpu import FoundInstance, Place, Truth
+from allocation.agent.pauses import Seen, method_of
+from allocation.agent.steps import (
+    Create,
+    Destroy,
+    EndProcesses,
+    HandOver,
+    SetMode,
+    Step,
+    TakeBack,
+)
 from allocation.wire import AllocationState, Desired, DesiredAllocation, Mode
 
 
@@ -15,13 +25,23 @@ from allocation.wire import AllocationState, Desired, DesiredAllocation, Mode
 class Held:
     """Our own record of an allocation we began with; written before anything is done for it.
 
-    `given` is set before its owner gets the device, `emptied` once nothing of it is left.
+    `given` is set before its owner gets the device, `emptied` once nothing of it is left. `notice`
+    is the notice that its owner was told of, at `noticed`; `saved` is when its owner last said that
+    everything is saved (Unix seconds). `resumed` is set when what it resumes goes on or never will.
+    `note` is for people. `fenced` is set when its lease ran out: it never runs here again, whatever
+    the document says.
     """
 
     allocation: DesiredAllocation
     gpu: str
     given: bool = False
     emptied: bool = False
+    notice: str | None = None
+    noticed: int | None = None
+    saved: int | None = None
+    resumed: bool = False
+    note: str | None = None
+    fenced: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,6 +52,7 @@ class Task:
     ending: bool
     given: bool
     emptied: bool
+    gang: bool = False
 
     @property
     def place(self) -> Place | None:
@@ -39,16 +60,20 @@ class Task:
 
     @property
     def mode(self) -> Mode:
+        if self.allocation.share is not None:
+            return "shared"
         return "whole" if self.place is None else "sliced"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wish:
-    """What one GPU should be. `mode` is None for a GPU the document does not name."""
+    """What one GPU should be. `mode` is None for a GPU the document does not name. `one_account`:
+    only one account's shares may be there at a time."""
 
     gpu: str
     mode: Mode | None
     tasks: tuple[Task, ...]
+    one_account: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,45 +82,6 @@ class Problem:
 
     text: str
     lasting: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TakeBack:
-    allocation: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class EndProcesses:
-    allocation: str
-    instance: int | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Destroy:
-    """`allocation` is the one it is done for, if any."""
-
-    instance: int
-    allocation: str | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SetMode:
-    mode: Mode
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Create:
-    allocation: str
-    place: Place
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class HandOver:
-    allocation: DesiredAllocation
-    device: str
-
-
-Step = TakeBack | EndProcesses | Destroy | SetMode | Create | HandOver
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,7 +101,7 @@ class Plan:
 
 
 def place_of(allocation: DesiredAllocation) -> Place | None:
-    """None for a whole GPU."""
+    """None for a whole GPU and for a share of one."""
     if allocation.profile_id is None:
         return None
     return Place(allocation.profile_id, allocation.slot, allocation.size)
@@ -127,16 +113,31 @@ def remember(desired: Desired, held: Mapping[str, Held], now: float) -> dict[str
     for gpu in desired.gpus:
         for wanted in gpu.allocations:
             old = kept.get(wanted.id)
+            if old is not None and old.fenced:
+                kept[wanted.id] = dataclasses.replace(old, allocation=wanted)
+                continue
             moved = old is not None and not _same_spot(old, wanted, gpu.uuid)
             if old is None or (moved and (old.emptied or not old.given)):
                 if wanted.state == "release" or wanted.starts <= now:
                     kept[wanted.id] = _first_record(wanted, gpu.uuid, kept, now)
             elif not moved:
                 again = wanted.state == "run" and now < wanted.ends
-                kept[wanted.id] = dataclasses.replace(
+                record = dataclasses.replace(
                     old, allocation=wanted, emptied=old.emptied and not again
                 )
+                kept[wanted.id] = _notice(record, now)
     return kept
+
+
+def _notice(record: Held, now: float) -> Held:
+    """Its owner is told of each notice once, so that is recorded before it is done."""
+    notice = record.allocation.notice
+    if notice is None:
+        return dataclasses.replace(record, notice=None, noticed=None)
+    active = record.given and not record.emptied and now < record.allocation.ends
+    if not active or record.notice == notice.id:
+        return record
+    return dataclasses.replace(record, notice=notice.id, noticed=int(now))
 
 
 def _first_record(
@@ -147,8 +148,7 @@ def _first_record(
     if wanted.state == "run" and now < wanted.ends:
         return Held(wanted, gpu)
     others = [h.allocation for h in held.values() if h.gpu == gpu and not h.emptied]
-    taken = any(_collide(place_of(wanted), place_of(other)) for other in others)
-    began = wanted.starts <= now and not taken
+    began = wanted.starts <= now and not any(_collide(wanted, other) for other in others)
     return Held(wanted, gpu, given=began, emptied=not began)
 
 
@@ -156,28 +156,38 @@ def wishes(desired: Desired, held: Mapping[str, Held], now: float) -> list[Wish]
     """One wish per GPU that is named or held, by UUID."""
     modes: dict[str, Mode] = {gpu.uuid: gpu.mode for gpu in desired.gpus}
     named = {(a.id, g.uuid, place_of(a)): a for g in desired.gpus for a in g.allocations}
+    gangs = {(gang.tenant, gang.booking) for gang in desired.gangs if len(gang.members) > 1}
     tasks: dict[str, list[Task]] = {uuid: [] for uuid in modes}
     for key in sorted(held):
         record = held[key]
         wanted = named.get((key, record.gpu, place_of(record.allocation)))
-        ending = wanted is None or wanted.state == "release" or wanted.ends <= now
-        task = Task(wanted or record.allocation, ending, record.given, record.emptied)
+        over = wanted is None or wanted.state == "release" or wanted.ends <= now
+        allocation = wanted or record.allocation
+        if record.fenced:
+            # There is no time to freeze what may begin elsewhere.
+            allocation = dataclasses.replace(allocation, notice=None)
+        gang = (allocation.tenant, allocation.booking) in gangs
+        task = Task(allocation, over or record.fenced, record.given, record.emptied, gang)
         tasks.setdefault(record.gpu, []).append(task)
     return [Wish(uuid, modes.get(uuid), tuple(tasks[uuid])) for uuid in sorted(tasks)]
 
 
 def plan(
-    wish: Wish, truth: Truth, given: Mapping[str, str], problems: Mapping[str, Problem]
+    wish: Wish,
+    truth: Truth,
+    given: Mapping[str, str],
+    problems: Mapping[str, Problem],
+    seen: Seen | None = None,
 ) -> Plan:
     """`given` maps allocations to the device their owner was handed; `problems` what failed."""
-    found = Plan()
+    found, seen = Plan(), seen or Seen()
     # 1. What must go, goes first.
     for task in wish.tasks:
         if task.ending:
-            _end(found, task, truth, given)
+            _end(found, task, truth, given, seen)
     going = [t for t in wish.tasks if t.ending and found.states[t.allocation.id].state != "empty"]
     # 2. The mode changes on an empty GPU.
-    if wish.mode not in (None, truth.mode):
+    if wish.mode is not None and _cut(wish.mode) != truth.mode:
         _switch(found, wish, truth, given, going=bool(going))
     # 3. What is wanted, is made and handed over.
     staying = sorted(
@@ -185,17 +195,33 @@ def plan(
         key=lambda t: (t.allocation.id not in given, t.allocation.starts, t.allocation.id),
     )
     for i, task in enumerate(staying):
-        ahead = next((t for t in (*going, *staying[:i]) if _overlap(t, task)), None)
+        waits = _waits(task, (*going, *staying[:i]), one_account=wish.one_account)
         problem = problems.get(task.allocation.id)
         if problem is not None and problem.lasting:
             found.states[task.allocation.id] = State("failed", error=problem.text)
-        elif ahead is not None:
-            error = f"waits until {ahead.allocation.booking} has left"
-            found.states[task.allocation.id] = State("preparing", error=error)
+        elif waits is not None:
+            found.states[task.allocation.id] = State("preparing", error=waits)
         else:
             _start(found, wish, task, truth, given)
     _tell_problems(found, problems)
     return found
+
+
+def _waits(task: Task, ahead: Iterable[Task], *, one_account: bool) -> str | None:
+    """Why it can't begin beside those that are there or come first."""
+    room = 1000
+    for other in ahead:
+        first, share = other.allocation, other.allocation.share
+        if _collide(first, task.allocation):
+            return f"waits until {first.booking} has left"
+        if share is None or task.allocation.share is None:
+            continue
+        room -= share
+        if room < task.allocation.share:
+            return f"waits until {first.booking} has left: the shares are more than the GPU"
+        if one_account and first.owner != task.allocation.owner:
+            return f"waits until {first.booking} has left: a shared GPU is for one account here"
+    return None
 
 
 def _tell_problems(found: Plan, problems: Mapping[str, Problem]) -> None:
@@ -205,38 +231,65 @@ def _tell_problems(found: Plan, problems: Mapping[str, Problem]) -> None:
             found.states[key] = dataclasses.replace(state, error=problem.text)
 
 
-def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> None:
+def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: Seen) -> None:
     name = task.allocation.id
-    error = None
     if task.emptied:
         found.states[name] = State("empty")
         return
     if name in given:
         found.steps.append(TakeBack(name))
+    if name in seen.busy:
+        found.states[name] = State("ending")
+        return
     instance = None if task.place is None else _at(truth, task.place)
+    count, only = _programs_of(task, truth, instance, seen)
+    there = instance is not None
     if task.place is None:
-        there = truth.mode == "whole" and task.given and truth.processes != 0
-        count = truth.processes
-    else:
-        there = instance is not None
-        count = None if instance is None else instance.processes
-    if there and count is None and instance is None:
-        error = "the driver does not tell whether a process holds the GPU"
-    elif there and count and not task.given:
-        error = "a process that is not of this booking holds the slice"
-    elif there and count:
-        found.steps.append(EndProcesses(name, None if instance is None else instance.id))
+        there = truth.mode == "whole" and task.given and count != 0
+    error = _clear(found, task, instance, count, only) if there else None
+    gone = not there and name not in given
+    found.states[name] = State("empty" if gone else "ending", error=error)
+
+
+def _clear(
+    found: Plan,
+    task: Task,
+    instance: FoundInstance | None,
+    count: int | None,
+    only: tuple[int, ...] | None,
+) -> str | None:
+    """Ends its programs, then removes its slice; returns why that can't be done."""
+    name = task.allocation.id
+    if count is None and instance is None:
+        return "the driver does not tell whether a process holds the GPU"
+    if count and not task.given:
+        return "a process that is not of this booking holds the slice"
+    if count:
+        method, note = method_of(task.allocation.notice, task.mode, gang=task.gang)
+        number = None if instance is None else instance.id
+        found.steps.append(EndProcesses(name, number, method, note, only))
     elif instance is not None:
         found.steps.append(Destroy(instance.id, name))
-    gone = not there and name not in given
-    found.states[name] = State("empty") if gone else State("ending", error=error)
+    return None
+
+
+def _programs_of(
+    task: Task, truth: Truth, instance: FoundInstance | None, seen: Seen
+) -> tuple[int | None, tuple[int, ...] | None]:
+    """How many there are, and of a share which; None where that can't be told."""
+    if task.allocation.share is not None:
+        only = seen.shares.get(task.allocation.id)
+        return None if only is None else len(only), only
+    if task.place is None:
+        return truth.processes, None
+    return None if instance is None else instance.processes, None
 
 
 def _switch(
     found: Plan, wish: Wish, truth: Truth, given: Mapping[str, str], *, going: bool
 ) -> None:
     """Changes the mode of an empty GPU; idle slices that nobody here asked for are removed."""
-    running = any(t.allocation.id in given and t.mode == truth.mode for t in wish.tasks)
+    running = any(t.allocation.id in given and _cut(t.mode) == truth.mode for t in wish.tasks)
     if wish.mode is None or going or running:
         return
     if any(i.processes != 0 for i in truth.instances) or truth.processes != 0:
@@ -244,14 +297,18 @@ def _switch(
     elif truth.instances:
         found.steps += [Destroy(i.id, None) for i in truth.instances]
     else:
-        found.steps.append(SetMode(wish.mode))
+        found.steps.append(SetMode(_cut(wish.mode)))
 
 
 def _start(found: Plan, wish: Wish, task: Task, truth: Truth, given: Mapping[str, str]) -> None:
-    if wish.mode != task.mode:
+    share = task.allocation.share
+    if share is not None and not 1 <= share <= 1000:
+        error = f"there is no share of {share} thousandths"
+        found.states[task.allocation.id] = State("failed", error=error)
+    elif wish.mode is None or _cut(wish.mode) != _cut(task.mode):
         error = f"a GPU that shall be {wish.mode} can't hold it"
         found.states[task.allocation.id] = State("failed", error=error)
-    elif truth.mode != task.mode:
+    elif truth.mode != _cut(task.mode):
         found.states[task.allocation.id] = State("preparing", error=found.error)
     elif task.place is None:
         _whole(found, task, truth, given)
@@ -260,10 +317,11 @@ def _start(found: Plan, wish: Wish, task: Task, truth: Truth, given: Mapping[str
 
 
 def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> None:
+    """Of a share too, but there the programs of others are nothing strange."""
     name = task.allocation.id
     if given.get(name) == truth.uuid:
         found.states[name] = State("ready", truth.uuid)
-    elif truth.processes == 0:
+    elif truth.processes == 0 or task.allocation.share is not None:
         found.steps.append(HandOver(task.allocation, truth.uuid))
         found.states[name] = State("preparing")
     else:
@@ -301,10 +359,14 @@ def _same_spot(held: Held, wanted: DesiredAllocation, gpu: str) -> bool:
     return held.gpu == gpu and place_of(held.allocation) == place_of(wanted)
 
 
-def _overlap(one: Task, other: Task) -> bool:
-    """On the same GPU. A whole GPU overlaps everything."""
-    return _collide(one.place, other.place)
+def _cut(mode: Mode) -> Mode:
+    """As the hardware knows it: a GPU that is shared is not cut."""
+    return "whole" if mode == "shared" else mode
 
 
-def _collide(one: Place | None, other: Place | None) -> bool:
-    return one is None or other is None or one.overlaps(other)
+def _collide(one: DesiredAllocation, other: DesiredAllocation) -> bool:
+    """On the same GPU. A whole GPU meets everything, shares don't meet each other."""
+    if one.share is not None and other.share is not None:
+        return False
+    places = place_of(one), place_of(other)
+    return places[0] is None or places[1] is None or places[0].overlaps(places[1])

@@ -1,11 +1,12 @@
 """What the agent says: its messages, made from what came of its turns."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from allocation import wire
 from allocation.agent.apply import Outcome
 from allocation.agent.gpu import GpuError, GpuPort, Place, Reading, Truth
+from allocation.agent.notices import saved_of
 from allocation.agent.reconcile import Held, place_of
 
 log = logging.getLogger(__name__)
@@ -15,10 +16,11 @@ Owners = Mapping[tuple[str, Place | None], str]
 
 
 def owners_of(held: Mapping[str, Held]) -> Owners:
+    """Without shares: what a GPU as a whole does is not one booking's."""
     return {
         (record.gpu, place_of(record.allocation)): name
         for name, record in held.items()
-        if not record.emptied
+        if not record.emptied and record.allocation.share is None
     }
 
 
@@ -57,16 +59,23 @@ def _reported_gpu(outcome: Outcome, truth: Truth, owners: Owners) -> wire.Report
 
 
 def reported_allocations(
-    outcomes: Iterable[Outcome], since: Mapping[str, int]
+    outcomes: Iterable[Outcome],
+    since: Mapping[str, int],
+    held: Mapping[str, Held],
+    suspended: Collection[str],
 ) -> tuple[wire.ReportedAllocation, ...]:
-    """`since` gives the Unix seconds at which each allocation came into its state."""
+    """`since` gives the Unix seconds at which each allocation came into its state; of every one
+    there is a record in `held`."""
     found = [
         wire.ReportedAllocation(
             id=name,
             state=state.state,
             devices=() if state.device is None else (state.device,),
-            error=state.error,
+            error=state.error or held[name].note,
             since=since[name],
+            noticed=held[name].noticed,
+            saved=saved_of(held[name]),
+            suspended=state.state == "empty" and name in suspended,
         )
         for outcome in outcomes
         for name, state in outcome.states.items()

@@ -33,7 +33,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     if not command:
         parser.error("say what to run, after --")
     try:
-        found = booking_find(options.state / "bookings", options.booking, _account(), time.time())
+        found = booking_find(
+            options.state / "bookings", options.booking, account_here(), time.time()
+        )
         values = environment_of(found, options.part)
     except (NotNow, OSError) as error:
         sys.stderr.write(f"{error}\n")
@@ -77,23 +79,18 @@ def environment_of(booking: Mapping[str, Any], part: int | None) -> dict[str, st
     """For the whole booking on this node, or for its device number `part` alone. Raises NotNow."""
     values: dict[str, str] = dict(booking["environment"])
     devices = booking["devices"]
-    if part is None and booking["sliced"] and len(devices) > 1:
+    word = "slices" if booking["sliced"] else "shares"
+    divided = booking["sliced"] or not booking["isolated"]
+    if part is None and divided and len(devices) > 1:
         raise NotNow(
-            f"{booking['booking']} has {len(devices)} slices here, and a program uses one:"
+            f"{booking['booking']} has {len(devices)} {word} here, and a program uses one:"
             f" say --part 0 to --part {len(devices) - 1}."
         )
     if part is None:
         return values
     if not 0 <= part < len(devices):
         raise NotNow(f"{booking['booking']} has {len(devices)} devices here, counted from 0.")
-    device, one = devices[part], "1"
-    return {
-        **values,
-        "CUDA_VISIBLE_DEVICES": device,
-        "NVIDIA_VISIBLE_DEVICES": device,
-        "NPROC_PER_NODE": one,
-        "PET_NPROC_PER_NODE": one,
-    }
+    return {**values, **booking["parts"][part]}
 
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -103,18 +100,24 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         usage="%(prog)s [--part N] [--state FOLDER] BOOKING -- COMMAND …",
     )
     parser.add_argument("--part", type=int, help="use one device only, counted from 0")
+    state_option(parser, environment)
+    parser.add_argument("booking", help="BK-12, or helix.BK-12")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")
+    return parser
+
+
+def state_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Where the agent has its files."""
     parser.add_argument(
         "--state",
         type=Path,
         default=Path(environment.get("GPU_AGENT_STATE", "/var/lib/gpu-agent")),
         help="the agent's folder",
     )
-    parser.add_argument("booking", help="BK-12, or helix.BK-12")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")
-    return parser
 
 
-def _account() -> str:
+def account_here() -> str:
+    """The name of the account that calls, its number if it has none."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

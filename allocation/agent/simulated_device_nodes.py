@@ -28,3 +28,19 @@ class SimulatedDeviceNodes:
                     caps = (f"/dev/nvidia-caps/nvidia-cap{first + n}" for n in (1, 2))
                     return (f"/dev/nvidia{index}", *caps)
         raise GpuError("lost", f"there is no device {device}")
+
+
+class SimulatedAccess:
+    """See doors.Access. `rights` are those that accounts have."""
+
+    def __init__(self) -> None:
+        self.rights: set[tuple[str, int]] = set()
+
+    def give(self, right: tuple[str, int]) -> None:
+        self.rights.add(right)
+
+    def take(self, right: tuple[str, int]) -> None:
+        self.rights.discard(right)
+
+    def stands_open(self, path: str) -> bool:
+        return False

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from allocation.agent.reconcile import Held
+from allocation.agent.suspender import Suspended
 from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, open_desired
+from allocation.wire.strict import build
+
+# How far the number on disk is ahead of the last one used: many more than are used between two
+# saves, so that numbers rise over a restart even if the clock was set back.
+_SEQ_AHEAD = 100
 
 Verdict = Literal["new", "same", "stale", "conflict"]
 
@@ -52,7 +58,8 @@ def folder_locked(folder: Path) -> Iterator[None]:
 
 
 class Store:
-    """The saved state. `desired` is None until a document was accepted; `held` is by allocation."""
+    """The saved state. `desired` is None until a document was accepted; `held` and `suspended` are
+    by allocation."""
 
     def __init__(self, path: Path, *, keys: Mapping[int, bytes], epoch: int, now: float) -> None:
         """`epoch` is the one of the enrolment: no older document is ever accepted.
@@ -68,11 +75,17 @@ class Store:
         self._saved: dict[str, Any] = {}
         self.desired: Desired | None = None
         self.held: dict[str, Held] = {}
+        self.suspended: dict[str, Suspended] = {}
         if path.exists():
             try:
                 self._load(json.loads(path.read_bytes()))
             except (OSError, ValueError, LookupError, TypeError, WireError) as error:
                 raise StoreError(f"{path} can't be used: {error}") from error
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of this node lies."""
+        return self._path.parent
 
     @property
     def generation(self) -> int:
@@ -114,11 +127,13 @@ class Store:
             "epoch": self._fence[0],
             "generation": self._fence[1],
             "held": [dataclasses.asdict(held) for held in self.held.values()],
+            "seq": (self._seq // _SEQ_AHEAD + 2) * _SEQ_AHEAD,
+            "suspended": [dataclasses.asdict(each) for each in self.suspended.values()],
         }
         if data == self._saved:
             return
         try:
-            write_synced(self._path, json.dumps({**data, "seq": self._seq}).encode())
+            write_synced(self._path, json.dumps(data).encode())
         except OSError as error:
             raise StoreError(f"{self._path} can't be written: {error}") from error
         self._saved = data
@@ -133,5 +148,9 @@ class Store:
         self._fence = max(saved, self._fence)
         self._seq = max(self._seq, data["seq"])
         for each in data["held"]:
-            held = Held(**{**each, "allocation": DesiredAllocation(**each["allocation"])})
-            self.held[held.allocation.id] = held
+            allocation: Any = build(DesiredAllocation, each["allocation"], "held")
+            self.held[allocation.id] = Held(**{**each, "allocation": allocation})
+        for each in data.get("suspended", ()):
+            programs = tuple((int(pid), str(birth)) for pid, birth in each["programs"])
+            found = Suspended(**{**each, "programs": programs})
+            self.suspended[found.allocation] = found

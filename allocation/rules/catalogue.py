@@ -1,4 +1,4 @@
-"""Every rule that can refuse or delay a booking: id, whose it is, how it is said.
+"""Every rule that can refuse, delay or pause a booking: id, whose it is, how it is said.
 
 Refusals, reasons and receipts cite the id; codes never change their meaning. The solver's own
 table must agree with this one (tests compare them).
@@ -9,7 +9,7 @@ from typing import Literal
 
 Check = Literal["together", "line", "quota", "budget", "policy", "hardware"]
 Owner = Literal["operator", "tenant_admin", "lead", "asker", "hardware", "others"]
-Effect = Literal["refuses", "delays", "both", "explains"]
+Effect = Literal["refuses", "delays", "both", "explains", "pauses"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,30 @@ RULES: tuple[Rule, ...] = (
     Rule("R44", "borrowed", "quota", "others", "explains",
          "What is borrowed may be paused when those who lend it need it.",
          ("at_risk_from", "borrowed", "own")),
+    Rule("R45", "makes_room", "together", "others", "explains",
+         "A stronger claim starts when paused bookings have made room.", ("pauses",)),
+    Rule("R46", "taken_back", "quota", "others", "pauses",
+         "What is borrowed is given back when who is guaranteed it needs it.", ("lost", "tier")),
+    Rule("R47", "higher_tier", "policy", "tenant_admin", "pauses",
+         "In an organisation a higher tier may have a lower one paused.", ("lost", "tier")),
+    Rule("R48", "fairer_share", "quota", "others", "pauses",
+         "Who borrows less may have who borrows more paused, while that makes it more even.",
+         ("lost", "tier")),
+    Rule("R49", "room_promised", "line", "others", "refuses",
+         "A booking is not extended once its room is needed for a stronger claim."),
+    Rule("R55", "node_silent", "hardware", "operator", "delays",
+         "A booking that may run elsewhere is begun anew when its node is cut off."),
+    Rule("R58", "host_busy", "together", "others", "delays",
+         "The node must have the host cores and the memory free, too.", ("cores", "memory")),
+    Rule("R59", "host_too_small", "hardware", "operator", "refuses",
+         "No more host cores and memory can be asked for than nodes have.",
+         ("asked", "cores", "memory", "most")),
+    Rule("R60", "share_of_one", "policy", "asker", "refuses",
+         "A share is a part of one whole GPU: neither of several nor of a slice.", ("asked",)),
+    Rule("R62", "hardware_failed", "hardware", "hardware", "delays",
+         "A booking whose hardware fails starts again, and pays nothing for the run that broke."),
+    Rule("R63", "node_emptied", "hardware", "operator", "delays",
+         "What still runs when a node must be empty starts again elsewhere and pays once."),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

@@ -4,7 +4,7 @@ Borrowed GPUs are at risk as soon as somebody else's booking that is within guar
 and waits for room.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ Answer = TypeVar("Answer", Assign, Waiting)
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
     """What a booking has of a class, held or planned."""
 
     booking: str
@@ -28,18 +28,22 @@ class _Row:
 
 
 def borrows_of(
-    working: Working, snapshot: Snapshot, given: Iterable[Assign | Waiting]
+    working: Working,
+    snapshot: Snapshot,
+    given: Iterable[Assign | Waiting],
+    standing: Container[str] = (),
 ) -> tuple[tuple[Borrow, ...], tuple[Claim, ...]]:
     """Everything held, given or promised that lies above guarantees, and who claims it back.
 
-    The guarantee goes to what can't be paused first, then to who has it earliest.
+    The guarantee goes to what can't be paused first, then to who has it earliest. What is
+    `standing` has its start on the room of running work, and claims it from then on.
     """
     answers = list(given)
-    rows = [*_held_rows(working, snapshot), *_given_rows(working, snapshot, answers)]
+    rows = [*held_rows(working, snapshot), *_given_rows(working, snapshot, answers)]
     touched = {_whose(row) for row in rows if _may_borrow(working.quota, row.use)}
     fresh = Quota(snapshot, working.capacity)
-    borrowed: list[tuple[_Row, int]] = []
-    for row in sorted(rows, key=lambda each: _rank(working.quota, each)):
+    borrowed: list[tuple[Row, int]] = []
+    for row in sorted(rows, key=lambda each: rank(working.quota, each)):
         if _whose(row) in touched:
             above = fresh.borrowed(row.use, row.window)
             fresh.add(row.use, row.window)
@@ -47,7 +51,7 @@ def borrows_of(
     if not borrowed:
         return (), ()
     waits = [answer for answer in answers if isinstance(answer, Waiting)]
-    claims = _claims(working, snapshot.requests, waits)
+    claims = _claims(working, snapshot.requests, waits, standing)
     found = [
         Borrow(row.booking, row.use.units - above, above, at_risk_from(row.use, row.window, claims))
         for row, above in borrowed
@@ -84,17 +88,21 @@ def _may_borrow(quota: Quota, use: Use) -> bool:
     return (tier.pausable or not tier.counts) and quota.follows(use)
 
 
-def _rank(quota: Quota, row: _Row) -> tuple[bool, bool, int, str]:
+def rank(quota: Quota, row: Row) -> tuple[bool, bool, int, str]:
+    """Whom the guarantee goes to first: what can't be paused, then who has it earliest."""
     tier = quota.tier(row.use.tier)
     return (not tier.counts, tier.pausable, row.window[0], row.booking)
 
 
-def _whose(row: _Row) -> tuple[str, str]:
+def _whose(row: Row) -> tuple[str, str]:
     return (row.use.owners[0], row.use.gpu_class)
 
 
 def _claims(
-    working: Working, requests: Iterable[Request], waits: Iterable[Waiting]
+    working: Working,
+    requests: Iterable[Request],
+    waits: Iterable[Waiting],
+    standing: Container[str],
 ) -> tuple[Claim, ...]:
     """The claims of those who wait although quota would let them start at their wish."""
     wishes = {request.booking: request for request in requests}
@@ -102,7 +110,7 @@ def _claims(
     for wait in waits:
         request = wishes[wait.booking]
         first = working.first_start(request.earliest)
-        if wait.starts <= first:
+        if wait.starts <= first and wait.booking not in standing:
             continue
         want = next(want for want in wants_of(request) if want.gpu_class == wait.gpu_class)
         use, window = working.use(want), (first, first + want.duration)
@@ -113,9 +121,9 @@ def _claims(
     return tuple(sorted(claims, key=lambda each: each.booking))
 
 
-def _held_rows(working: Working, snapshot: Snapshot) -> list[_Row]:
+def held_rows(working: Working, snapshot: Snapshot) -> list[Row]:
     """One row per booking and class: the places of a gang have one window."""
-    found: dict[tuple[str, str], _Row] = {}
+    found: dict[tuple[str, str], Row] = {}
     for held in snapshot.held:
         name = working.class_of(held.place.gpu)
         if name is None:
@@ -124,17 +132,17 @@ def _held_rows(working: Working, snapshot: Snapshot) -> list[_Row]:
         key = (held.booking, name)
         have = found[key].use.units if key in found else 0
         use = Use((held.tenant, held.project), held.tier, name, have + units)
-        found[key] = _Row(held.booking, use, (held.starts, working.end_of(held)))
+        found[key] = Row(held.booking, use, (held.starts, working.end_of(held)))
     return list(found.values())
 
 
 def _given_rows(
     working: Working, snapshot: Snapshot, given: Iterable[Assign | Waiting]
-) -> list[_Row]:
+) -> list[Row]:
     wishes = {request.booking: request for request in snapshot.requests}
     rows = []
     for answer in given:
         request = wishes[answer.booking]
         want = next(want for want in wants_of(request) if want.gpu_class == answer.gpu_class)
-        rows.append(_Row(answer.booking, working.use(want), (answer.starts, answer.ends)))
+        rows.append(Row(answer.booking, working.use(want), (answer.starts, answer.ends)))
     return rows

@@ -12,24 +12,26 @@ from allocation.solver.borrowing import borrows_of, said
 from allocation.solver.explain import (
     Line,
     freed_by,
+    makes_room,
     placed,
+    possible_wants,
     reason,
-    why_never,
     why_not_at,
     why_waiting,
     with_totals,
 )
 from allocation.solver.extensions import extension_decide
 from allocation.solver.line import Queues
+from allocation.solver.moving import Promised
 from allocation.solver.options import alternatives, next_free
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, wants_of
-from allocation.solver.plan import Assign, Extend, Plan, Reason, Refuse, Waiting
-from allocation.solver.promises import promise_improve, promises_lay
-from allocation.solver.types import Held, Policy, Promise, Request, Snapshot
+from allocation.solver.plan import Assign, Extend, Pause, Plan, Reason, Refuse, Waiting
+from allocation.solver.preemption import Preemption
+from allocation.solver.promises import nowhere, promise_improve, promises_lay
+from allocation.solver.resume import last_start, planned_resume
+from allocation.solver.types import Held, Policy, Request, Snapshot
 from allocation.solver.working import Found, Working
-
-_DAY = 86_400
 
 
 def solve(snapshot: Snapshot, policy: Policy) -> Plan:
@@ -37,38 +39,27 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     snapshot = in_order(snapshot)
     # 1. Lay what is live on the calendar: it is never moved.
     working = Working(snapshot, policy)
+    preemption = Preemption(working, snapshot)
     # 2. Reserve every promise that still fits where it was planned.
     promised = sorted(filter(has_promise, snapshot.requests), key=promise_order)
-    kept, broken = promises_lay(working, promised)
+    kept, broken = promises_lay(working, preemption, promised)
     # 3. Extensions, which may not cost a promise its start.
     extensions = _extensions(working, snapshot, kept)
     # 4. Promised bookings in the order of their promises: earlier if possible, never later.
-    outcome = _Outcome(working)
+    outcome = _Outcome(working, preemption)
     for request in promised:
         _promised(outcome, request, kept.get(request.booking), broken.get(request.booking))
     # 5. Everybody else in line: fixed windows there or not at all, the others as early as possible.
+    # Here and above: within guarantee or borrowing, then with others paused if the rules allow it.
     queues = Queues(working, snapshot, kept.values())
     for request in queues.order(filterfalse(has_promise, snapshot.requests)):
         found = _newcomer(outcome, request, None)
         if found is not None:
             queues.placed(found)
-    # 6. Who borrows, and reasons for everyone, each with its place among all that wait.
+    # 6. When those that are told to leave can go on.
+    outcome.resume(snapshot.running)
+    # 7. Who borrows, and reasons for everyone, each with its place among all that wait.
     return outcome.plan(snapshot, extensions)
-
-
-def possible_wants(
-    working: Working, wants: Iterable[Want]
-) -> tuple[tuple[Want, ...], tuple[Reason, ...]]:
-    """The classes that could serve the ask one day, and why the others never can."""
-    able: list[Want] = []
-    never: list[Reason] = []
-    for want in wants:
-        why = why_never(working, want)
-        if why is None:
-            able.append(want)
-        else:
-            never.append(why)
-    return tuple(able), tuple(never)
 
 
 @dataclass(slots=True)
@@ -76,10 +67,17 @@ class _Outcome:
     """What the cycle has decided so far."""
 
     working: Working
+    preemption: Preemption
     assigns: list[Assign] = field(default_factory=list)
     waits: list[Waiting] = field(default_factory=list)
+    resumes: list[Waiting] = field(default_factory=list)
+    standing: set[str] = field(default_factory=set)
     refusals: list[Refuse] = field(default_factory=list)
     lines: dict[str, Line] = field(default_factory=dict)
+    promised: Promised = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.promised = Promised(self.working)
 
     def line(self, gpu_class: str) -> Line:
         return self.lines.get(gpu_class, Line())
@@ -94,9 +92,31 @@ class _Outcome:
         instead = alternatives(self.working, asked, later, starts)
         self.refusals.append(Refuse(request.booking, freed_by(reasons, later), instead))
 
+    def give(self, request: Request, found: Found, delayed_by: Reason | None = None) -> None:
+        """Reserve it: places for good if it starts within the freeze horizon, else a promise.
+
+        On the room of running work it is a promise until they have been told.
+        """
+        working, is_due = self.working, self.preemption.is_due(found)
+        is_soon = request.fixed or found.starts <= working.now + working.policy.freeze_horizon
+        if is_soon and is_due:
+            self.preemption.tell(request, found)
+            working.reserve(found)
+            self.assign(request, found)
+            return
+        reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
+        if is_due:
+            self.preemption.tell(request, found)
+        else:
+            self.standing.add(request.booking)
+        working.reserve(found)
+        if not found.over:
+            self.promised.add(request.booking, found)
+        self.wait(request, found, (*_room_made(found), *reasons), delayed_by)
+
     def assign(self, request: Request, found: Found) -> None:
         """The room is reserved already."""
-        why = (placed(self.working, found),)
+        why = (placed(self.working, found), *_room_made(found))
         self.assigns.append(
             Assign(request.booking, found.want.gpu_class, found.places, *found.window, why)
         )
@@ -108,26 +128,33 @@ class _Outcome:
         reasons: tuple[Reason, ...],
         delayed_by: Reason | None,
     ) -> None:
+        """Its room is reserved already, unless nothing proves the start: then it has none."""
         want = found.want
-        units = want.count * self.working.pools[want.gpu_class].units(want.profile)
+        units = want.count * self.working.pools[want.gpu_class].units(want.shape)
         self.lines[want.gpu_class] = self.line(want.gpu_class).longer(units)
-        self.waits.append(
-            Waiting(
-                request.booking,
-                want.gpu_class,
-                found.places,
-                *found.window,
-                reasons,
-                delayed_by,
-            )
-        )
+        self.waits.append(_waiting(request, found, reasons, delayed_by))
+
+    def resume(self, running: Iterable[Request]) -> None:
+        """Plan when those that are told to leave go on; who finds no start now asks again later."""
+        told = self.working.running.told
+        for request in running:
+            if request.booking in told:
+                found, reasons = planned_resume(self.working, request, told[request.booking])
+                if found is not None:
+                    self.working.reserve(found)
+                    self.resumes.append(_waiting(request, found, reasons, None))
 
     def plan(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> Plan:
-        borrows, claims = borrows_of(self.working, snapshot, [*self.assigns, *self.waits])
+        given: list[Assign | Waiting] = [*self.assigns, *self.waits]
+        borrows, claims = borrows_of(self.working, snapshot, given, self.standing)
         by_booking = {borrow.booking: borrow for borrow in borrows}
         waits = (
-            replace(wait, reasons=with_totals(wait.reasons, self.line(wait.gpu_class).bookings))
-            for wait in self.waits
+            replace(
+                wait,
+                places=self.promised.places(wait.booking) or wait.places,
+                reasons=with_totals(wait.reasons, self.line(wait.gpu_class).bookings),
+            )
+            for wait in (*self.waits, *self.resumes)
         )
         return Plan(
             tuple(said(row, by_booking) for row in sorted(self.assigns, key=_booking)),
@@ -136,21 +163,35 @@ class _Outcome:
             extensions,
             borrows,
             claims,
+            tuple(sorted(self.preemption.pauses, key=_booking)),
         )
 
 
-def _booking(answer: Assign | Waiting | Refuse) -> str:
+def _booking(answer: Assign | Waiting | Refuse | Pause) -> str:
     return answer.booking
+
+
+def _waiting(
+    request: Request, found: Found, reasons: tuple[Reason, ...], delayed_by: Reason | None
+) -> Waiting:
+    gpu_class = found.want.gpu_class
+    return Waiting(request.booking, gpu_class, found.places, *found.window, reasons, delayed_by)
+
+
+def _room_made(found: Found) -> tuple[Reason, ...]:
+    return (makes_room(len(found.over), found.starts),) if found.over else ()
 
 
 def _extensions(working: Working, snapshot: Snapshot, kept: dict[str, Found]) -> tuple[Extend, ...]:
     held: dict[str, list[Held]] = {}
     for row in snapshot.held:
         held.setdefault(row.booking, []).append(row)
-    return tuple(
+    answers = tuple(
         extension_decide(working, extension, tuple(held.get(extension.booking, ())), kept)
         for extension in snapshot.extensions
     )
+    working.running.keep(each.booking for each in answers if each.granted)
+    return answers
 
 
 def _promised(
@@ -159,16 +200,8 @@ def _promised(
     if kept is None:
         _newcomer(outcome, request, broken)
         return
-    working = outcome.working
-    wants, _ = possible_wants(working, wants_of(request))
-    found = promise_improve(working, request, wants, kept)
-    if found.starts <= working.now + working.policy.freeze_horizon:
-        outcome.assign(request, found)
-        return
-    working.free(found)
-    reasons = why_waiting(working, request, found, outcome.line(found.want.gpu_class))
-    working.reserve(found)
-    outcome.wait(request, found, reasons, None)
+    found = promise_improve(outcome.working, outcome.preemption, request, kept)
+    outcome.give(request, found)
 
 
 def _newcomer(outcome: _Outcome, request: Request, broken: Reason | None) -> Found | None:
@@ -211,26 +244,30 @@ def _too_late(working: Working, request: Request) -> Reason | None:
         return None
     if request.latest <= now:
         return reason("deadline_passed", "The deadline has passed.")
-    if request.latest < working.first_start(request.earliest) + request.duration:
+    # A paused booking gets what is left before its deadline, however little that is.
+    ends = working.first_start(request.earliest) + request.duration
+    if request.latest < (max(now, request.earliest) + 1 if request.paused else ends):
         sentence = "There is less time before the deadline than the booking is long."
         return reason("deadline_unreachable", sentence, duration=request.duration)
     return None
 
 
 def _fixed(outcome: _Outcome, request: Request, wants: tuple[Want, ...]) -> Found | None:
-    """Exactly there or refused; a window that has begun is given what is left of it."""
+    """Exactly there or refused; a window that has begun, or is too near for those who must leave
+    for it to be told in time, is given what is left of it."""
     working = outcome.working
     starts = max(request.earliest, working.now)
     left = request.earliest + request.duration - starts
     wants = tuple(replace(want, duration=left) for want in wants)
-    for want in wants:
-        found = working.at(want, starts)
-        if found is not None:
-            working.reserve(found)
-            outcome.assign(request, found)
-            return found
-    outcome.refuse(request, _window_reasons(outcome, wants[0], starts), wants)
-    return None
+    found = working.first_at(wants, starts) or outcome.promised.make_way(wants, starts)
+    if found is None:
+        last = last_start(working, request)
+        found = outcome.preemption.earliest(request, wants, starts, last)
+    if found is None:
+        outcome.refuse(request, _window_reasons(outcome, wants[0], starts), wants)
+        return None
+    outcome.give(request, found)
+    return found
 
 
 def _window_reasons(outcome: _Outcome, want: Want, starts: int) -> tuple[Reason, ...]:
@@ -245,19 +282,17 @@ def _flexible(
 ) -> Found | None:
     """The earliest start there is; inside the freeze horizon it is given, else it is promised."""
     working = outcome.working
-    first, last = working.first_start(request.earliest), working.last_start(request)
-    found = working.earliest(wants, first, last)
+    first, last = working.first_start(request.earliest), last_start(working, request)
+    found = outcome.preemption.earliest(request, wants, first, last)
+    is_late = found is None or found.starts > first or bool(found.over)
+    if is_late and first <= last and not request.paused:
+        # Nobody is delayed, and nobody paused, while promises can lie elsewhere.
+        found = outcome.promised.make_way(wants, first) or found
     if found is None:
         _without_place(outcome, request, wants, broken)
         return None
-    if found.starts <= working.now + working.policy.freeze_horizon:
-        working.reserve(found)
-        outcome.assign(request, found)
-        return found
-    reasons = why_waiting(working, request, found, outcome.line(found.want.gpu_class))
-    working.reserve(found)
     late = request.promise is not None and found.starts > request.promise.starts
-    outcome.wait(request, found, reasons, broken if late else None)
+    outcome.give(request, found, broken if late else None)
     return found
 
 
@@ -268,26 +303,14 @@ def _without_place(
     working = outcome.working
     first, horizon = working.first_start(request.earliest), working.now + working.policy.horizon
     blockers = why_not_at(working, wants[0], first, outcome.line(wants[0].gpu_class))
-    if request.latest is not None and request.latest - request.duration < horizon:
+    last = last_start(working, request)
+    if last < horizon and not request.paused:
         sentence = "It cannot be finished before its deadline."
         why = reason("deadline_unreachable", sentence, duration=request.duration)
     else:
         sentence = "There is no room for it as far ahead as bookings are planned."
         why = reason("no_room_in_horizon", sentence, horizon_seconds=working.policy.horizon)
-        if request.promise is not None:
-            nowhere = _nowhere(working, request.promise, wants[0])
-            outcome.wait(request, nowhere, (why, *blockers), broken)
+        if request.promise is not None or request.paused:
+            outcome.wait(request, nowhere(working, request, wants[0]), (why, *blockers), broken)
             return
     outcome.refuse(request, (why, *blockers), wants)
-
-
-def _nowhere(working: Working, promise: Promise, want: Want) -> Found:
-    """A start that nothing proves, far ahead, and moved seldom so that nobody is told each cycle.
-
-    The places stay the broken ones: when their GPUs come back, the next cycle begins from them.
-    """
-    horizon = working.policy.horizon
-    if promise.starts >= working.now + horizon // 2:
-        return Found(want, promise.places, promise.starts)
-    days = -(-(working.now + horizon) // _DAY)
-    return Found(want, promise.places, days * _DAY)

@@ -4,6 +4,7 @@ Sentences name no clock time, because the reader's zone is the page's business: 
 numbers say when and how much. Codes and rule ids agree with `allocation.rules.catalogue` (tested).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,6 +38,7 @@ RULES: dict[str, tuple[str, str]] = {
     "overrun": ("R25", "together"),
     "too_short": ("R28", "policy"),
     "mode_fixed": ("R30", "hardware"),
+    "maintenance": ("R33", "hardware"),
     "quota_cut": ("R31", "quota"),
     "placed": ("R36", "together"),
     "ask_changed": ("R37", "policy"),
@@ -45,8 +47,22 @@ RULES: dict[str, tuple[str, str]] = {
     "lent_out": ("R42", "quota"),
     "gpu_hours": ("R43", "quota"),
     "borrowed": ("R44", "quota"),
+    "makes_room": ("R45", "together"),
+    "taken_back": ("R46", "quota"),
+    "higher_tier": ("R47", "policy"),
+    "fairer_share": ("R48", "quota"),
+    "room_promised": ("R49", "line"),
+    "host_busy": ("R58", "together"),
+    "host_too_small": ("R59", "hardware"),
+    "share_of_one": ("R60", "policy"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
+
+_PAUSED_BY = {
+    "taken_back": "A stronger claim takes back what was borrowed.",
+    "higher_tier": "A booking of a higher tier in your organisation needs the room.",
+    "fairer_share": "A stronger claim needs the room: your organisation borrows more than it.",
+}
 
 _GROUPS: dict[Together, str] = {
     "gpu": "single GPU",
@@ -77,6 +93,8 @@ def reason(code: str, sentence: str, frees_at: int | None = None, **numbers: int
 
 def shape(want: Want) -> str:
     """`2 h100` or `2 × 3g.40gb on h100`."""
+    if want.share is not None:
+        return f"{_thousandths(want.share)} of one {want.gpu_class}, shared"
     if want.profile is None:
         return f"{want.count} {want.gpu_class}"
     return f"{want.count} × {want.profile} on {want.gpu_class}"
@@ -105,12 +123,33 @@ def why_never(working: Working, want: Want) -> Reason | None:
     pool = working.pools.get(want.gpu_class)
     if pool is None:
         return reason("unknown_class", f"There is no GPU class {want.gpu_class} in the fleet.")
-    if not any(geometry.serves(want.profile) for geometry, _ in pool.kinds):
+    if want.share is not None and (want.count, want.profile) != (1, None):
+        return reason("share_of_one", "A share is a part of one whole GPU.", asked=want.count)
+    if not any(geometry.serves(want.shape) for geometry, _ in pool.kinds):
         return reason("impossible_profile", f"{want.gpu_class} GPUs have no slice {want.profile}.")
-    if not pool.serves(want.profile):
+    if not pool.serves(want.shape):
         mode = "whole GPUs only" if want.profile else "slices only"
         return reason("mode_fixed", f"All {want.gpu_class} GPUs are set to {mode}.")
-    return _why_never_so_many(working, want) or _why_never_within_quota(working, want)
+    return (
+        _why_never_so_many(working, want)
+        or _why_never_beside(working, want)
+        or _why_never_within_quota(working, want)
+    )
+
+
+def possible_wants(
+    working: Working, wants: Iterable[Want]
+) -> tuple[tuple[Want, ...], tuple[Reason, ...]]:
+    """The classes that could serve the ask one day, and why the others never can."""
+    able: list[Want] = []
+    never: list[Reason] = []
+    for want in wants:
+        why = why_never(working, want)
+        if why is None:
+            able.append(want)
+        else:
+            never.append(why)
+    return tuple(able), tuple(never)
 
 
 def _why_never_so_many(working: Working, want: Want) -> Reason | None:
@@ -118,15 +157,46 @@ def _why_never_so_many(working: Working, want: Want) -> Reason | None:
     if want.profile is not None and want.level == "domain":
         sentence = "Slices have no NVLink: ask for one node, or for whole GPUs."
         return reason("impossible_together", sentence, asked=want.count, most=0)
-    most = pool.most(want.profile, "any")
+    most = pool.most(want.shape, "any")
     if most < want.count:
         sentence = f"The fleet has room for {most} × {want.profile or want.gpu_class} in all."
         return reason("not_enough_gpus", sentence, asked=want.count, most=most)
-    most = pool.most(want.profile, want.level)
+    most = pool.most(want.shape, want.level)
     if most < want.count:
         sentence = f"No {_GROUPS[want.level]} has room for more than {most} of {shape(want)}."
         return reason("impossible_together", sentence, asked=want.count, most=most)
     return None
+
+
+def _why_never_beside(working: Working, want: Want) -> Reason | None:
+    """Nodes too small for the host cores or the memory that is asked for."""
+    if not any(want.of_host):
+        return None
+    most = working.most_beside(want)
+    if most >= want.count:
+        return None
+    sentence = f"No node has {_of_host(want)} for each of {want.count} {want.gpu_class}."
+    if most and want.level == "any":
+        sentence = f"The nodes have {_of_host(want)} for {most} {want.gpu_class} in all."
+    return reason(
+        "host_too_small", sentence, cores=want.cores, memory=want.memory, most=most,
+        asked=want.count,
+    )  # fmt: skip
+
+
+def _of_host(want: Want) -> str:
+    """`16 cores and 64 GiB`."""
+    cores = f"{_thousandths(want.cores)} cores"
+    memory = f"{_thousandths(want.memory * 1000 // 1024)} GiB"
+    return " and ".join(
+        text for text, wanted in ((cores, want.cores), (memory, want.memory)) if wanted
+    )
+
+
+def _thousandths(amount: int) -> str:
+    """`0.25`, `16`."""
+    whole, rest = divmod(amount, 1_000)
+    return f"{whole}.{rest:03}".rstrip("0").rstrip(".")
 
 
 def _why_never_within_quota(working: Working, want: Want) -> Reason | None:
@@ -151,17 +221,31 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
     found: list[Reason] = []
     pool = working.pools[want.gpu_class]
     at = np.array([starts], dtype=np.int64)
-    held = working.held_only[want.gpu_class].busy(at, want.duration)
-    if not fits(pool, want, held)[0]:
-        found.append(_busy(want, most_together(pool, want, held[0])))
-        out = pool.out_of_service(want.profile)
+    held, beside = working.busy(want, at, held_only=True)
+    if not fits(pool, want, held, beside)[0]:
+        if fits(pool, want, held)[0]:
+            found.append(_host_busy(want))
+        else:
+            found.append(_busy(want, most_together(pool, want, held[0])))
+        out = pool.out_of_service(want.shape)
         if out:
             sentence = f"{out} of {len(pool)} {want.gpu_class} are out of service."
             found.append(reason("hardware_out", sentence, out=out, gpus=len(pool)))
-    elif not fits(pool, want, working.calendars[want.gpu_class].busy(at, want.duration))[0]:
+        away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
+        if away:
+            found.append(maintenance(away, f"of {want.gpu_class}", back))
+    elif not fits(pool, want, *working.busy(want, at))[0]:
         found.append(_in_line(want, line))
     quota = why_quota(working, want, starts)
     return (*found, quota) if quota else tuple(found)
+
+
+def maintenance(away: int, which: str, back: int) -> Reason:
+    """GPUs are not there for some of the time: `which` says of what, `back` when the last is."""
+    are = "GPUs" if away != 1 else "GPU"
+    verb = "are" if away != 1 else "is"
+    sentence = f"{away} {are} {which} {verb} away for maintenance in that time."
+    return reason("maintenance", sentence, back, gpus=away)
 
 
 def why_quota(working: Working, want: Want, starts: int) -> Reason | None:
@@ -230,6 +314,25 @@ def borrowed_reason(borrow: Borrow) -> Reason:
     return reason("borrowed", sentence, **numbers)
 
 
+def makes_room(pauses: int, starts: int) -> Reason:
+    """Why a start is where running work is."""
+    bookings = "1 paused booking has" if pauses == 1 else f"{pauses} paused bookings have"
+    return reason("makes_room", f"It starts when {bookings} made room.", starts, pauses=pauses)
+
+
+def pause_reason(code: str, tier: str, lost: int) -> Reason:
+    """Why a running booking is paused, by which rule; `tier` is that of the stronger claim.
+
+    `lost` are GPU-seconds since its last save.
+    """
+    minutes = -(-lost // 60)
+    sentence = (
+        f"{_PAUSED_BY[code]} What is paused for it loses the least: here {minutes:,} "
+        "GPU-minutes since the last save."
+    )
+    return reason(code, sentence, tier=tier, lost=lost)
+
+
 def _whose(want: Want, owner: str) -> tuple[str, str]:
     """Rule and words for an owner of the want: its tenant or its project."""
     if want.owners and owner == want.owners[0]:
@@ -278,6 +381,11 @@ def _busy(want: Want, most: int) -> Reason:
     else:
         sentence = f"No {_GROUPS[want.level]} has {shape(want)} free for that long."
     return reason("gpus_busy", sentence, free=most, asked=want.count, group=_GROUPS[want.level])
+
+
+def _host_busy(want: Want) -> Reason:
+    sentence = f"GPUs are free, but beside them no node has {_of_host(want)} free for that long."
+    return reason("host_busy", sentence, cores=want.cores, memory=want.memory)
 
 
 def _in_line(want: Want, line: Line) -> Reason:

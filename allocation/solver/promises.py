@@ -1,20 +1,26 @@
 """Promised starts: kept while their certificate holds, made earlier when possible, never later."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from allocation.solver.explain import reason, why_quota
-from allocation.solver.placement import Want, want_of
+from allocation.solver.explain import maintenance, possible_wants, reason, why_quota
+from allocation.solver.placement import Want, want_of, wants_of
 from allocation.solver.plan import Reason
+from allocation.solver.preemption import Preemption
+from allocation.solver.resume import length_from
 from allocation.solver.types import Place, Promise, Request
 from allocation.solver.working import Found, Working
 
+_DAY = 86_400
+
 
 def promises_lay(
-    working: Working, requests: Iterable[Request]
+    working: Working, preemption: Preemption, requests: Iterable[Request]
 ) -> tuple[dict[str, Found], dict[str, Reason]]:
     """Reserve each promise whose certificate still holds; say of the others what broke it.
 
-    `requests` in promise order, all with a promise. Both answers are keyed by booking.
+    A promise may stand on the room of running work that can still be paused for it. `requests` in
+    promise order, all with a promise. Both answers are keyed by booking.
     """
     kept: dict[str, Found] = {}
     broken: dict[str, Reason] = {}
@@ -22,6 +28,9 @@ def promises_lay(
         if request.promise is None:
             continue
         found, why = _certificate(working, request, request.promise)
+        if found is not None and why is not None:
+            standing = preemption.on_the_same_places(request, found)
+            found, why = (standing, None) if standing else (found, why)
         if found is None or why is not None:
             broken[request.booking] = why or reason("overrun", "Its place is taken.")
             continue
@@ -31,44 +40,47 @@ def promises_lay(
 
 
 def promise_improve(
-    working: Working, request: Request, wants: tuple[Want, ...], kept: Found
+    working: Working, preemption: Preemption, request: Request, kept: Found
 ) -> Found:
     """The same booking at the earliest start that is not later than the promised one.
 
-    `kept` is reserved when called and the answer is reserved after it.
+    `kept` is reserved when called; the answer is not.
     """
-    first = working.first_start(request.earliest)
-    if kept.starts <= first:
-        return kept
     working.free(kept)
-    better = working.earliest(wants, first, min(kept.starts - 1, working.last_start(request)))
-    chosen = better or kept
-    working.reserve(chosen)
-    return chosen
+    first = kept.starts if request.fixed else working.first_start(request.earliest)
+    if kept.starts <= first and not kept.over:
+        return kept
+    wants, _ = possible_wants(working, wants_of(request))
+    return preemption.earlier(request, wants, first, kept) or kept
 
 
 def _certificate(
     working: Working, request: Request, promise: Promise
 ) -> tuple[Found | None, Reason | None]:
-    """The promise as a window from now on, and what broke it."""
+    """The promise as a window from now on, if it is one at all, and what broke it."""
     hardware = _hardware_broken(working, promise)
     if hardware is not None:
         return None, hardware
     gpu_class = working.class_of(promise.places[0].gpu) or ""
     owners = (request.tenant, request.project)
-    want = want_of(request.ask, gpu_class, request.duration, owners, request.tier)
     starts = max(promise.starts, working.now, request.earliest)
+    length = length_from(request, starts)
+    want = want_of(request.ask, gpu_class, length, owners, request.tier, request.owner)
     found = Found(want, promise.places, starts)
-    if not _matches(working, request, found):
+    if length <= 0 or not _matches(working, request, found):
         return None, reason("ask_changed", "What the booking asks for has changed.")
-    if not working.calendars[gpu_class].is_free(promise.places, *found.window):
-        return None, reason("overrun", "Something in its place ends later than planned.")
+    gpus = [place.gpu for place in promise.places]
+    away, back = working.upkeep.away(gpu_class, found.window, gpus)
+    if away:
+        return None, maintenance(away, "it was planned on", back)
+    if not working.is_free(found):
+        return found, reason("overrun", "Something in its place ends later than planned.")
     if working.over(want, starts) is not None:
         quota = why_quota(working, want, starts)
         sentence = (
             f"A limit is lower than when the start was promised. {quota.sentence}" if quota else ""
         )
-        return None, reason("quota_cut", sentence, quota.frees_at if quota else None)
+        return found, reason("quota_cut", sentence, quota.frees_at if quota else None)
     return found, None
 
 
@@ -86,7 +98,7 @@ def _is_usable(working: Working, place: Place) -> bool:
         return False
     pool = working.pools[gpu_class]
     column = pool.column[place.gpu]
-    suits = pool.usable[column] and pool.suits(place.profile)[column]
+    suits = pool.usable[column] and pool.suits(place.shape)[column]
     return bool(suits) and pool.geometry(place.gpu).is_legal(place)
 
 
@@ -97,7 +109,23 @@ def _matches(working: Working, request: Request, found: Found) -> bool:
     return (
         want.gpu_class in ask.classes
         and len(found.places) == ask.count
-        and all(place.gpu in pool.column and place.profile == ask.profile for place in found.places)
+        and all(place.gpu in pool.column and place.shape == ask.shape for place in found.places)
         and pool.together(want.level, found.places)
         and (request.latest is None or found.ends <= request.latest)
     )
+
+
+def nowhere(working: Working, request: Request, want: Want) -> Found:
+    """A start that nothing proves, far ahead, and moved seldom so that nobody is told each cycle.
+
+    The places stay the broken ones: when their GPUs come back, the next cycle begins from them.
+    """
+    promise, horizon = request.promise, working.policy.horizon
+    places = promise.places if promise else ()
+    if promise and promise.starts >= working.now + horizon // 2:
+        return Found(want, places, promise.starts)
+    days = -(-(working.now + horizon) // _DAY)
+    starts = days * _DAY
+    if request.latest is not None:
+        starts = min(starts, request.latest - 1)
+    return Found(replace(want, duration=length_from(request, starts)), places, starts)

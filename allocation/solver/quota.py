@@ -3,13 +3,14 @@
 Bookings lie in the future, so use is a profile over time: held, promised and planned. Who may go
 how far depends on the tier. What can't be paused stays within guarantees, so that whoever lends
 gets back in time; what can be paused borrows what others leave idle; what does not count (spot)
-always borrows and is never in the way of what counts. A guarantee is there whatever others
-borrow. Only owners with a limit are followed: no row, no limit. Units; seconds.
+always borrows and is never in the way of what counts. A guarantee is there whatever others borrow,
+and goes first to what can't be paused: what else the owner has then borrows. Only owners with a
+limit are followed: no row, no limit. Units; seconds.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,8 +20,15 @@ from allocation.solver.quota_tree import PLATFORM, Tree, lending_tree, sure_tree
 from allocation.solver.topology import Bools
 from allocation.solver.types import Cap, Limit, Snapshot, Tier
 
-Trees = tuple[Tree, Tree, Tree]
-"""Of one class: within guarantee, lending among what counts, lending among everything."""
+
+class Trees(NamedTuple):
+    """Of one class: within guarantee, the same among what is never paused, lending among what
+    counts, lending among everything. Those that always agree are one."""
+
+    sure: Tree
+    fixed: Tree
+    lending: Tree
+    total: Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +63,8 @@ class Quota:
         by_class: dict[str, list[Limit]] = {}
         for row in snapshot.limits:
             by_class.setdefault(row.gpu_class, []).append(row)
-        all_count = all(tier.counts for tier in snapshot.tiers)
         self._classes = {
-            name: _trees(rows, capacity.get(name, 0), snapshot.now, all_count=all_count)
-            for name, rows in by_class.items()
+            name: _trees(rows, capacity.get(name, 0), snapshot) for name, rows in by_class.items()
         }
 
     def prime(self, instants: Mapping[str, list[int]]) -> None:
@@ -74,7 +80,7 @@ class Quota:
     def follows(self, use: Use) -> bool:
         """True when some owner has a limit for the class."""
         trees = self._classes.get(use.gpu_class)
-        return trees is not None and any(owner in trees[0].nodes for owner in use.owners)
+        return trees is not None and any(owner in trees.sure.nodes for owner in use.owners)
 
     def add(self, use: Use, window: Window, sign: int = 1) -> None:
         """It is used in [starts, ends); with `sign` -1 no longer."""
@@ -82,13 +88,15 @@ class Quota:
         trees = self._classes.get(use.gpu_class)
         if trees is None:
             return
-        sure, lending, total = trees
-        units = sign * use.units
-        if self.tier(use.tier).counts:
-            sure.add(sure.way_up(use.owners), units, window)
-            lending.add(lending.way_up(use.owners), units, window)
-        if total is not lending:
-            total.add(total.way_up(use.owners), units, window)
+        units, tier = sign * use.units, self.tier(use.tier)
+        way = trees.sure.way_up(use.owners)
+        if tier.counts:
+            trees.sure.add(way, units, window)
+            trees.lending.add(trees.lending.way_up(use.owners), units, window)
+        if trees.fixed is not trees.sure and tier.counts and not tier.pausable:
+            trees.fixed.add(way, units, window)
+        if trees.total is not trees.lending:
+            trees.total.add(trees.total.way_up(use.owners), units, window)
 
     def over(self, use: Use, window: Window) -> Block | None:
         """What forbids the use somewhere in [starts, ends); None when nothing does."""
@@ -98,13 +106,11 @@ class Quota:
         return self._over_trees(use, window) if use.gpu_class in self._classes else None
 
     def is_sure(self, use: Use, window: Window) -> bool:
-        """True when all of it lies within guarantees at every instant of [starts, ends)."""
+        """True when all that its owners then have lies within guarantees in [starts, ends)."""
         if not self.tier(use.tier).counts:
             return not self.follows(use)
         trees = self._classes.get(use.gpu_class)
-        if trees is None:
-            return True
-        return trees[0].over(trees[0].way_up(use.owners), use.units, window) is None
+        return trees is None or _fits(trees.sure, use, window)
 
     def never(self, use: Use, seconds: int) -> Block | None:
         """What forbids the use even if nobody used anything."""
@@ -114,7 +120,7 @@ class Quota:
         trees = self._classes.get(use.gpu_class)
         if trees is None:
             return None
-        sure, lending, _ = trees
+        sure, lending = trees.sure, trees.lending
         node = lending.never(lending.way_up(use.owners), use.units)
         if node is not None and node.owner != PLATFORM:
             return Block("limit", node.owner, 0, node.cap)
@@ -137,12 +143,26 @@ class Quota:
             return 0
         if not self.tier(use.tier).counts:
             return use.units
-        sure = self._classes[use.gpu_class][0]
+        sure = self._guaranteed(use)
         return max(0, use.units - sure.room(sure.way_up(use.owners), window))
+
+    def sure(self, gpu_class: str) -> Tree | None:
+        """The tree of what is within guarantee; None when nobody has a limit for the class."""
+        trees = self._classes.get(gpu_class)
+        return trees and trees.sure
+
+    def above(self, tenant: str, gpu_class: str, instant: int) -> int:
+        """Units that a tenant has above its guarantee at an instant, and all that don't count."""
+        trees = self._classes.get(gpu_class)
+        if trees is None or tenant not in trees.sure.nodes:
+            return 0
+        uncounted = trees.total.at(tenant, instant) - trees.lending.at(tenant, instant)
+        most = trees.sure.nodes[tenant].cap
+        return max(0, trees.sure.at(tenant, instant) - most) + uncounted
 
     def most_sure(self, use: Use) -> int:
         """Units that the owners are guaranteed in all."""
-        sure = self._classes[use.gpu_class][0]
+        sure = self._classes[use.gpu_class].sure
         way = sure.way_up(use.owners)
         return min(way[0].cap, sum(node.local if node.parent else node.cap for node in way))
 
@@ -164,7 +184,7 @@ class Quota:
         return self._hours.instants(use.owners, use.gpu_class, use.units)
 
     def _trees_allow(self, use: Use, starts: Ints, duration: int) -> Bools | None:
-        sure, tree = self._classes[use.gpu_class][0], self._measured(use)
+        sure, tree = self._guaranteed(use), self._measured(use)
         way = tree.way_up(use.owners)
         lent = tree.allows(way, use.units, starts, duration)
         tier = self.tier(use.tier)
@@ -184,7 +204,7 @@ class Quota:
         node = tree.over(tree.way_up(use.owners), use.units, window)
         if node is not None and node.owner != PLATFORM:
             return Block("limit", node.owner, tree.peak(node.owner, window), node.cap)
-        if self.is_sure(use, window):
+        if (tier.counts or not self.follows(use)) and _fits(self._guaranteed(use), use, window):
             return None
         if not tier.pausable:
             return self._past_guarantee(use, window)
@@ -194,8 +214,13 @@ class Quota:
 
     def _measured(self, use: Use) -> Tree:
         """The tree whose use binds the tier: what counts does not see what does not."""
-        _, lending, total = self._classes[use.gpu_class]
-        return lending if self.tier(use.tier).counts else total
+        trees = self._classes[use.gpu_class]
+        return trees.lending if self.tier(use.tier).counts else trees.total
+
+    def _guaranteed(self, use: Use) -> Tree:
+        """The tree of the guarantees that the tier competes for: it goes first to what stays."""
+        trees = self._classes[use.gpu_class]
+        return trees.sure if self.tier(use.tier).pausable else trees.fixed
 
     def _past_guarantee(self, use: Use, window: Window) -> Block:
         most = self.most_sure(use)
@@ -203,10 +228,22 @@ class Quota:
         return Block("guarantee", use.owners[0], max(0, most - left), most)
 
 
-def _trees(rows: list[Limit], capacity: int, origin: int, *, all_count: bool) -> Trees:
-    lending = Tree(lending_tree(rows, capacity), origin)
-    total = lending if all_count else Tree(lending.nodes, origin)
-    return Tree(sure_tree(rows), origin), lending, total
+def _trees(rows: list[Limit], capacity: int, snapshot: Snapshot) -> Trees:
+    counted = [tier for tier in snapshot.tiers if tier.counts]
+    lending = Tree(lending_tree(rows, capacity), snapshot.now)
+    sure = Tree(sure_tree(rows), snapshot.now)
+    none_paused = not any(tier.pausable for tier in counted)
+    all_count = len(counted) == len(snapshot.tiers)
+    return Trees(
+        sure,
+        sure if none_paused else Tree(sure.nodes, snapshot.now),
+        lending,
+        lending if all_count else Tree(lending.nodes, snapshot.now),
+    )
+
+
+def _fits(tree: Tree, use: Use, window: Window) -> bool:
+    return tree.over(tree.way_up(use.owners), use.units, window) is None
 
 
 def _both(one: Bools | None, other: Bools | None) -> Bools | None:

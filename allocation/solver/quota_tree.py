@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocation.solver.calendar import Steps
 from allocation.solver.fragmentation import Ints
+from allocation.solver.steps import Steps
 from allocation.solver.topology import Bools
 from allocation.solver.types import Limit
 
@@ -87,6 +87,17 @@ def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
     above = available(nodes, usage, node.parent)
     through = node.cap - node.local - max(0, used - node.local)
     return max(0, node.local - used) + min(above, through)
+
+
+def fits_on(way: tuple[Node, ...], usage: dict[str, int], units: int) -> bool:
+    """Adds the units to an instant's `usage`; True when no node is above its cap by them."""
+    fits = True
+    for node in way:
+        used = usage.get(node.owner, 0)
+        usage[node.owner] = used + units
+        fits = fits and (units <= 0 or used + units <= node.cap)
+        units = max(0, used + units - node.local) - max(0, used - node.local)
+    return fits
 
 
 class Tree:
@@ -164,6 +175,11 @@ class Tree:
                 return node
             units = max(0, units - node.local)
         return None
+
+    def at(self, owner: str, instant: int) -> int:
+        """Units used at an instant, which is not before the origin."""
+        usage = self._usage[owner]
+        return int(usage.values[usage.times.searchsorted(instant, side="right") - 1, 0])
 
     def peak(self, owner: str, window: tuple[int, int]) -> int:
         """Most units used at any instant of [starts, ends)."""

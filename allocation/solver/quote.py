@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from allocation.solver.borrowing import at_risk_from
-from allocation.solver.cycle import possible_wants
-from allocation.solver.explain import Line, freed_by, reason, why_not_at
+from allocation.solver.explain import Line, freed_by, possible_wants, reason, why_not_at
 from allocation.solver.options import Kind, in_fleet, next_free, variants
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, want_of
 from allocation.solver.plan import Claim, Reason
+from allocation.solver.preemption import Preemption
 from allocation.solver.promises import promises_lay
 from allocation.solver.types import Ask, Policy, Snapshot
 from allocation.solver.working import Found, Working
@@ -34,6 +34,7 @@ class Question:
     project: str
     rates: Mapping[str, int] = field(default_factory=dict)
     tier: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Option:
     gpu_class: str
     profile: str | None
     count: int
+    share: int | None
     starts: int
     ends: int
     places_hint: tuple[str, ...]
@@ -77,14 +79,21 @@ class Availability:
         snapshot = in_order(snapshot)
         self._working = Working(snapshot, policy)
         promised = sorted(filter(has_promise, snapshot.requests), key=promise_order)
-        promises_lay(self._working, promised)
+        promises_lay(self._working, Preemption(self._working, snapshot), promised)
 
     def quote(self, question: Question) -> Quote:
         """Options and, when it can't be had as asked, the one thing that blocks it most."""
         working = self._working
         owners = (question.tenant, question.project)
         asked = tuple(
-            want_of(question.ask, gpu_class, question.duration, owners, question.tier)
+            want_of(
+                question.ask,
+                gpu_class,
+                question.duration,
+                owners,
+                question.tier,
+                question.owner,
+            )
             for gpu_class in dict.fromkeys(question.ask.classes)
         )
         wants, never = possible_wants(working, asked)
@@ -112,8 +121,7 @@ class Availability:
             return working.earliest(wants, first, self._last(question))
         if question.earliest < working.now or first > self._horizon():
             return None
-        tried = (working.at(want, first) for want in wants)
-        return next((found for found in tried if found), None)
+        return working.first_at(wants, first)
 
     def _why(
         self, question: Question, wants: tuple[Want, ...], never: tuple[Reason, ...]
@@ -149,6 +157,7 @@ class Availability:
             gpu_class=want.gpu_class,
             profile=want.profile,
             count=want.count,
+            share=want.share,
             starts=found.starts,
             ends=found.ends,
             places_hint=tuple(nodes),

@@ -1,6 +1,7 @@
 """Plain builders for the agent's tests."""
 
 import dataclasses
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,12 +17,16 @@ from allocation.agent.follow import Keys
 from allocation.agent.handover import Handover, Owner
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Outgoing
+from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
-from allocation.agent.process import Agent, Clock, Node
+from allocation.agent.nvml_watch import NvmlWatch
+from allocation.agent.process import Agent, Clock
 from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
+from allocation.agent.simulated_programs import SimulatedPrograms, SimulatedSuspender
 from allocation.agent.store import Store
+from allocation.agent.suspender import Suspender
 
 NODE = "node-1"
 KEY = b"k" * 32
@@ -82,6 +87,18 @@ def a_whole(
 ) -> wire.DesiredAllocation:
     sliced = a_slice(name, booking=booking, starts=starts, ends=ends, state=state)
     return dataclasses.replace(sliced, profile=None, profile_id=None, slot=0, size=8)
+
+
+def noticed(
+    allocation: wire.DesiredAllocation,
+    *,
+    at: int = NOW + 120,
+    method: wire.PauseMethod = "stop",
+    name: str = "p1",
+) -> wire.DesiredAllocation:
+    """The same under a notice, as the portal writes it."""
+    notice = wire.Notice(id=name, told=NOW, at=at, method=method)
+    return dataclasses.replace(allocation, notice=notice, ends=at)
 
 
 def a_document(
@@ -148,6 +165,7 @@ class Rig:
     wall: FakeTime
     steady: FakeTime
     sent: Sent
+    programs: SimulatedPrograms
 
     @property
     def gpu(self) -> str:
@@ -184,6 +202,7 @@ def a_rig(
     at: float = NOW,
     owners: Callable[[Hardware], tuple[Owner, ...]] = lambda _: (),
     keys: dict[int, bytes] = KEYS,
+    suspender: Callable[[Hardware], Suspender | None] = SimulatedSuspender,
 ) -> Iterator[Rig]:
     """Two rigs over the same `state` one after the other are an agent that was restarted."""
     wall, steady, sent = FakeTime(at), FakeTime(1000.0), Sent()
@@ -192,7 +211,10 @@ def a_rig(
         driver = stack.enter_context(installed(hardware))
         port = NvmlGpu(hardware.process_signal)
         stack.callback(port.close)
+        watch = NvmlWatch(hardware.process_user)
+        stack.callback(watch.close)
         host = host_simulated(NODE, len(hardware.gpus))
+        programs = SimulatedPrograms(hardware)
         cdi = Cdi(state / "cdi", SimulatedDeviceNodes(hardware), {})
         node = Node(
             keys=Keys(Identity(NODE, keys, 1, "redis://127.0.0.1:1/0"), state / "identity.json"),
@@ -201,6 +223,10 @@ def a_rig(
             handover=Handover(state / "bookings", owners(hardware)),
             bookings=Bookings(state / "bookings", cdi=cdi),
             inventory=lambda: inventory_take(host, port),
+            watch=watch,
+            programs=programs,
+            suspender=suspender(hardware),
+            pause_signal=signal.SIGUSR1,
         )
         agent = Agent(node, Clock(wall=wall, steady=steady))
-        yield Rig(hardware, driver, agent, node, wall, steady, sent)
+        yield Rig(hardware, driver, agent, node, wall, steady, sent, programs)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from allocation import wire
-from allocation.agent.apply import KILL_AFTER_S
+from allocation.agent.endings import KILL_AFTER_S
 from allocation.agent.link import Connected
 from allocation.agent.simulated_owners import SimulatedOwners
 from tests.agent.builders import (

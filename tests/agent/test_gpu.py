@@ -11,12 +11,19 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from allocation.agent import nvml_gpu
+from allocation.agent import nvml_gpu, nvml_watch
 from allocation.agent.gpu import Fault, GpuError, GpuPort, Place
 from allocation.agent.host import process_signal
 from allocation.agent.nvml_gpu import NvmlGpu
-from allocation.agent.simulated_hardware import Hardware, Profile, fleet_parse, models_load
+from allocation.agent.simulated_hardware import (
+    Hardware,
+    HardwareFault,
+    Profile,
+    fleet_parse,
+    models_load,
+)
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
+from allocation.agent.simulated_programs import program_toggle
 from tests.agent.builders import FakeTime, cases
 
 MODELS = models_load()
@@ -203,6 +210,32 @@ def test_a_stubborn_process_ends_only_by_force(whole: Simulated) -> None:
     assert whole.port.truth(whole.gpu).processes == 0
 
 
+def test_only_the_processes_that_are_meant_are_named_and_ended(sliced: Simulated) -> None:
+    for slot in (0, 2):
+        sliced.port.create(sliced.gpu, Place(14, slot, 2))
+    one, two = sliced.port.truth(sliced.gpu).instances
+    mine = [sliced.hardware.process_start(one.uuid or "", label=n) for n in ("a", "b")]
+    other = sliced.hardware.process_start(two.uuid or "", label="c")
+
+    assert sorted(sliced.port.pids(sliced.gpu, one.id)) == mine
+    sliced.port.end_processes(sliced.gpu, one.id, force=True, only=mine[:1])
+    assert sliced.port.pids(sliced.gpu, one.id) == (mine[1],)
+    assert sliced.port.pids(sliced.gpu, two.id) == (other,)
+    assert sliced.port.pids(sliced.gpu, 99) == ()
+
+
+def test_what_is_frozen_is_on_no_device_until_it_goes_on(whole: Simulated) -> None:
+    pid = whole.hardware.process_start(whole.gpu, label="w1")
+    program_toggle(whole.hardware, pid)
+    assert whole.port.truth(whole.gpu).processes == 0
+    whole.port.set_mode(whole.gpu, "sliced")
+    with pytest.raises(HardwareFault):
+        program_toggle(whole.hardware, pid)
+    whole.port.set_mode(whole.gpu, "whole")
+    program_toggle(whole.hardware, pid)
+    assert whole.port.pids(whole.gpu, None) == (pid,)
+
+
 def test_the_mode_changes_only_on_an_empty_gpu(whole: Simulated) -> None:
     whole.hardware.process_start(whole.gpu, label="w1")
     with pytest.raises(GpuError) as refused:
@@ -305,10 +338,10 @@ def test_the_driver_tells_the_placements_of_the_published_tables(slug: str) -> N
 
 
 def test_the_simulator_has_every_symbol_that_the_agent_uses() -> None:
-    tree = ast.parse(Path(inspect.getfile(nvml_gpu)).read_text())
     used = {
         node.attr
-        for node in ast.walk(tree)
+        for module in (nvml_gpu, nvml_watch)
+        for node in ast.walk(ast.parse(Path(inspect.getfile(module)).read_text()))
         if isinstance(node, ast.Attribute) and re.match("nvml[A-Z]", node.attr)
     }
     symbols = {s for name in used if hasattr(pynvml, name) for s in _symbols(name)}

@@ -1,10 +1,8 @@
 """What a booking's programs find on its node: environment, description, CDI, `run`."""
 
 import json
-import os
-import pwd
 import subprocess
-import sys
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,7 @@ from typing import Any
 import pytest
 
 from allocation import wire
-from allocation.agent import run
-from allocation.agent.bookings import Bookings
-from allocation.agent.parts import Part, parts_of
+from allocation.agent.parts import Part, Place, parts_of
 from tests.agent.builders import (
     HOUR,
     NODE,
@@ -24,7 +20,6 @@ from tests.agent.builders import (
     a_rig,
     a_slice,
     a_whole,
-    cases,
 )
 
 GANG = wire.Gang(
@@ -91,7 +86,7 @@ def test_every_node_of_a_gang_says_the_same_of_where_to_meet(tmp_path: Path) -> 
     told = []
     for node in ("node-0", NODE):
         desired = a_document({"GPU-1": [a_whole()]}, gangs=(GANG,), node=node)
-        part = parts_of(desired, {"w1": "GPU-1"}, NOW)[NAME]
+        part = parts_of(desired, {"w1": "GPU-1"}, NOW, Place(node, tmp_path))[NAME]
         told.append((part.address, part.port, part.world_size, part.rank))
     assert [rank for *_, rank in told] == [0, 1]
     assert told[0][:3] == told[1][:3]
@@ -217,96 +212,6 @@ def test_what_people_are_called_is_never_run_by_a_shell(
     assert not (tmp_path / "pwned").exists()
 
 
-# `run`.
-
-
-def ran(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "allocation.agent", "run", "--state", str(state), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": os.environ["PATH"], "MINE": "kept"},
-    )
-
-
-def booked(state: Path, **more: object) -> None:
-    """A booking that is active by the real clock, on two whole GPUs."""
-    part = Part(
-        name=NAME,
-        booking="BK-7",
-        tenant="biology",
-        owner=str(more.pop("owner", pwd.getpwuid(os.getuid()).pw_name)),
-        sliced=bool(more.pop("sliced", False)),
-        starts=0,
-        ends=int(str(more.pop("ends", 4_000_000_000))),
-        devices=("GPU-1", "GPU-2"),
-        members=GANG.members,
-        rank=1,
-    )
-    Bookings(state / "bookings").sync({NAME: part})
-
-
-def test_run_starts_the_command_with_the_bookings_environment_and_its_status(
-    tmp_path: Path,
-) -> None:
-    booked(tmp_path)
-    program = 'echo "$MINE $GPU_BOOKING $CUDA_VISIBLE_DEVICES $MASTER_ADDR $1"; exit 7'
-    done = ran(tmp_path, "BK-7", "--", "sh", "-c", program, "sh", "--part")
-    assert (done.returncode, done.stderr) == (7, "")
-    assert done.stdout == "kept BK-7 GPU-1,GPU-2 node-0 --part\n"
-    one = ran(tmp_path, "--part", "1", NAME, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
-    assert one.stdout == "GPU-2\n"
-
-
-@pytest.mark.parametrize(
-    ("more", "arguments", "code", "words"),
-    cases(
-        {
-            "a booking that is not here": (
-                {},
-                ("BK-8", "--", "true"),
-                4,
-                "no devices on this node",
-            ),
-            "one that is over": ({"ends": 1000}, ("BK-7", "--", "true"), 4, "ended at 01 Jan"),
-            "somebody else's, by its number": (
-                {"owner": "somebody"},
-                ("BK-7", "--", "true"),
-                4,
-                "of somebody, and you are",
-            ),
-            "several slices, none said": ({"sliced": True}, ("BK-7", "--", "true"), 4, "--part 0"),
-            "a device that it has not": ({}, ("--part", "2", "BK-7", "--", "true"), 4, "2 devices"),
-            "no command": ({}, ("BK-7",), 2, "say what to run"),
-            "a command that is not there": ({}, ("BK-7", "--", "no-such-thing"), 127, "No such"),
-            "a command that is no program": ({}, ("BK-7", "--", "/etc"), 126, "denied"),
-        }
-    ),
-)
-def test_run_says_why_it_does_not_start(
-    tmp_path: Path, more: dict[str, object], arguments: tuple[str, ...], code: int, words: str
-) -> None:
-    booked(tmp_path, **more)
-    done = ran(tmp_path, *arguments)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert words in done.stderr
-
-
-def test_somebody_elses_booking_runs_for_who_says_its_full_name(tmp_path: Path) -> None:
-    booked(tmp_path, owner="somebody")
-    assert ran(tmp_path, NAME, "--", "true").returncode == 0
-
-
-def test_a_number_that_is_two_bookings_here_is_asked_back(tmp_path: Path) -> None:
-    booked(tmp_path)
-    other = tmp_path / "bookings" / "rival.BK-7"
-    other.mkdir()
-    (other / "booking.json").write_text("{}")
-    with pytest.raises(run.NotNow, match=r"biology.BK-7 or rival.BK-7"):
-        run.booking_find(tmp_path / "bookings", "BK-7", "ada", NOW)
-
-
 def test_the_files_go_before_the_device_does(rig: Rig, tmp_path: Path) -> None:
     """While a program that does not want to end still holds the device, nobody is sent to it."""
     rig.desire(a_document(two_gpus(rig)))
@@ -325,9 +230,11 @@ def test_the_files_of_an_ending_booking_are_gone_when_its_processes_are_asked_to
     there: list[bool] = []
     real = rig.node.port.end_processes
 
-    def looks(gpu: str, instance: int | None, *, force: bool) -> None:
+    def looks(
+        gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None
+    ) -> None:
         there.append((tmp_path / "bookings" / NAME / "booking.json").exists())
-        real(gpu, instance, force=force)
+        real(gpu, instance, force=force, only=only)
 
     monkeypatch.setattr(rig.node.port, "end_processes", looks)
     rig.later(HOUR)

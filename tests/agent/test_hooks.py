@@ -1,12 +1,12 @@
 """A site's own programs run for each booking, bounded, without a shell, and safe from others."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from allocation.agent.hooks import Hooks
+from allocation.agent.hooks import Environments, Hooks, Step, lives, notices
 from tests.servers.waiting import wait_until
 
 BOOKING = {"biology.BK-7": {"GPU_BOOKING": "BK-7", "GPU_BOOKING_OWNER": "ada"}}
@@ -30,7 +30,7 @@ def a_program(folder: Path, place: str, text: str = WRITES, mode: int = 0o755) -
 
 @contextmanager
 def hooks(folder: Path, *, limit_s: float = 10.0) -> Iterator[Hooks]:
-    found = Hooks(folder, folder.parent / "hooks.json", limit_s=limit_s)
+    found = Hooks(folder, folder.parent, limit_s=limit_s)
     yield found
     found.stop()
 
@@ -124,3 +124,94 @@ def test_programs_see_the_booking_and_nothing_of_the_agents_own_environment(
     assert "GPU_BOOKING=BK-7; touch pwned $(touch pwned)\n" in text
     assert "secret" not in text
     assert not (folder / "pwned").exists()
+
+
+# Pauses.
+
+PAUSED = {
+    "biology.BK-7": {
+        **BOOKING["biology.BK-7"],
+        "GPU_BOOKING_PAUSE_ID": "p1",
+        "GPU_BOOKING_PAUSE_AT": "2027-01-15T08:02:00+00:00",
+        "GPU_BOOKING_PAUSE_METHOD": "stop",
+    }
+}
+LATER = {
+    "biology.BK-7": {
+        **PAUSED["biology.BK-7"],
+        "GPU_BOOKING_PAUSE_AT": "2027-01-15T08:30:00+00:00",
+    }
+}
+RESUMED = {"biology.BK-7": {**BOOKING["biology.BK-7"], "GPU_BOOKING_RESUMES": "1"}}
+NOTICED = 'echo "$GPU_HOOK $GPU_BOOKING_PAUSE_METHOD $GPU_BOOKING_PAUSE_AT" >> said\n'
+
+
+@pytest.fixture
+def every(folder: Path) -> Path:
+    for event in ("notice", "pause", "resume"):
+        (folder / event).mkdir()
+    for event in ("start", "notice", "pause", "resume", "end"):
+        a_program(folder, f"{event}/1", 'echo "$GPU_HOOK" >> said\n')
+    return folder
+
+
+def test_a_pause_is_announced_then_carried_out_then_over(every: Path) -> None:
+    with hooks(every) as found:
+        found.want(BOOKING)
+        wait_until(lambda: said(every) == ["start"], seconds=10)
+        found.want(PAUSED)
+        wait_until(lambda: said(every) == ["start", "notice"], seconds=10)
+        found.want({})
+        wait_until(lambda: len(said(every)) == 4, seconds=10)
+        found.want(RESUMED)
+    assert said(every) == ["start", "notice", "pause", "end", "start", "resume"]
+
+
+def test_a_notice_runs_once_however_often_the_agent_starts_and_again_for_another_time(
+    folder: Path,
+) -> None:
+    (folder / "notice").mkdir()
+    a_program(folder, "notice/1", NOTICED)
+    for wanted in (PAUSED, PAUSED, LATER):
+        with hooks(folder) as found:
+            found.want(wanted)
+    assert said(folder) == [
+        "notice stop 2027-01-15T08:02:00+00:00",
+        "notice stop 2027-01-15T08:30:00+00:00",
+    ]
+
+
+def test_a_notice_that_is_withdrawn_is_no_pause_when_the_booking_ends(every: Path) -> None:
+    with hooks(every) as found:
+        found.want(PAUSED)
+        wait_until(lambda: sorted(said(every)) == ["notice", "start"], seconds=10)
+        found.want(BOOKING)
+        found.want({})
+    assert sorted(said(every)) == ["end", "notice", "start"]
+
+
+def test_a_notice_does_not_wait_for_a_program_that_hangs(folder: Path) -> None:
+    (folder / "notice").mkdir()
+    a_program(folder, "start/1", "sleep 300\n")
+    a_program(folder, "notice/1", NOTICED)
+    with hooks(folder, limit_s=3) as found:
+        found.want(BOOKING)
+        found.want(PAUSED)
+        wait_until(lambda: len(said(folder)) == 1, seconds=2)
+
+
+def test_what_ran_before_a_kill_is_not_run_again_and_what_did_not_is() -> None:
+    """The steps that are left, whatever is known."""
+
+    def events(
+        steps: Callable[[Environments, Environments], Iterator[Step]],
+        known: Environments,
+        active: Environments,
+    ) -> list[str]:
+        return [event for event, *_ in steps(known, active) if event is not None]
+
+    assert events(notices, {}, PAUSED) == ["notice"]
+    assert events(notices, PAUSED, PAUSED) == []
+    assert events(lives, PAUSED, {}) == ["pause", "end"]
+    paused = {name: {"GPU_BOOKING": "BK-7"} for name in PAUSED}
+    assert events(lives, paused, {}) == ["end"]

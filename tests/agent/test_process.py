@@ -1,5 +1,6 @@
 """The agent as a process of its own, on a real Valkey and against a portal's enrolment."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -18,7 +19,7 @@ import redis
 
 from allocation import wire
 from allocation.services.links import link_open, link_password, link_replace, link_url
-from tests.agent.builders import HOUR, KEY, KEYS, NODE, a_document, a_slice, a_whole
+from tests.agent.builders import HOUR, KEY, KEYS, NODE, a_document, a_slice, a_whole, noticed
 from tests.servers.waiting import wait_until
 
 
@@ -70,6 +71,14 @@ class Portal:
         self.client.set(wire.desired_key(NODE), raw)
         self.client.publish(wire.wake_channel(NODE), b"")
 
+    def grant(self) -> None:
+        """Answers the newest heartbeat."""
+        beats = [m for m in self.messages() if isinstance(m, wire.Heartbeat)]
+        lease = wire.Lease(node=NODE, epoch=1, seq=beats[-1].seq, ttl=20)
+        raw = wire.seal(lease, key=KEY, key_version=1).to_json()
+        self.client.set(wire.lease_key(NODE), raw)
+        self.client.publish(wire.wake_channel(NODE), wire.LEASE_WAKE)
+
     def messages(self) -> list[wire.FromAgent]:
         entries: Any = self.client.xrange(wire.report_stream(NODE))
         return [wire.open_report(wire.Envelope.from_fields(f), self.keys) for _, f in entries]
@@ -96,7 +105,9 @@ class Process:
         self.state = state
         self.running: subprocess.Popen[bytes] | None = None
 
-    def start(self, *more: str, **environment: str) -> "subprocess.Popen[bytes]":
+    def start(
+        self, *more: str, program: str = "allocation.agent", **environment: str
+    ) -> "subprocess.Popen[bytes]":
         options = {
             "PATH": os.environ["PATH"],
             "GPU_AGENT_PORTAL": self.portal.url,
@@ -107,7 +118,7 @@ class Process:
         }
         with (self.state.parent / "agent.log").open("ab") as log:
             self.running = subprocess.Popen(
-                [sys.executable, "-m", "allocation.agent", "--simulate", "h100:2", *more],
+                [sys.executable, "-m", program, "--simulate", "h100:2", *more],
                 env=options,
                 stderr=log,
             )
@@ -179,6 +190,25 @@ def test_a_node_enrols_serves_a_booking_and_stops_cleanly(portal: Portal, agent:
     }
 
 
+def test_leased_work_waits_for_the_answer_and_outlives_a_quick_restart(
+    portal: Portal, agent: Process
+) -> None:
+    agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    booked = dataclasses.replace(a_slice(starts=now(), ends=now() + HOUR), lease=True)
+    also = a_slice("a2", slot=2, starts=now(), ends=now() + HOUR)
+    portal.publish(a_document({portal.gpu(): [booked, also]}))
+    seen(lambda: portal.states() == {"a2": "ready"})
+    portal.grant()
+    seen(lambda: portal.states() == {"a1": "ready", "a2": "ready"})
+
+    agent.stop(signal.SIGKILL)
+    said = len(portal.reports())
+    agent.start()
+    seen(lambda: len(portal.reports()) > said)
+    assert portal.states() == {"a1": "ready", "a2": "ready"}
+
+
 def test_a_booking_reaches_containers_hooks_and_programs(
     portal: Portal, agent: Process, tmp_path: Path
 ) -> None:
@@ -212,6 +242,63 @@ def test_a_booking_reaches_containers_hooks_and_programs(
         )
     )
     assert agent.stop() == 0
+
+
+def test_a_pause_is_announced_answered_and_carried_out(
+    portal: Portal, agent: Process, tmp_path: Path
+) -> None:
+    hooks = tmp_path / "hooks.d"
+    for event in ("start", "notice", "pause", "end"):
+        (hooks / event).mkdir(parents=True)
+        (hooks / event / "1").write_text('#!/bin/sh\necho "$GPU_HOOK" >> said\n')
+        (hooks / event / "1").chmod(0o755)
+
+    def said() -> list[str]:
+        return (hooks / "said").read_text().split() if (hooks / "said").exists() else []
+
+    agent.start("--hooks", str(hooks))
+    seen(lambda: len(portal.reports()) > 0)
+    booked = a_whole(starts=now(), ends=now() + HOUR)
+    portal.publish(a_document({portal.gpu(): [booked]}))
+    seen(lambda: portal.states() == {"w1": "ready"} and said() == ["start"])
+    at = now() + 4
+    portal.publish(a_document({portal.gpu(): [noticed(booked, at=at)]}, generation=2))
+    seen(lambda: said() == ["start", "notice"])
+    seen(lambda: portal.reports()[-1].allocations[0].noticed is not None)
+    subprocess.run(
+        [sys.executable, "-m", "allocation.agent", "saved", "biology.BK-7"],
+        env={"PATH": os.environ["PATH"], "GPU_AGENT_STATE": str(agent.state)},
+        check=True,
+    )
+    seen(lambda: portal.reports()[-1].allocations[0].saved is not None)
+    seen(lambda: portal.states() == {"w1": "empty"})
+    assert abs(portal.reports()[-1].allocations[0].since - at) <= 1
+    seen(lambda: said() == ["start", "notice", "pause", "end"])
+
+
+@pytest.mark.faults
+def test_an_agent_that_is_killed_as_it_announces_a_pause_has_announced_it_in_its_next_life(
+    portal: Portal, agent: Process
+) -> None:
+    """The record of the notice is on its disk; nothing of it has been told."""
+    agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    booked = a_whole(starts=now(), ends=now() + HOUR)
+    portal.publish(a_document({portal.gpu(): [booked]}))
+    seen(lambda: portal.states() == {"w1": "ready"})
+    agent.stop()
+    folder = agent.state / "bookings" / "biology.BK-7"
+
+    dying = agent.start(program="tests.faults.agent_killed_at_notice")
+    portal.publish(a_document({portal.gpu(): [noticed(booked, at=now() + 60)]}, generation=2))
+    assert dying.wait(10) == -signal.SIGKILL
+    (held,) = json.loads((agent.state / "state.json").read_text())["held"]
+    assert held["notice"] == "p1"
+    assert not (folder / "notice.json").exists()
+
+    agent.start(GPU_AGENT_TOKEN="")
+    seen((folder / "notice.json").exists)
+    seen(lambda: portal.reports()[-1].allocations[0].noticed == held["noticed"])
 
 
 @pytest.mark.faults

@@ -9,7 +9,8 @@ import pytest
 
 from allocation.agent.reconcile import Held
 from allocation.agent.store import Store, StoreError, folder_locked
-from tests.agent.builders import KEYS, NOW, a_document, a_slice, cases, signed
+from allocation.agent.suspender import Suspended
+from tests.agent.builders import KEYS, NOW, a_document, a_slice, a_whole, cases, noticed, signed
 
 GPU = "GPU-1"
 
@@ -33,6 +34,38 @@ def test_a_new_life_follows_the_same_document_and_holds_the_same(tmp_path: Path)
     assert again.desired == store.desired
     assert again.held == store.held
     assert (again.epoch, again.generation) == (5, 7)
+
+
+def test_a_new_life_knows_of_notices_of_what_was_saved_and_of_what_is_suspended(
+    tmp_path: Path,
+) -> None:
+    store = a_store(tmp_path)
+    allocation = dataclasses.replace(noticed(a_whole()), resumes="w0")
+    store.held["w1"] = Held(allocation, GPU, given=True, notice="p1", noticed=NOW, saved=NOW + 1)
+    store.suspended["w0"] = Suspended("w0", "biology.BK-7", GPU, ((7, "x"), (8, "y")), "w1")
+    follow(store, generation=7)
+    again = a_store(tmp_path)
+
+    assert again.held == store.held
+    assert again.suspended == store.suspended
+
+
+def test_the_state_of_an_agent_that_knew_nothing_of_pauses_is_read(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    store.held["a1"] = Held(a_slice(), GPU, given=True)
+    follow(store, generation=7)
+    path = tmp_path / "state.json"
+    data = json.loads(path.read_text())
+    del data["suspended"]
+    new = {"notice", "noticed", "saved", "resumed", "note"}
+    data["held"] = [
+        {name: value for name, value in each.items() if name not in new} for each in data["held"]
+    ]
+    for name in ("notice", "resumes", "share"):
+        del data["held"][0]["allocation"][name]
+    path.write_text(json.dumps(data))
+
+    assert a_store(tmp_path).held == store.held
 
 
 @pytest.mark.parametrize(
@@ -168,3 +201,10 @@ def test_a_record_keeps_every_field(tmp_path: Path) -> None:
     follow(store, generation=7)
 
     assert dataclasses.astuple(a_store(tmp_path).held["z"]) == dataclasses.astuple(record)
+
+
+def test_numbers_rise_over_a_restart_even_if_the_clock_was_set_back(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    follow(store, generation=7)
+    last = [store.next_seq() for _ in range(90)][-1]
+    assert a_store(tmp_path, now=NOW - 3600).next_seq() > last

@@ -231,6 +231,22 @@ def test_a_field_that_came_later_is_not_written_where_it_says_nothing() -> None:
     assert wire.open_desired(signed(turning), KEYS) == turning
 
 
+def test_what_belongs_to_pauses_and_shares_comes_out_as_it_went_in_and_is_else_not_written() -> (
+    None
+):
+    notice = wire.Notice(id="p1", told=NOW, at=NOW + 60, method="suspend")
+    paused = dataclasses.replace(a_whole(), notice=notice, ends=NOW + 60)
+    shared = dataclasses.replace(a_whole("s1"), share=250, resumes="s0")
+    desired = a_document({"GPU-1": [paused], "GPU-2": [shared]}, mode="shared")
+    for full in (desired, dataclasses.replace(desired, suspended=())):
+        assert wire.open_desired(signed(full), KEYS) == full
+    told = dataclasses.replace(REPORT.allocations[0], noticed=1, saved=2, suspended=True)
+    report = dataclasses.replace(REPORT, allocations=(told,))
+    assert wire.open_report(wire.seal(report, key=KEY, key_version=1), KEYS) == report
+    for word in (b"notice", b"share", b"resumes", b"suspended"):
+        assert word not in signed(DESIRED).body
+
+
 def test_each_node_and_key_version_has_its_own_key() -> None:
     master = b"m" * 32
     made = {wire.node_key(master, node, version) for node in ("n1", "n11") for version in (1, 11)}

@@ -1,0 +1,121 @@
+"""Ends the programs of allocations whose time is over, each in its way."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Collection
+
+from allocation.agent.gpu import GpuPort
+from allocation.agent.records import Records
+from allocation.agent.steps import EndProcesses
+from allocation.agent.store import StoreError
+from allocation.agent.suspender import LIMIT_S
+from allocation.agent.suspensions import Suspensions
+from allocation.wire import PauseMethod
+
+log = logging.getLogger(__name__)
+
+KILL_AFTER_S = 10.0
+# Who was told of a pause had the time until then to save: the device is wanted now.
+KILL_AFTER_NOTICE_S = 3.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Ending:
+    """`since` is on the steady clock."""
+
+    since: float
+    method: PauseMethod | None
+    killed: bool = False
+
+    @property
+    def patience(self) -> float:
+        """Seconds from asking to killing."""
+        return {None: KILL_AFTER_S, "stop": KILL_AFTER_NOTICE_S}.get(self.method, 0.0)
+
+
+class Endings:
+    """Remembers between turns who was asked to end, and when."""
+
+    def __init__(
+        self,
+        *,
+        port: GpuPort,
+        records: Records,
+        suspensions: Suspensions,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._port = port
+        self._records = records
+        self._suspensions = suspensions
+        self._monotonic = monotonic
+        self._endings: dict[str, _Ending] = {}
+
+    @property
+    def waits(self) -> bool:
+        """True while something that was asked to end may do so at any moment."""
+        now = self._monotonic()
+        recent = any(now - e.since < 2 * KILL_AFTER_S for e in self._endings.values())
+        return recent or bool(self._suspensions.busy())
+
+    def forget(self, allocations: Collection[str]) -> None:
+        """Nothing of them is left on their devices."""
+        for name in allocations:
+            self._endings.pop(name, None)
+        self._suspensions.emptied(allocations)
+
+    def end(self, gpu: str, step: EndProcesses) -> bool:
+        """Asks once; when the time for it is over, kills whatever is there in each turn.
+
+        Returns whether anything was done. Raises GpuError, StoreError.
+        """
+        ending = self._endings.get(step.allocation)
+        if ending is not None and ending.method == "suspend":
+            return self._freeze(gpu, step, ending)
+        if ending is None:
+            return self._begin(gpu, step)
+        if self._monotonic() - ending.since < ending.patience:
+            return False
+        return self._kill(gpu, step, ending)
+
+    def _begin(self, gpu: str, step: EndProcesses) -> bool:
+        now = self._monotonic()
+        refusal = step.note
+        if step.method == "suspend":
+            refusal = self._suspensions.refusal(step.allocation)
+        if refusal is not None:
+            return self._stop(gpu, step, refusal)
+        ending = _Ending(now, step.method)
+        if step.method == "suspend":
+            moved = self._freeze(gpu, step, ending)
+            self._endings.setdefault(step.allocation, ending)
+            return moved
+        self._endings[step.allocation] = ending
+        self._port.end_processes(gpu, step.instance, force=False, only=step.only)
+        return True
+
+    def _kill(self, gpu: str, step: EndProcesses, ending: _Ending) -> bool:
+        first, ending.killed = not ending.killed, True
+        self._port.end_processes(gpu, step.instance, force=True, only=step.only)
+        return first
+
+    def _freeze(self, gpu: str, step: EndProcesses, ending: _Ending) -> bool:
+        """Here nothing is under way: what is on the device is new, or could not be frozen."""
+        why = self._suspensions.failure(step.allocation)
+        if why is None and self._monotonic() - ending.since >= LIMIT_S:
+            why = f"it took longer than {LIMIT_S:g} s"
+        if why is None:
+            try:
+                return self._suspensions.freeze(step.allocation)
+            except StoreError as unsaved:
+                why = str(unsaved)
+        self._suspensions.give_up(step.allocation)
+        return self._stop(gpu, step, why)
+
+    def _stop(self, gpu: str, step: EndProcesses, why: str) -> bool:
+        """Ends what could not be suspended."""
+        text = f"it was stopped, not suspended: {why}"
+        log.warning("%s: %s", step.allocation, text)
+        self._records.noted([step.allocation], text)
+        self._endings[step.allocation] = _Ending(self._monotonic(), "stop")
+        self._port.end_processes(gpu, step.instance, force=False, only=step.only)
+        return True

@@ -1,0 +1,47 @@
+"""Which programs hold an allocation's device.
+
+Of a share that is a question of whose a program is, and it is answered by what the program's
+environment says, else by its account: this detects, it does not prevent.
+"""
+
+from collections.abc import Iterable
+
+from allocation.agent.gpu import GpuPort
+from allocation.agent.handover import full_name
+from allocation.agent.programs import Programs
+from allocation.agent.reconcile import place_of
+from allocation.wire import DesiredAllocation
+
+
+def device_holders(port: GpuPort, gpu: str, allocation: DesiredAllocation) -> tuple[int, ...]:
+    """Of a whole GPU or a slice. Raises GpuError."""
+    place = place_of(allocation)
+    if place is None:
+        return port.pids(gpu, None)
+    there = (i.id for i in port.truth(gpu).instances if i.place == place)
+    instance = next(there, None)
+    return () if instance is None else port.pids(gpu, instance)
+
+
+def share_holders(
+    port: GpuPort, programs: Programs | None, gpu: str, shares: Iterable[DesiredAllocation]
+) -> dict[str, tuple[int, ...] | None]:
+    """By share, of all that are on a GPU; None where it can't be told. Raises GpuError.
+
+    A program that names no booking is of its account's share, if that has only one here.
+    """
+    shares = tuple(shares)
+    if not shares:
+        return {}
+    if programs is None:
+        return dict.fromkeys((each.id for each in shares), None)
+    found: dict[str, list[int]] = {each.id: [] for each in shares}
+    for pid in port.pids(gpu, None):
+        whose = programs.whose(pid)
+        mine = [s for s in shares if {full_name(s), s.id} & whose.names]
+        if not whose.names:
+            own = [s for s in shares if s.owner == whose.account]
+            mine = own if len({full_name(s) for s in own}) == 1 else []
+        for each in mine:
+            found[each.id].append(pid)
+    return {name: tuple(pids) for name, pids in found.items()}

@@ -1,0 +1,35 @@
+"""The parts that make up one node's agent."""
+
+import dataclasses
+from collections.abc import Callable
+
+from allocation import wire
+from allocation.agent.bookings import Bookings
+from allocation.agent.follow import Keys
+from allocation.agent.gpu import GpuPort, WatchPort
+from allocation.agent.handover import Handover
+from allocation.agent.parts import Place
+from allocation.agent.programs import Programs
+from allocation.agent.store import Store
+from allocation.agent.suspender import Suspender
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """`inventory` reads it anew; `place` is what programs are told of it. Without `programs` none
+    is warned or suspended. `pause_signal` is the number of the signal that tells of a notice.
+    `one_account`: a shared GPU is for one account at a time. Without a `watch` the driver can't be
+    asked for errors, and none is told."""
+
+    keys: Keys
+    port: GpuPort
+    store: Store
+    handover: Handover
+    bookings: Bookings
+    inventory: Callable[[], wire.Inventory]
+    watch: WatchPort | None = None
+    place: Place | None = None
+    programs: Programs | None = None
+    suspender: Suspender | None = None
+    pause_signal: int | None = None
+    one_account: bool = True

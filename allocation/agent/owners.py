@@ -1,0 +1,68 @@
+"""Between the agent and the owners of bookings: files and signals to them, words from them."""
+
+import logging
+from collections.abc import Mapping
+
+from allocation.agent.gpu import GpuError
+from allocation.agent.holders import share_holders
+from allocation.agent.node import Node
+from allocation.agent.notices import heard, open_notices, programs_warn, told_since
+from allocation.agent.parts import Part, Place, parts_of
+from allocation.agent.pauses import Seen
+from allocation.agent.reconcile import Held, Wish
+from allocation.agent.records import Records
+from allocation.agent.store import StoreError
+from allocation.agent.suspensions import Suspensions
+
+log = logging.getLogger(__name__)
+
+LISTEN_EVERY_S = 0.2
+_LISTEN_IN_QUIET_S = 5.0
+
+
+class Owners:
+    def __init__(self, node: Node, records: Records, suspensions: Suspensions) -> None:
+        self._node = node
+        self._records = records
+        self._suspensions = suspensions
+        self._place = node.place or Place(node.keys.identity.node, node.handover.root)
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds until they are to be listened to again."""
+        return LISTEN_EVERY_S if open_notices(self._records.held) else _LISTEN_IN_QUIET_S
+
+    def listen(self, now: float) -> bool:
+        """Hears who says that all is saved; returns whether one did. `now` in Unix seconds."""
+        found = heard(self._records.held, self._node.bookings.said(), now)
+        self._records.saved(found)
+        return bool(found)
+
+    def tell(self, now: float) -> str | None:
+        """Makes files and hooks follow; returns what went wrong."""
+        return self._node.bookings.sync(self._parts(now))
+
+    def wake(self, now: float) -> None:
+        """Makes go on what was suspended, of bookings that are whole here again."""
+        try:
+            self._suspensions.resume(self._parts(now).values())
+        except (GpuError, StoreError) as error:
+            log.warning("what was suspended waits: %s", error)
+
+    def _parts(self, now: float) -> dict[str, Part]:
+        given = self._node.handover.devices()
+        return parts_of(self._node.store.desired, given, now, self._place)
+
+    def warn(self, before: Mapping[str, Held]) -> None:
+        """Sends the signal to programs under a notice that is not in the records of `before`."""
+        node, held = self._node, self._records.held
+        told = told_since(before, held)
+        if told and node.programs is not None and node.pause_signal is not None:
+            programs_warn(node.port, node.programs, node.pause_signal, told, held)
+
+    def look(self, wish: Wish) -> Seen:
+        """Whose the programs on a shared GPU are, and what can't be told now. Raises GpuError."""
+        live = (task.allocation for task in wish.tasks if not task.emptied)
+        shares = [allocation for allocation in live if allocation.share is not None]
+        found = share_holders(self._node.port, self._node.programs, wish.gpu, shares)
+        return Seen(found, self._suspensions.busy())

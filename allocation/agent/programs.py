@@ -1,0 +1,117 @@
+"""The programs of this node as its kernel knows them: whose they are, and telling them things."""
+
+import dataclasses
+import os
+import pwd
+import signal
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Whose:
+    """Whom a program belongs to. `names` are those of bookings and allocations in its environment,
+    as `run` and `env` put them there: a program may lie about it, to nobody's harm but its owner's.
+    `account` is the name of its account, None if that can't be told."""
+
+    names: frozenset[str] = frozenset()
+    account: str | None = None
+
+
+class Programs(Protocol):
+    """By process id. One that is gone is no error."""
+
+    def birth(self, pid: int) -> str | None:
+        """Tells a program from a later one with the same id; None when it is gone."""
+
+    def whose(self, pid: int) -> Whose: ...
+
+    def warn(self, pid: int, number: int) -> bool:
+        """Sends a signal, unless the program has no handler for it: it would end by it. Returns
+        whether it was sent."""
+
+    def kill(self, pid: int, birth: str) -> None:
+        """Ends the program that was born so, and no other."""
+
+
+class HostPrograms:
+    """See Programs; from /proc."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
+
+    def birth(self, pid: int) -> str | None:
+        try:
+            text = (self._proc / str(pid) / "stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        # The name stands in brackets and may hold anything; what follows are plain fields.
+        state, *fields = text.rpartition(")")[2].split()
+        return None if state in "ZX" else f"{self._boot}/{fields[18]}"
+
+    def whose(self, pid: int) -> Whose:
+        folder = self._proc / str(pid)
+        try:
+            account = folder.stat().st_uid
+            raw = (folder / "environ").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            return Whose()
+        pairs = (line.partition("=") for line in raw.decode(errors="replace").split("\0"))
+        values = {name: value for name, _, value in pairs}
+        booking = f"{values.get('GPU_BOOKING_TENANT')}.{values.get('GPU_BOOKING')}"
+        names = {booking, values.get("GPU_ALLOCATION", "")} - {"None.None", ""}
+        return Whose(frozenset(names), account_name(account))
+
+    def warn(self, pid: int, number: int) -> bool:
+        if pid <= 1 or pid == os.getpid():
+            return False
+        try:
+            # A pid file descriptor can't come to mean another process in between.
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        try:
+            if not self._handles(pid, number):
+                return False
+            signal.pidfd_send_signal(descriptor, number)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def kill(self, pid: int, birth: str) -> None:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        try:
+            if self.birth(pid) == birth:
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        finally:
+            os.close(descriptor)
+
+    def _handles(self, pid: int, number: int) -> bool:
+        for line in (self._proc / str(pid) / "status").read_text().splitlines():
+            name, _, mask = line.partition(":")
+            if name == "SigCgt":
+                return bool(int(mask, 16) >> (number - 1) & 1)
+        return False
+
+
+def account_uid(name: str) -> int | None:
+    """The account on this node that a member of the portal has: the one of the same name."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
+
+
+def account_name(uid: int) -> str | None:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None

@@ -1,0 +1,80 @@
+"""The programs of a simulated node, and what freezes them."""
+
+import dataclasses
+
+from allocation.agent.programs import Whose
+from allocation.agent.simulated_hardware import Hardware, HardwareFault, Process
+
+
+def program(hardware: Hardware, pid: int) -> Process | None:
+    """One that runs or is frozen."""
+    now = hardware.clock()
+    found = (gpu.processes[pid] for gpu in hardware.gpus if pid in gpu.processes)
+    return next((process for process in found if process.starts <= now), None)
+
+
+def program_toggle(hardware: Hardware, pid: int) -> None:
+    """Freezes what runs; what is frozen goes on, on the device that it had.
+
+    Raises HardwareFault.
+    """
+    for gpu in hardware.gpus:
+        process = gpu.processes.get(pid)
+        if process is not None:
+            if gpu.mig != (process.instance is not None):
+                raise HardwareFault("NVML_ERROR_IN_USE")
+            gpu.processes[pid] = dataclasses.replace(process, frozen=not process.frozen)
+            hardware.save()
+            return
+    raise HardwareFault("NVML_ERROR_NOT_FOUND")
+
+
+class SimulatedPrograms:
+    """See programs.Programs. A program's label is the booking or allocation it belongs to."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+        self.warned: list[tuple[int, int]] = []
+
+    def birth(self, pid: int) -> str | None:
+        found = program(self._hardware, pid)
+        return None if found is None else f"{found.label}/{found.starts}"
+
+    def whose(self, pid: int) -> Whose:
+        found = program(self._hardware, pid)
+        return Whose() if found is None else Whose(frozenset({found.label}))
+
+    def warn(self, pid: int, number: int) -> bool:
+        there = program(self._hardware, pid) is not None
+        if there:
+            self.warned.append((pid, number))
+        return there
+
+    def kill(self, pid: int, birth: str) -> None:
+        if self.birth(pid) == birth:
+            self._hardware.process_signal(pid, force=True)
+
+
+class SimulatedSuspender:
+    """See suspender.Suspender. Done at once."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+        self._results: dict[int, str] = {}
+
+    def room_mb(self) -> int | None:
+        return None
+
+    def toggle(self, pid: int) -> None:
+        try:
+            program_toggle(self._hardware, pid)
+        except HardwareFault as fault:
+            self._results[pid] = fault.symbol
+        else:
+            self._results[pid] = ""
+
+    def busy(self, pid: int) -> bool:
+        return False
+
+    def result(self, pid: int) -> str | None:
+        return self._results.get(pid)

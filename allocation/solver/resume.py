@@ -1,0 +1,89 @@
+"""How long a booking would run from some start on, and when a paused one can go on.
+
+Most keep their length. Of a window that has begun only the rest is left, and of a paused booking
+with a deadline only what lies before it: to start later is to have less.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from allocation.solver.explain import Line, possible_wants, why_waiting
+from allocation.solver.placement import Want, wants_of
+from allocation.solver.plan import Reason
+from allocation.solver.types import Request
+from allocation.solver.working import Found, Working
+
+
+def length_from(request: Request, starts: int) -> int:
+    """Seconds it would run when it starts then."""
+    until = _until(request)
+    return request.duration if until is None else min(request.duration, until - starts)
+
+
+def last_start(working: Working, request: Request) -> int:
+    """The last second at which it may start at all."""
+    until = _until(request)
+    if until is None:
+        return working.last_start(request)
+    return min(working.now + working.policy.horizon, until - 1)
+
+
+def earliest_free(
+    working: Working, request: Request, wants: Iterable[Want], first: int, last: int
+) -> Found | None:
+    """The earliest start in [first, last] over the classes, pausing nobody."""
+    wants = tuple(wants)
+    until = _until(request)
+    if until is None:
+        return working.earliest(wants, first, last)
+    found = working.earliest(wants, first, min(last, until - request.duration))
+    if found is not None:
+        return found
+    rest = (_earliest_rest(working, until, want, (first, last)) for want in wants)
+    return min(filter(None, rest), key=lambda each: each.starts, default=None)
+
+
+def _until(request: Request) -> int | None:
+    """When it ends however late it starts; None: it has its length wherever it lies."""
+    if request.fixed:
+        return request.earliest + request.duration
+    return request.latest if request.paused else None
+
+
+def _earliest_rest(
+    working: Working, until: int, want: Want, between: tuple[int, int]
+) -> Found | None:
+    """The earliest start at which it can run until then. What is free stays so for less."""
+    first, last = between
+    if first > last:
+        return None
+    tried = working.starts_between(want, first, last).tolist()
+    low, high, best = 0, len(tried), None
+    while low < high:
+        middle = (low + high) // 2
+        rest = replace(want, duration=min(want.duration, until - tried[middle]))
+        found = working.at(rest, tried[middle])
+        if found is None:
+            low = middle + 1
+        else:
+            high, best = middle, found
+    return best
+
+
+def planned_resume(
+    working: Working, request: Request, out: int
+) -> tuple[Found | None, tuple[Reason, ...]]:
+    """When a running booking that leaves at `out` goes on, not reserved, and why not at once.
+
+    `request` is what it would have left now; it runs until then.
+    """
+    left = request.duration - (out - working.now)
+    if left <= 0:
+        return None, ()
+    again = replace(request, earliest=out, duration=left, paused=True, promise=None)
+    wants, _ = possible_wants(working, wants_of(again))
+    first, last = working.first_start(out), last_start(working, again)
+    found = earliest_free(working, again, wants, first, last)
+    if found is None:
+        return None, ()
+    return found, why_waiting(working, again, found, Line())

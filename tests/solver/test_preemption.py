@@ -1,0 +1,382 @@
+"""Who is paused for whom, when, and why."""
+
+from dataclasses import replace
+
+import pytest
+
+from allocation.solver import Extension, Place, Plan, Policy, Promise, Request, Snapshot, solve
+from tests.solver.builders import (
+    DAY,
+    HOUR,
+    NOON,
+    POLICY,
+    a_limit,
+    an_ask,
+    gpus,
+    whole,
+)
+from tests.solver.pausing import (
+    GRACE,
+    TIERS,
+    a_claim,
+    a_site,
+    given,
+    rules,
+    running,
+    told,
+    wish_of,
+)
+
+LENDER = (a_limit("lab", 4, borrow=0), a_limit("firm", 0, borrow=None))
+FOUR = tuple(whole(f"n1-{n}") for n in range(4))
+
+
+def lent(*requests, now: int = 0, **more) -> Snapshot:  # type: ignore[no-untyped-def]  # as a_claim
+    """Four GPUs guaranteed to lab, all of them borrowed by two bookings of firm."""
+    held = (*running("old", *FOUR[:2], since=-2 * HOUR), *running("young", *FOUR[2:]))
+    more = {"held": held, "fleet": gpus(4), "limits": LENDER, **more}
+    return a_site(*requests, now=now, **more)
+
+
+class TestAcrossTenants:
+    def test_who_is_guaranteed_it_takes_back_what_is_borrowed_after_the_notice(self) -> None:
+        plan = solve(lent(a_claim(count=2)), POLICY)
+        assert told(plan) == {"young": ("claim", GRACE)}
+        assert rules(plan) == {"young": "taken_back"}
+        assert given(plan) == {"claim": ("wait", GRACE)}
+        assert {place.gpu for place in plan.waits[0].places} == {"n1-2", "n1-3"}
+        (why, *_) = plan.waits[0].reasons
+        assert (why.code, dict(why.numbers), why.frees_at) == (
+            "makes_room",
+            {"pauses": 1},
+            NOON + GRACE,
+        )
+
+    def test_no_name_of_another_tenant_is_in_a_sentence(self) -> None:
+        (pause,) = solve(lent(a_claim(count=2)), POLICY).pauses
+        assert not any(name in pause.reasons[0].sentence for name in ("lab", "firm"))
+        assert dict(pause.reasons[0].numbers) == {"lost": 2 * HOUR, "tier": "standard"}
+        assert pause.lost == 2 * HOUR
+
+    def test_what_lies_inside_a_guarantee_is_never_paused_by_another_tenant(self) -> None:
+        limits = (a_limit("lab", 2, borrow=0), a_limit("firm", 2, borrow=None))
+        plan = solve(lent(a_claim(count=2), limits=limits), POLICY)
+        assert told(plan) == {"young": ("claim", GRACE)}, "the guarantee goes to the older"
+        plan = solve(lent(a_claim(count=4), limits=(a_limit("lab", 4), limits[1])), POLICY)
+        assert told(plan) == {}
+        assert given(plan) == {"claim": ("wait", 6 * HOUR)}
+
+    def test_without_a_guarantee_nobody_is_paused(self) -> None:
+        limits = (a_limit("lab", 0, borrow=4), a_limit("firm", 4, borrow=None))
+        plan = solve(lent(a_claim(tier="flex"), limits=limits), POLICY)
+        assert told(plan) == {}
+        assert told(solve(lent(a_claim(), limits=()), POLICY)) == {}, "no row is no guarantee"
+
+    def test_spot_never_has_anybody_paused(self) -> None:
+        assert told(solve(lent(a_claim(tier="spot")), POLICY)) == {}
+
+    def test_the_most_over_its_share_goes_first_then_the_lower_tier_then_the_last(self) -> None:
+        fleet = gpus(8)
+        limits = (a_limit("lab", 8), *(a_limit(name, 0, borrow=None) for name in ("firm", "inst")))
+        places = [whole(f"n1-{n}") for n in range(8)]
+        held = (
+            *running("f1", places[0]),
+            *running("f2", *places[1:3], since=-2 * HOUR),
+            *running("i1", places[3], tenant="inst", since=-900),
+            *running("i2", *places[4:6], tenant="inst"),
+            *running("s", *places[6:8], tenant="inst", tier="spot", since=-3 * HOUR),
+        )
+        site = a_site(a_claim(), held=held, fleet=fleet, limits=limits)
+        assert list(told(solve(site, POLICY))) == ["s"], "of inst, which borrows most"
+        no_spot = replace(site, held=tuple(row for row in held if row.booking != "s"))
+        busy = (*no_spot.held, *running("x", *places[6:8], tenant="lab", tier="standard"))
+        # Both borrow three: the one that loses least, which is who began last.
+        assert list(told(solve(replace(no_spot, held=busy), POLICY))) == ["i1"]
+
+    def test_a_gang_is_paused_whole_and_what_is_left_of_its_room_is_used(self) -> None:
+        held = running("gang", *FOUR)
+        plan = solve(lent(a_claim(), a_claim("next"), held=held), POLICY)
+        assert told(plan) == {"gang": ("claim", GRACE)}
+        assert given(plan) == {"claim": ("wait", GRACE), "next": ("wait", GRACE)}
+
+    def test_the_slice_with_the_cheapest_neighbours_makes_room(self) -> None:
+        slices = [Place(f"n1-{n}", "1g.10gb", at, 1) for n in (0, 1) for at in (0, 1)]
+        held = (
+            *running("a", slices[0], since=-5 * HOUR),
+            *running("b", slices[1], since=-5 * HOUR, saved=-60),
+            *running("c", slices[2], since=-700),
+            *running("d", slices[3], since=-650),
+        )
+        claim = a_claim(ask=an_ask(1, profile="7g.80gb"))
+        plan = solve(lent(claim, held=held, fleet=gpus(2)), POLICY)
+        assert sorted(told(plan)) == ["c", "d"]
+        saved = tuple(replace(row, saved=NOON - 10) for row in held[:2]) + held[2:]
+        assert sorted(told(solve(lent(claim, held=saved, fleet=gpus(2)), POLICY))) == ["a", "b"]
+
+    def test_a_gang_that_must_be_together_has_one_node_cleared(self) -> None:
+        fleet = gpus(2, node="n1") + gpus(2, node="n2")
+        held = (
+            *running("a", whole("n1-0"), since=-700),
+            *running("b", whole("n1-1"), since=-5 * HOUR),
+            *running("c", whole("n2-0"), since=-HOUR),
+            *running("d", whole("n2-1"), since=-HOUR),
+        )
+        ask = an_ask(2, together="node", required=True)
+        plan = solve(lent(a_claim(ask=ask), held=held, fleet=fleet), POLICY)
+        assert sorted(told(plan)) == ["c", "d"]
+
+    def test_nobody_is_paused_for_a_start_that_is_there_without(self) -> None:
+        site = lent(a_claim(count=2), fleet=gpus(6))
+        assert told(solve(site, POLICY)) == {}
+        held = (*running("old", *FOUR[:2], ends=2 * GRACE), *running("young", *FOUR[2:]))
+        soon = solve(lent(a_claim(count=2), held=held), POLICY)
+        assert told(soon) == {}, "two minutes more are less than the notice takes"
+        assert given(soon) == {"claim": ("wait", 2 * GRACE)}
+
+
+class TestWithinATenant:
+    def test_a_higher_tier_takes_from_a_lower_one_whatever_is_guaranteed(self) -> None:
+        held = running("own", *FOUR, tenant="lab")
+        plan = solve(lent(a_claim(count=2), held=held), POLICY)
+        assert told(plan) == {"own": ("claim", GRACE)}
+        assert rules(plan) == {"own": "higher_tier"}
+
+    def test_equal_tiers_wait_for_each_other(self) -> None:
+        held = running("own", *FOUR, tenant="lab")
+        assert told(solve(lent(a_claim(tier="flex"), held=held), POLICY)) == {}
+
+    def test_borrowers_are_taken_before_the_own_lower_tier(self) -> None:
+        limits = (a_limit("lab", 4, borrow=None), LENDER[1])
+        held = (*running("own", *FOUR[:2], tenant="lab"), *running("theirs", *FOUR[2:]))
+        plan = solve(lent(a_claim(), held=held, limits=limits), POLICY)
+        assert rules(plan) == {"theirs": "taken_back"}
+
+    def test_a_lower_tier_leaves_for_quota_where_gpus_are_free(self) -> None:
+        held = running("own", *FOUR, tenant="lab")
+        plan = solve(lent(a_claim(count=2), held=held, fleet=gpus(8)), POLICY)
+        assert told(plan) == {"own": ("claim", GRACE)}
+        assert given(plan) == {"claim": ("wait", GRACE)}
+
+
+class TestBetweenBorrowers:
+    limits = (
+        a_limit("lab", 0, borrow=None),
+        a_limit("firm", 0, borrow=None),
+        a_limit("owner", 8, borrow=0),
+    )
+
+    def site(self, *requests) -> Snapshot:  # type: ignore[no-untyped-def]  # as a_site
+        held = tuple(row for n in range(4) for row in running(f"f{n}", FOUR[n]))
+        return a_site(*requests, held=held, fleet=gpus(4), limits=self.limits)
+
+    def test_who_borrows_less_takes_from_who_borrows_more_until_both_are_even(self) -> None:
+        asks = tuple(a_claim(f"c{n}", tier="flex") for n in range(4))
+        plan = solve(self.site(*asks), POLICY)
+        assert len(plan.pauses) == 2
+        assert set(rules(plan).values()) == {"fairer_share"}
+
+    def test_no_gang_is_paused_for_a_part_of_its_room(self) -> None:
+        held = running("gang", *FOUR)
+        site = replace(self.site(a_claim(tier="flex")), held=held)
+        assert told(solve(site, POLICY)) == {}
+        assert told(solve(replace(site, limits=LENDER), POLICY)) == {"gang": ("claim", GRACE)}
+
+    def test_a_gang_that_would_then_be_over_is_not_let_in(self) -> None:
+        assert told(solve(self.site(a_claim(count=4, tier="flex")), POLICY)) == {}
+
+
+class TestWhoIsLeftAlone:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"pausing": True, "ends": NOON + 2 * HOUR},
+            {"pauses": 3},
+            {"since": None},
+            {"since": NOON - 599},
+            {"since": NOON - 1_799, "pauses": 1},
+            {"tier": "standard"},
+            {"tier": "unheard of"},
+            {"ends": NOON + GRACE},
+        ],
+    )
+    def test_told_too_often_not_yet_there_protected_or_about_to_end(
+        self, change: dict[str, object]
+    ) -> None:
+        site = lent(a_claim(count=4), held=running("all", *FOUR))
+        assert told(solve(site, POLICY)) == {"all": ("claim", GRACE)}
+        held = tuple(replace(row, **change) for row in site.held)  # type: ignore[arg-type]  # fields of Held
+        assert told(solve(replace(site, held=held), POLICY)) == {}
+
+    def test_protection_ends(self) -> None:
+        for since, pauses in ((-600, 0), (-1_800, 1)):
+            held = running("all", *FOUR, since=since, pauses=pauses)
+            assert told(solve(lent(a_claim(), held=held), POLICY)) == {"all": ("claim", GRACE)}
+
+    def test_who_is_only_planned_is_not_moved(self) -> None:
+        planned = tuple(
+            replace(row, started=False, since=None, starts=NOON + 10)
+            for row in running("all", *FOUR)
+        )
+        assert told(solve(lent(a_claim(), held=planned), POLICY)) == {}
+
+    def test_what_is_being_paused_or_needed_is_not_extended(self) -> None:
+        wish = Extension("young", NOON + 7 * HOUR)
+        base = lent(extensions=(wish,))
+        assert solve(base, POLICY).extensions[0].granted
+        leaving = tuple(replace(row, pausing=True) for row in base.held)
+        (refused,) = solve(replace(base, held=leaving), POLICY).extensions
+        assert [why.code for why in refused.reasons] == ["room_promised"]
+        promise = Promise(NOON + HOUR, NOON + 2 * HOUR, FOUR[2:])
+        claim = a_claim(count=2, earliest=HOUR, promise=promise)
+        plan = solve(replace(base, requests=(claim,)), POLICY)
+        assert [why.code for why in plan.extensions[0].reasons] == ["room_promised"]
+
+    def test_who_has_just_been_given_more_time_is_not_paused_in_the_same_plan(self) -> None:
+        wish = Extension("all", NOON + 7 * HOUR)
+        plan = solve(lent(a_claim(), held=running("all", *FOUR), extensions=(wish,)), POLICY)
+        assert plan.extensions[0].granted
+        assert told(plan) == {}
+
+
+def later(site: Snapshot, plan: Plan, now: int) -> Snapshot:
+    """The same site with the promises of the plan, then."""
+    wishes = {request.booking: request for request in site.requests}
+    kept = tuple(
+        replace(wishes[row.booking], promise=Promise(row.starts, row.ends, row.places))
+        for row in plan.waits
+    )
+    return replace(site, now=NOON + now, requests=kept)
+
+
+class TestLeadTime:
+    wish = 2 * HOUR
+
+    def test_the_worked_situation_of_a_lender_that_comes_back_in_two_hours(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish))
+        plan = solve(site, POLICY)
+        assert told(plan) == {}
+        assert given(plan) == {"claim": ("wait", self.wish)}
+        assert {row.booking: row.at_risk_from for row in plan.borrows} == {
+            "old": NOON + self.wish,
+            "young": NOON + self.wish,
+        }
+        places = plan.waits[0].places
+        notice = self.wish - GRACE - POLICY.notice_margin
+        for now in (5, 60, HOUR, notice - 1):
+            site = later(site, plan, now)
+            plan = solve(site, POLICY)
+            assert told(plan) == {}
+            assert plan.waits[0].places == places
+            assert given(plan) == {"claim": ("wait", self.wish)}
+        plan = solve(later(site, plan, notice), POLICY)
+        assert told(plan) == {"young": ("claim", self.wish)}
+        assert given(plan) == {"claim": ("wait", self.wish)}
+
+    def test_a_fixed_window_waits_with_its_own_window_until_the_notice(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish, fixed=True))
+        plan = solve(site, POLICY)
+        assert (given(plan), told(plan)) == ({"claim": ("wait", self.wish)}, {})
+        site = later(site, plan, self.wish - GRACE - POLICY.notice_margin)
+        plan = solve(site, POLICY)
+        assert told(plan) == {"young": ("claim", self.wish)}
+        assert given(plan) == {"claim": ("assign", self.wish)}
+
+    def test_a_fixed_window_too_near_for_the_notice_gets_what_is_left_of_it(self) -> None:
+        plan = solve(lent(a_claim(count=2, fixed=True)), POLICY)
+        assert told(plan) == {"young": ("claim", GRACE)}
+        (row,) = plan.assigns
+        assert (row.starts, row.ends) == (NOON + GRACE, NOON + HOUR)
+
+    def test_a_notice_that_comes_late_moves_the_start_and_says_so(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish))
+        plan = solve(later(site, solve(site, POLICY), self.wish - 60), POLICY)
+        assert told(plan) == {"young": ("claim", self.wish - 60 + GRACE)}
+        assert plan.waits[0].delayed_by is not None
+
+    def test_newcomers_do_not_take_the_room(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish, hours=9))
+        plan = solve(site, POLICY)
+        newcomer = a_claim("new", 4, tier="assured", hours=5)
+        limits = (a_limit("lab", 8, borrow=0), LENDER[1])
+        site = later(replace(site, limits=limits), plan, 5)
+        after = solve(replace(site, requests=(*site.requests, newcomer)), POLICY)
+        assert given(after)["claim"] == ("wait", self.wish)
+        assert given(after)["new"][1] >= self.wish + 9 * HOUR
+
+    def test_a_start_elsewhere_at_the_same_time_saves_the_pause(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish))
+        site = later(site, solve(site, POLICY), 5)
+        plan = solve(replace(site, gpus=gpus(6)), POLICY)
+        assert {place.gpu for place in plan.waits[0].places} == {"n1-4", "n1-5"}
+        assert not any(why.code == "makes_room" for why in plan.waits[0].reasons)
+
+    def test_who_is_cheapest_when_the_notice_is_due_is_paused(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish))
+        plan = solve(site, POLICY)
+        site = later(site, plan, self.wish - GRACE)
+        held = tuple(
+            replace(row, saved=site.now - 60) if row.booking == "old" else row for row in site.held
+        )
+        assert list(told(solve(replace(site, held=held), POLICY))) == ["old"]
+
+
+class TestGoingOn:
+    def test_who_is_told_gets_a_planned_resume_in_the_same_plan(self) -> None:
+        site = lent(a_claim(count=2))
+        site = replace(site, running=(wish_of(site.held[2:], site.now),))
+        plan = solve(site, POLICY)
+        assert told(plan) == {"young": ("claim", GRACE)}
+        (resume,) = (row for row in plan.waits if row.booking == "young")
+        assert resume.starts == NOON + GRACE + HOUR
+        assert resume.ends - resume.starts == 6 * HOUR - GRACE
+
+    def paused(self, **more) -> Request:  # type: ignore[no-untyped-def]  # as a_claim
+        wish = a_claim("p", tier="flex", tenant="firm", **more)
+        return replace(wish, paused=True, pauses=1)
+
+    def full(self, *requests, ends: int = DAY) -> Snapshot:  # type: ignore[no-untyped-def]
+        held = running("x", *FOUR, tenant="lab", tier="standard", ends=ends)
+        return a_site(*requests, held=held, fleet=gpus(4), limits=LENDER)
+
+    def test_a_window_that_shrinks_while_it_waits_is_given_what_is_left(self) -> None:
+        site = self.full(self.paused(hours=3, latest=3 * HOUR), ends=HOUR)
+        (wait,) = solve(site, POLICY).waits
+        assert (wait.starts, wait.ends) == (NOON + HOUR, NOON + 3 * HOUR)
+        promise = Promise(wait.starts, wait.ends, wait.places)
+        shorter = replace(self.paused(hours=2.5, latest=3 * HOUR), promise=promise)
+        again = solve(replace(site, now=NOON + HOUR // 2, requests=(shorter,)), POLICY)
+        assert again.waits[0].delayed_by is None
+        assert (again.waits[0].starts, again.waits[0].ends) == (wait.starts, wait.ends)
+
+    def test_it_is_kept_waiting_while_its_deadline_lets_it(self) -> None:
+        site = self.full(self.paused(hours=3, latest=3 * HOUR))
+        plan = solve(site, POLICY)
+        assert (plan.refusals, len(plan.waits)) == ((), 1)
+        assert plan.waits[0].ends <= NOON + 3 * HOUR
+        over = solve(replace(site, now=NOON + 3 * HOUR), POLICY)
+        assert [row.booking for row in over.refusals] == ["p"]
+
+    def test_it_is_kept_waiting_when_no_start_is_in_sight(self) -> None:
+        plan = solve(self.full(self.paused(), ends=60 * DAY), POLICY)
+        assert (plan.refusals, len(plan.waits)) == ((), 1)
+
+
+class TestControls:
+    """Each guard taken out once: what it keeps away appears."""
+
+    def test_without_the_cool_down_one_is_paused_again_at_once(self) -> None:
+        held = running("all", *FOUR, since=-700, pauses=1)
+        site = lent(a_claim(), held=held)
+        assert told(solve(site, POLICY)) == {}
+        assert told(solve(site, replace(POLICY, cool_down=1))) != {}
+
+    def test_a_margin_of_nothing_would_tell_a_cycle_late(self) -> None:
+        site = lent(a_claim(count=2, earliest=2 * HOUR))
+        site = later(site, solve(site, POLICY), 2 * HOUR - GRACE - 1)
+        assert told(solve(site, POLICY)) != {}
+        assert told(solve(site, Policy(1, notice_margin=0))) == {}
+
+    def test_tiers_that_are_not_pausable_stay(self) -> None:
+        site = lent(a_claim(count=2))
+        firm = tuple(replace(tier, pausable=False) for tier in TIERS)
+        assert told(solve(replace(site, tiers=firm), POLICY)) == {}

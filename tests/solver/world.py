@@ -1,0 +1,316 @@
+"""A small site that lives: plans are made true, time passes, bookings end."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from allocation.solver import (
+    Ask,
+    Held,
+    Host,
+    Place,
+    Plan,
+    Policy,
+    Promise,
+    Request,
+    Snapshot,
+    Waiting,
+    encode,
+    solve,
+)
+from allocation.solver.types import Together
+from tests.solver import truth
+from tests.solver.builders import HOUR, NOON, a_limit, gpus
+from tests.solver.pausing import GRACE, PRIORITY, a_claim, a_site
+
+TENANTS = ("lab", "firm", "inst")
+SIZES = {"1g.10gb": 8_000, "3g.40gb": 28_000}
+# Nothing but the rules themselves keeps a pause from being taken back.
+RESTLESS = Policy(1, cool_down=1)
+
+
+@dataclass
+class World:
+    """What is true between cycles. `log` has (now, victim, beneficiary) of every pause."""
+
+    site: Snapshot
+    policy: Policy = RESTLESS
+    log: list[tuple[int, str, str]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    def cycle(self) -> Plan:
+        """Decide, check against the truth, and make it so."""
+        site = self.site = replace(self.site, running=tuple(wishes(self.site)))
+        plan = solve(site, self.policy)
+        check(site, plan)
+        self.log += [(site.now, each.booking, each.beneficiary) for each in plan.pauses]
+        self.lost += [each.booking for each in plan.refusals]
+        self.site = after(site, plan)
+        return plan
+
+    def until(self, now: int) -> list[str]:
+        """Time passes: what is due starts or ends. Returns what has ended by itself."""
+        done = {row.booking for row in self.site.held if row.ends <= now and not row.pausing}
+        held = tuple(
+            replace(row, started=True, since=row.since or row.starts) if row.starts <= now else row
+            for row in self.site.held
+            if row.ends > now
+        )
+        self.site = replace(self.site, now=now, held=held)
+        return sorted(done)
+
+    def next_event(self) -> int:
+        """The next second at which something starts or ends, or is promised to; at least 5 on."""
+        now = self.site.now
+        times = [time for row in self.site.held for time in (row.starts, row.ends)]
+        times += [row.promise.starts for row in self.site.requests if row.promise]
+        return min((time for time in times if time > now + 5), default=now + HOUR)
+
+
+def wishes(site: Snapshot) -> Iterable[Request]:
+    """What is left of each running booking that may be paused."""
+    tiers = {tier.slug: tier for tier in site.tiers}
+    gangs: dict[str, list[Held]] = {}
+    for row in site.held:
+        if tiers[row.tier].pausable and row.started and not row.pausing:
+            gangs.setdefault(row.booking, []).append(row)
+    for rows in gangs.values():
+        yield left_of(rows, site.now)
+
+
+def left_of(rows: list[Held], now: int) -> Request:
+    """The wish behind these rows from now on, anywhere."""
+    row = rows[0]
+    ask = Ask(
+        len(rows),
+        ("h100",),
+        row.place.profile,
+        "any",
+        required=False,
+        share=row.place.share,
+        cores=row.cores,
+        memory=row.memory,
+    )
+    wish = a_claim(row.booking, tier=row.tier, tenant=row.tenant, ask=ask)
+    return replace(wish, duration=row.ends - now, pauses=row.pauses)
+
+
+def after(site: Snapshot, plan: Plan) -> Snapshot:
+    """The site with the plan made true at the same instant."""
+    asked = {request.booking: request for request in site.requests}
+    told = {each.booking: each.at for each in plan.pauses}
+    given = [
+        Held(
+            id=f"{row.booking}/{place.gpu}/{place.start}/{row.starts}",
+            booking=row.booking,
+            tenant=asked[row.booking].tenant,
+            project=asked[row.booking].project,
+            place=place,
+            starts=row.starts,
+            ends=row.ends,
+            started=row.starts <= site.now,
+            since=row.starts if row.starts <= site.now else None,
+            tier=asked[row.booking].tier,
+            pauses=asked[row.booking].pauses,
+            cores=asked[row.booking].ask.cores,
+            memory=asked[row.booking].ask.memory,
+        )
+        for row in plan.assigns
+        for place in row.places
+    ]
+    held = [
+        replace(row, ends=told[row.booking], pausing=True) if row.booking in told else row
+        for row in site.held
+    ]
+    paused = {
+        wish.booking: replace(
+            wish,
+            duration=wish.duration - (told[wish.booking] - site.now),
+            earliest=told[wish.booking],
+            paused=True,
+            pauses=wish.pauses + 1,
+        )
+        for wish in site.running
+        if wish.booking in told
+    }
+    promised = {row.booking: promise_of(row) for row in plan.waits}
+    gone = {row.booking for row in plan.assigns} | {row.booking for row in plan.refusals}
+    waiting = {name: row for name, row in asked.items() if name not in gone} | paused
+    requests = tuple(replace(row, promise=promised.get(name)) for name, row in waiting.items())
+    return replace(site, held=(*held, *given), requests=requests)
+
+
+def promise_of(row: Waiting) -> Promise | None:
+    """As the services store it: without places there is none."""
+    return Promise(row.starts, row.ends, row.places) if row.places else None
+
+
+def standing(plan: Plan) -> list[Waiting]:
+    """Promises on the room of others, told or not."""
+    return [row for row in plan.waits if any(why.code == "makes_room" for why in row.reasons)]
+
+
+def with_room_made(site: Snapshot, plan: Plan, but: str = "") -> Snapshot:
+    """The site as the plan leaves it: who is told, or must leave for a promise, ends then.
+
+    `but` is one that is not told after all.
+    """
+    leaves = {each.booking: each.at for each in plan.pauses if each.booking != but}
+    told = {each.booking for each in plan.pauses}
+    by_id = {row.id: row for row in site.held}
+    for wait in standing(plan):
+        for row in by_id.values():
+            meets = any(_meet(row, place) for place in wait.places) and row.since is not None
+            if meets and row.ends > wait.starts and row.booking not in told:
+                leaves[row.booking] = min(leaves.get(row.booking, row.ends), wait.starts)
+    held = tuple(replace(row, ends=leaves.get(row.booking, row.ends)) for row in site.held)
+    return replace(site, held=held, requests=(*site.requests, *resumed(site, plan)))
+
+
+def resumed(site: Snapshot, plan: Plan) -> list[Request]:
+    """The wishes of those that are told."""
+    told = {each.booking for each in plan.pauses}
+    return [wish for wish in site.running if wish.booking in told]
+
+
+def check(site: Snapshot, plan: Plan) -> None:
+    """Everything that must hold of one plan with pauses."""
+    true = with_room_made(site, plan)
+    assert truth.overlaps(true, plan) == []
+    assert truth.overshared(true, plan) == []
+    assert truth.beyond_hosts(true, plan) == []
+    assert truth.illegal(true, plan) == []
+    assert truth.torn(true, plan) == []
+    # Whose quota a promise stands on before anybody is told is not said in the plan.
+    told = {each.beneficiary for each in plan.pauses}
+    if {row.booking for row in standing(plan)} <= told:
+        assert truth.over_limit(true, plan) == []
+    sure = replace(plan, waits=tuple(row for row in plan.waits if row.booking in told))
+    assert truth.over_limit(true, sure) == []
+    assert encode(solve(site, RESTLESS)) == encode(plan)
+    tiers = {tier.slug: tier for tier in site.tiers}
+    for pause in plan.pauses:
+        rows = [row for row in site.held if row.booking == pause.booking]
+        assert rows
+        assert all(row.since is not None and not row.pausing for row in rows)
+        tier = tiers[rows[0].tier]
+        assert tier.pausable
+        assert site.now + tier.grace <= pause.at < rows[0].ends
+        assert rank_is_below(site, plan, pause.booking, pause.beneficiary, pause.at)
+        assert is_needed(site, plan, pause.booking)
+    assert not [row for row in plan.refusals if is_paused(site, row.booking)]
+    check_worth(site, plan)
+
+
+def check_worth(site: Snapshot, plan: Plan) -> None:
+    """Without the pauses it would have started later, by more than a notice if it can wait.
+
+    Looked at only where one booking has others paused: all else is decided as without it.
+    """
+    winners = {pause.beneficiary for pause in plan.pauses}
+    if len(winners) != 1 or {row.booking for row in standing(plan)} - winners:
+        return
+    alone = replace(site, held=tuple(replace(row, since=None) for row in site.held))
+    others = {row.booking: row.starts for row in truth.given_by(solve(alone, RESTLESS))}
+    (mine,) = (row for row in truth.given_by(plan) if row.booking in winners)
+    wish = next(row for row in site.requests if row.booking == mine.booking)
+    if mine.booking in others:
+        assert mine.starts + (0 if wish.fixed else 30) < others[mine.booking]
+
+
+def is_paused(site: Snapshot, booking: str) -> bool:
+    """True for one that waits to go on."""
+    return any(row.booking == booking and row.paused for row in site.requests)
+
+
+def is_needed(site: Snapshot, plan: Plan, victim: str) -> bool:
+    """Putting this one back breaks the plan: a slot twice, or somebody over a limit."""
+    back = with_room_made(site, plan, but=victim)
+    only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
+    return bool(
+        truth.overlaps(back, only)
+        or truth.over_limit(back, only, always=True)
+        or truth.beyond_hosts(back, only)
+    )
+
+
+def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int) -> bool:
+    """The victim's claim is weaker, by counting units: lower tier, borrowed, or more borrowed."""
+    loser = next(row for row in site.held if row.booking == victim)
+    wish = next(row for row in site.requests if row.booking == winner)
+    if loser.tenant == wish.tenant:
+        return PRIORITY[loser.tier] < PRIORITY[wish.tier]
+    only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
+    counted, spot = units_of(with_room_made(site, plan, but=victim), only, loser.tenant, at)
+    alone = replace(
+        plan,
+        assigns=tuple(row for row in plan.assigns if row.booking == winner),
+        waits=tuple(row for row in plan.waits if row.booking == winner),
+    )
+    mine, my_spot = units_of(with_room_made(site, plan), alone, wish.tenant, at)
+    is_borrowed = loser.tier == "spot" or counted > 0
+    return is_borrowed and (mine == 0 or mine + my_spot < counted + spot)
+
+
+def units_of(site: Snapshot, plan: Plan, tenant: str, at: int) -> tuple[int, int]:
+    """Units that a tenant has then above its guarantee, and in spot."""
+    owner = {row.booking: (row.tenant, row.tier) for row in site.held}
+    owner |= {row.booking: (row.tenant, row.tier) for row in site.requests}
+    rows = truth.rows_of(site, plan)
+    units: Counter[bool] = Counter()
+    for booking, (place, starts, ends) in rows:
+        if starts <= at < ends and owner[booking][0] == tenant:
+            whole = 56 * (place.share or 1_000)
+            size = whole if place.profile is None else SIZES[place.profile]
+            units[owner[booking][1] == "spot"] += size
+    sure = sum(row.guaranteed for row in site.limits if row.owner == tenant)
+    return max(0, units[False] - sure), units[True]
+
+
+def _meet(row: Held, place: Place) -> bool:
+    mine = row.place
+    is_beside = mine.start >= place.start + place.size or place.start >= mine.start + mine.size
+    return mine.gpu == place.gpu and not is_beside
+
+
+def a_world(chance: Random) -> World:
+    """Three tenants on two to eight GPUs, one of them without a guarantee; some GPUs nobody's."""
+    fleet = tuple(
+        gpu
+        for node in range(chance.randint(1, 2))
+        for gpu in gpus(chance.randint(2, 4), node=f"n{node}")
+    )
+    lab = chance.randint(1, len(fleet))
+    firm = chance.randint(0, len(fleet) - lab)
+    limits = tuple(
+        a_limit(tenant, sure, borrow=chance.choice((0, 2, None, None, None)))
+        for tenant, sure in zip(TENANTS, (lab, firm, 0), strict=True)
+    )
+    site = a_site(fleet=fleet, limits=limits)
+    quick = tuple(replace(tier, protected=0, pauses=None) for tier in site.tiers)
+    hosts = tuple(Host(node, 48_000, 0) for node in sorted({gpu.node for gpu in fleet}))
+    return World(replace(site, tiers=quick, hosts=hosts))
+
+
+def an_arrival(chance: Random, number: int, now: int) -> Request:
+    """A booking of any tenant and tier; some later, some fixed, some slices, some gangs."""
+    tier = chance.choice(("standard", "standard", "flex", "flex", "spot"))
+    profile = chance.choice((None, None, None, "1g.10gb", "3g.40gb"))
+    wish = chance.choice((0, 0, 0, 2 * GRACE, HOUR))
+    together: Together = "node" if chance.random() < 0.3 else "any"
+    ask = Ask(chance.choice((1, 1, 2, 3)), ("h100",), profile, together, together == "node")
+    ask = replace(ask, cores=chance.choice((0, 0, 0, 8_000, 20_000)))
+    if ask.profile is None and chance.random() < 0.15:
+        ask = replace(ask, count=1, share=chance.choice((250, 600)), required=False)
+    fixed = chance.random() < 0.2
+    return a_claim(
+        f"b{number:02}",
+        ask=ask,
+        tier=tier,
+        tenant=chance.choice(TENANTS if tier != "standard" else TENANTS[:2]),
+        hours=chance.choice((1, 3, 8, 24)),
+        earliest=now - NOON + wish,
+        fixed=fixed,
+        submitted=number,
+    )
