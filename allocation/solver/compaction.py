@@ -2,7 +2,8 @@
 
 Nothing of it is ever done by itself: a proposal says who would be paused and resumed where, what
 that costs, and what is won, and somebody decides. Only work that may be paused at all, that is
-past its protected time and lies in one place is thought of.
+past its protected time and lies in one place is thought of; no shares, and nothing that was promised
+cores or memory of its host, because only GPUs are looked at here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -75,7 +76,9 @@ def _gain(proposal: Proposal) -> int:
 def _could_start(snapshot: Snapshot, request: Request, wait: Waiting) -> bool:
     """It is only room that it waits for, and long enough to be worth a word."""
     is_near = wait.starts > snapshot.now + RESUME_SECONDS
-    return is_near and request.earliest <= snapshot.now and not request.fixed
+    ask = request.ask
+    is_gpu = ask.share is None and not ask.cores and not ask.memory
+    return is_gpu and is_near and request.earliest <= snapshot.now and not request.fixed
 
 
 def _proposal(
@@ -135,6 +138,8 @@ def _movable(snapshot: Snapshot, working: Working, gpu_class: str) -> list[tuple
     for held in snapshot.held:
         tier = tiers.get(held.tier)
         if tier is None or not tier.pausable or held.since is None or held.pausing:
+            continue
+        if held.place.share is not None or held.cores or held.memory:
             continue
         if tier.pauses is not None and held.pauses >= tier.pauses:
             continue
