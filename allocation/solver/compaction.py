@@ -2,8 +2,8 @@
 
 Nothing of it is ever done by itself: a proposal says who would be paused and resumed where, what
 that costs, and what is won, and somebody decides. Only work that may be paused at all, that is
-past its protected time and lies in one place is thought of; no shares, and nothing that was promised
-cores or memory of its host, because only GPUs are looked at here.
+past its protected time and lies in one place is thought of; no shares, and nothing that was
+promised cores or memory of its host, because only GPUs are looked at here.
 """
 
 from collections.abc import Iterable, Sequence
