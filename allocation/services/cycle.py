@@ -18,6 +18,7 @@ from allocation.services.lifecycle import (
     is_anything_due,
     starts_due,
 )
+from allocation.services.pausing import pauses_due
 from allocation.services.plans import PlanStale, changes_of, plan_apply
 from allocation.services.policies import policy_of
 from allocation.services.publish import publish_due
@@ -81,6 +82,7 @@ def _turn(now: datetime) -> CycleResult:
     term = _lead()
     # 1. What is over makes room.
     ended = ends_due(now) + hardware_clear(now)
+    pauses_due(now)
     # 2. Look, 3. solve outside any transaction, 4. write.
     outcome, decision_id = "unchanged", None
     if is_anyone_waiting():

@@ -16,7 +16,14 @@ from allocation.services.fleet import inventory_apply, key_confirm, node_key, re
 from allocation.services.healing import Because, run_break
 from allocation.services.health import errors_apply, gone_apply, troubles_apply
 from allocation.services.leases import lease_grant
-from allocation.services.lifecycle import allocation_empty, allocation_failed, allocation_ready
+from allocation.services.lifecycle import (
+    STARTED,
+    allocation_empty,
+    allocation_failed,
+    allocation_ready,
+    allocation_saved,
+    allocation_suspended,
+)
 from allocation.services.replace import lease_ran_out
 from tenants.outbox import nudge
 
@@ -176,14 +183,22 @@ def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict
     """Ids of the report that really lie on this node, an agent can't speak for another's, and to
     which its word is news. What is `excused` failed with its hardware."""
     said = {
-        UUID(item.id): item.state
+        UUID(item.id): item
         for item in report.allocations
         if _is_uuid(item.id) and not (item.state == "failed" and item.id in excused)
     }
-    rows = Allocation.objects.filter(id__in=said, gpu__node=node).values_list("id", "state")
+    rows = Allocation.objects.filter(id__in=said, gpu__node=node)
     return {
-        identifier.hex: identifier for identifier, state in rows if is_news(said[identifier], state)
+        row.id.hex: row.id
+        for row in rows.only("id", "state", "saved_at")
+        if is_news(said[row.id].state, row.state) or _is_saved_news(row, said[row.id])
     }
+
+
+def _is_saved_news(row: Allocation, item: wire.ReportedAllocation) -> bool:
+    if item.saved is None or row.state not in STARTED:
+        return False
+    return row.saved_at is None or row.saved_at.timestamp() < item.saved
 
 
 def _is_uuid(text: str) -> bool:
@@ -191,17 +206,23 @@ def _is_uuid(text: str) -> bool:
 
 
 def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> None:
-    match item.state:
-        case "ready":
-            allocation_ready(identifier, list(item.devices), now)
-        case "empty":
-            allocation_empty(identifier, now)
-        case "failed" if item.error == wire.LEASE_RAN_OUT and _is_leased(identifier):
-            lease_ran_out(identifier, since=_moment(item.since, now), now=now)
-        case "failed":
-            allocation_failed(identifier, item.error or "no reason given", now)
-        case "preparing" | "ending":
-            pass
+    if item.state == "ready":
+        allocation_ready(identifier, list(item.devices), now)
+    if item.saved is not None:
+        allocation_saved(identifier, _moment(item.saved, now), now)
+    if item.state == "empty":
+        if item.suspended:
+            allocation_suspended(identifier)
+        allocation_empty(identifier, now)
+    if item.state == "failed":
+        _failed(identifier, item, now)
+
+
+def _failed(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> None:
+    if item.error == wire.LEASE_RAN_OUT and _is_leased(identifier):
+        lease_ran_out(identifier, since=_moment(item.since, now), now=now)
+        return
+    allocation_failed(identifier, item.error or "no reason given", now)
 
 
 def _is_leased(identifier: UUID) -> bool:
