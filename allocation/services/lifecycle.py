@@ -37,6 +37,8 @@ RESUMING = Q(
     state=State.PAUSED,
     id__in=Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id"),
 )
+# A node that clears a booking this much before its end has a wrong clock.
+TOO_EARLY = timedelta(minutes=1)
 
 
 def starts_due(now: datetime) -> int:
@@ -158,8 +160,10 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         if allocation.state in STARTED and is_over:
             # The agent ended it by its own clock before our cycle did.
             _end(booking, now)
-            allocation.refresh_from_db()
-            booking.refresh_from_db()
+        elif allocation.state in STARTED and allocation.period.upper > now + TOO_EARLY:
+            allocation_failed(allocation_id, "it was cleared too early, by a wrong clock", now)
+        allocation.refresh_from_db()
+        booking.refresh_from_db()
         if allocation.state != Allocation.State.RELEASING:
             return
         Occupancy.objects.filter(allocation=allocation, closed=None).update(closed=now)
@@ -183,10 +187,13 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         )
         if not changed or booking.state not in (State.STARTING, State.ACTIVE, State.PAUSING):
             return
+        verb = "start" if booking.state == State.STARTING else "keep"
         booking.state, booking.outcome = State.ENDING, "failed"
         booking.released_at = now
         _save(booking, "state", "outcome", "released_at")
-        event_add(booking, kind="ending", sentence=f"The node could not start it: {error}", now=now)
+        event_add(
+            booking, kind="ending", sentence=f"The node could not {verb} it: {error}", now=now
+        )
         _release_rows(booking)
 
 

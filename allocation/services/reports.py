@@ -11,6 +11,7 @@ from django.db.models import F
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
 from allocation.rules.clocks import clock_is_wrong
+from allocation.rules.fencing import Known, is_ahead, is_news, is_proof, is_stale
 from allocation.services.fleet import inventory_apply, key_confirm, node_key, reads
 from allocation.services.healing import Because, run_break
 from allocation.services.health import errors_apply, gone_apply, troubles_apply
@@ -30,13 +31,6 @@ logger = logging.getLogger(__name__)
 
 _MOST_SKEW = 2_000_000_000
 SAMPLES_KEPT = timedelta(days=7)
-# A report tells of everything on its node, most of it known: only what is in one of these states
-# learns something from a word, and only its booking is locked and looked at.
-NEWS_FOR: dict[str, frozenset[str]] = {
-    "ready": frozenset({Allocation.State.STARTING}),
-    "empty": frozenset((*STARTED, Allocation.State.RELEASING)),
-    "failed": frozenset(STARTED),
-}
 
 
 def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> str:
@@ -143,12 +137,9 @@ def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime) -> None:
 def _report(node: Node, report: wire.Report, now: datetime) -> None:
     """All of it or nothing, the number included: a reader that is killed reads it again."""
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    if report.seq <= node.report_seq:
-        raise _Stale
-    if (report.epoch, report.observed_generation) > (epoch, node.generation):
-        raise _Stale(ahead=report.epoch)
-    if report.epoch != epoch and report.observed_generation >= 0:
-        raise _Stale
+    known = Known(epoch, node.generation, node.report_seq)
+    if is_stale(report, known):
+        raise _Stale(ahead=report.epoch if is_ahead(report, known) else None)
     hurt = errors_apply(node, report, now)
     own = _own_allocations(node, report, gone_apply(node, report, now))
     # Bookings before nodes, and always in one order: so does everyone who locks both.
@@ -157,7 +148,7 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     _broken_runs(hurt, now)
     troubles_apply(node, report, now)
     for item in report.allocations:
-        if item.id in own:
+        if item.id in own and (item.state != "empty" or is_proof(report, known)):
             _allocation(own[item.id], item, now)
     modes_changed = sum(
         Gpu.objects.filter(node=node, uuid=gpu.uuid).exclude(mode=gpu.mode).update(mode=gpu.mode)
@@ -200,7 +191,7 @@ def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict
     return {
         row.id.hex: row.id
         for row in rows.only("id", "state", "saved_at")
-        if row.state in NEWS_FOR.get(said[row.id].state, ()) or _is_saved_news(row, said[row.id])
+        if is_news(said[row.id].state, row.state) or _is_saved_news(row, said[row.id])
     }
 
 
