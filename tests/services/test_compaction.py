@@ -17,8 +17,6 @@ def a_full_site() -> Booking:
     """Two GPUs with a slice in each, both pausable, and a booking that waits for a whole one."""
     lab = a_lab("helix", gpus=2)
     with as_system():
-        Tier.objects.update(pausable=True, protected_seconds=600)
-    with as_system():
         gpus = list(Gpu.objects.order_by("index"))
     for gpu in gpus:
         ask = an_ask(1, profile=SLICE, hours=6)
@@ -39,7 +37,10 @@ def a_full_site() -> Booking:
             ends=NOW + 4 * HOUR,
             state=Allocation.State.ACTIVE,
         )
-    return a_booking(lab.project, lab.actor.user_id, hours=2)
+    waiting = a_booking(lab.project, lab.actor.user_id, hours=2)
+    with as_system():
+        Tier.objects.update(pausable=True, protected_seconds=600)
+    return waiting
 
 
 @pytest.mark.django_db
