@@ -8,10 +8,12 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node, Pause
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import WAITING, State
 from allocation.services.bookings import EXTENDABLE
+from allocation.services.fleet import reads
 from allocation.services.pauses import OPEN
 from allocation.services.replace import WORTH_SECONDS, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
@@ -112,9 +114,15 @@ def gpus_read() -> tuple[SolverGpu, ...]:
             domain=gpu.domain,
             usable=gpu.health == Gpu.Health.OK and gpu.node.takes_work,
             mode=_fixed_mode(gpu),
+            shares=_reads_shares(gpu.node),
         )
         for gpu in Gpu.objects.select_related("node__rack", "model")
     )
+
+
+def _reads_shares(node: Node) -> bool:
+    """An agent that is too old would refuse its whole document for one share in it."""
+    return not node.agent_version or reads(node, wire.SHARES_SINCE)
 
 
 def place_of(data: dict[str, Any]) -> Place:

@@ -80,6 +80,7 @@ __all__ = [
     "MAX_BYTES",
     "PAUSES_SINCE",
     "REPORT_STREAM_LENGTH",
+    "SHARES_SINCE",
     "VERSION",
     "AllocationState",
     "Desired",
@@ -127,6 +128,7 @@ __all__ = [
 LATER_SINCE = (0, 2)
 PAUSES_SINCE = (0, 3)
 LEASES_SINCE = (0, 3)
+SHARES_SINCE = (0, 3)
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
 
