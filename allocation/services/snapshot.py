@@ -15,7 +15,7 @@ from allocation.rules.states import WAITING, State
 from allocation.services.bookings import EXTENDABLE
 from allocation.services.fleet import reads
 from allocation.services.pauses import OPEN
-from allocation.services.replace import WORTH_SECONDS, time_left
+from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
@@ -235,10 +235,10 @@ def _request_of(row: Booking, now: datetime) -> Request:
     ask = AskDocument.from_json(row.ask)
     duration, latest = row.duration_seconds, row.deadline
     # What has run already is in the middle of its work on one class.
-    order = [] if row.ready_at or row.replaced else row.lengths
+    order = [] if row.ready_at or is_rest(row) else row.lengths
     if order:
         ask = replace(ask, classes=tuple(name for name, _ in order))
-    if row.replaced:
+    if is_rest(row):
         # What is left of a fixed window is taken where it fits, if it is worth a start at all.
         duration, latest = time_left(row, now)
         duration = max(WORTH_SECONDS, duration)
@@ -253,7 +253,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         duration=duration,
         earliest=seconds(row.not_before),
         latest=seconds(latest) if latest else None,
-        fixed=row.starts is not None and not row.replaced,
+        fixed=row.starts is not None and not is_rest(row),
         promise=_promise_of(row),
         owner=str(row.owner_id),
         durations=tuple((name, seconds) for name, seconds in order) if ask.workload else (),
