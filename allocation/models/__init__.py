@@ -3,7 +3,7 @@
 from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupancy
 from allocation.models.decisions import Decision, PolicyVersion, SolverState
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
-from allocation.models.telemetry import GpuSample
+from allocation.models.telemetry import GpuSample, GpuUse, Tally
 
 __all__ = [
     "Allocation",
@@ -14,10 +14,12 @@ __all__ = [
     "Gpu",
     "GpuModel",
     "GpuSample",
+    "GpuUse",
     "MigPlacement",
     "Node",
     "Occupancy",
     "PolicyVersion",
     "Rack",
     "SolverState",
+    "Tally",
 ]

@@ -117,7 +117,10 @@ class MigPlacement(models.Model):
 
 
 class Gpu(models.Model):
-    """One device. `number` is its stretch [8·number, 8·number + 8) of the global slot line."""
+    """One device. `number` is its stretch [8·number, 8·number + 8) of the global slot line.
+
+    `peers` are the node's other devices as [index, NVLinks, path over PCIe].
+    """
 
     class Health(models.TextChoices):
         OK = "ok", "Healthy"
@@ -137,6 +140,7 @@ class Gpu(models.Model):
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
     domain = models.PositiveSmallIntegerField(null=True, blank=True)
     numa = models.SmallIntegerField(null=True, blank=True)
+    peers = models.JSONField(default=list, db_default=[], blank=True)
     health = models.CharField(max_length=10, choices=Health.choices, default=Health.OK)
     health_reason = models.CharField(max_length=200, blank=True)
     mode = models.CharField(max_length=8, choices=Mode.choices, default=Mode.WHOLE)

@@ -1,14 +1,14 @@
 """What agents say, turned into facts. Every message is verified, fenced and safe to see twice."""
 
 import logging
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import F
 
 from allocation import wire
-from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
+from allocation.models import Allocation, Booking, Gpu, Node, SolverState
 from allocation.services.fleet import inventory_apply, key_confirm, node_key
 from allocation.services.lifecycle import (
     STARTED,
@@ -16,11 +16,11 @@ from allocation.services.lifecycle import (
     allocation_failed,
     allocation_ready,
 )
+from allocation.services.telemetry import samples_store
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
-SAMPLES_KEPT = timedelta(days=7)
 # A report tells of everything on its node, most of it known: only what is in one of these states
 # learns something from a word, and only its booking is locked and looked at.
 NEWS_FOR: dict[str, frozenset[str]] = {
@@ -59,11 +59,6 @@ def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> 
         return "refused"
 
 
-def samples_sweep(now: datetime) -> int:
-    """Removes readings that nobody looks at any more; returns how many."""
-    return GpuSample.objects.filter(at__lt=now - SAMPLES_KEPT).delete()[0]
-
-
 class _Stale(Exception):
     """The report is older than what is known; nothing of it is written."""
 
@@ -76,7 +71,7 @@ def _message(node: Node, message: wire.FromAgent, now: datetime) -> str:
             _seen(node, now)
         case wire.Telemetry():
             _seen(node, now)
-            _samples(node, message, now)
+            samples_store(node, message, now)
         case wire.Inventory():
             locked = Node.objects.select_for_update().get(id=node.id)
             inventory_apply(node=locked, inventory=message, now=now)
@@ -143,41 +138,3 @@ def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) 
             allocation_failed(identifier, item.error or "no reason given", now)
         case "preparing" | "ending":
             pass
-
-
-def _samples(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:
-    gpus = dict(node.gpus.values_list("uuid", "id"))
-    tenants = {
-        row.hex: tenant
-        for row, tenant in Allocation.objects.filter(
-            gpu__node=node, state=Allocation.State.ACTIVE
-        ).values_list("id", "tenant_id")
-    }
-    GpuSample.objects.bulk_create(
-        [
-            GpuSample(
-                gpu_id=gpus[sample.gpu],
-                tenant_id=tenants.get(sample.allocation or ""),
-                slot=sample.slot,
-                allocation_id=UUID(sample.allocation) if sample.allocation in tenants else None,
-                at=now,
-                utilisation=_percent(sample.utilisation),
-                memory_used_mb=_natural(sample.memory_used_mb),
-                memory_total_mb=_natural(sample.memory_total_mb),
-                power_mw=_natural(sample.power_mw),
-                temperature_c=_percent(sample.temperature_c),
-                processes=_natural(sample.processes, 30_000),
-            )
-            for sample in telemetry.samples
-            if sample.gpu in gpus
-        ]
-    )
-
-
-def _percent(value: int | None) -> int | None:
-    """An absurd reading is no reading."""
-    return value if value is not None and 0 <= value <= 100 else None
-
-
-def _natural(value: int | None, most: int = 2_000_000_000) -> int | None:
-    return value if value is not None and 0 <= value <= most else None
