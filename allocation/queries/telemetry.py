@@ -7,6 +7,7 @@ by that time, and what was not measured has no weight: it is never counted as id
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -71,7 +72,7 @@ def _weighted(value: str) -> str:
     return f"sum(({value}) * weight) {known} / sum(weight) {known}"
 
 
-def rolled_values(bucket: timedelta, since: datetime, until: datetime) -> dict[str, object]:
+def rolled_values(bucket: timedelta, since: datetime, until: datetime) -> dict[str, Any]:
     """The parameters of `rolled_sql`."""
     return {
         "bucket": bucket,
@@ -155,11 +156,11 @@ def use_of_gpu(*, gpu: UUID, since: datetime, until: datetime, now: datetime) ->
     return _curve("gpu_id = %(whose)s AND slot IS NULL", gpu, since, until, now)
 
 
-def _curve(where: str, whose: object, since: datetime, until: datetime, now: datetime) -> UseCurve:
+def _curve(where: str, whose: UUID | list[UUID], since: datetime, until: datetime, now: datetime) -> UseCurve:
     until = max(since, min(until, now))
     step = _step(since, until, now)
     since = _floor(since, min(step, ROW))
-    values: dict[str, object] = {"step": step, "origin": since, "whose": whose}
+    values: dict[str, Any] = {"step": step, "origin": since, "whose": whose}
     if step < ROW:
         rows = rolled_sql(where)
         values |= rolled_values(step, since, until)
@@ -189,7 +190,7 @@ def _floor(at: datetime, step: timedelta) -> datetime:
     return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
 
 
-def _rolled_until(where: str, whose: object, since: datetime) -> datetime:
+def _rolled_until(where: str, whose: UUID | list[UUID], since: datetime) -> datetime:
     """Rows are written of all hardware at once: what is younger than the last is in readings."""
     with connection.cursor() as cursor:
         cursor.execute(

@@ -70,7 +70,7 @@ def fill(gpus: int, days: int, tenant: UUID) -> dict[str, Any]:
     began = time.perf_counter()
     with as_system(), connection.cursor() as cursor:
         _hardware(gpus, tenant)
-        values = {"tenant": tenant, "lasts": int(LASTS.total_seconds())}
+        values: dict[str, Any] = {"tenant": tenant, "lasts": int(LASTS.total_seconds())}
         for day in range(days, 0, -1):
             since = NOW - timedelta(days=day)
             cursor.execute(_ROWS, {**values, "since": since, "until": since + timedelta(days=1)})

@@ -32,7 +32,7 @@ def place() -> Allocation:
 
 
 def a_sample(place: Allocation, **values: int) -> wire.Sample:
-    blank = dict.fromkeys(
+    blank: dict[str, Any] = dict.fromkeys(
         ("slot", "size", "utilisation", "memory_used_mb", "memory_total_mb", "power_mw",
          "temperature_c", "processes")
     )  # fmt: skip
@@ -76,7 +76,7 @@ def read(
 def rolled(now: datetime) -> list[dict[str, Any]]:
     with as_system():
         use_roll(now)
-        return list(GpuUse.objects.order_by("at", "id").values())
+        return [dict(row) for row in GpuUse.objects.order_by("at", "id").values()]
 
 
 def curve(place: Allocation, now: datetime, hours: float = 1, since: datetime = NOW) -> UseCurve:
