@@ -1,6 +1,6 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.web import booking_panel, bookings, fleet, home, projects, timeline
+from allocation.web import booking_panel, bookings, fleet, home, maintenance, projects, timeline
 
 urlpatterns = [
     *home.urlpatterns,
@@ -9,4 +9,5 @@ urlpatterns = [
     *bookings.urlpatterns,
     *projects.urlpatterns,
     *fleet.urlpatterns,
+    *maintenance.urlpatterns,
 ]

@@ -106,6 +106,11 @@ class Tier(models.Model):
     max_duration_seconds = models.PositiveIntegerField(default=7 * 86_400)
     advance_seconds = models.PositiveIntegerField(default=28 * 86_400)
     counts_against_guarantee = models.BooleanField(db_default=True, default=True)
+    replace_on_lost = models.BooleanField(
+        db_default=False,
+        default=False,
+        help_text="Begun anew elsewhere when its node falls silent; the node ends it itself.",
+    )
     description = models.CharField(max_length=200, blank=True)
 
     class Meta:

@@ -152,6 +152,9 @@ def an_ask(
     together: Together = "any",
     required: bool = False,
     classes: tuple[str, ...] = ("h100",),
+    share: int | None = None,
+    cores: int = 0,
+    memory: int = 0,
 ) -> AskDocument:
     """Whole GPUs for two hours as soon as possible, unless said otherwise."""
     return AskDocument(
@@ -164,6 +167,9 @@ def an_ask(
         starts=starts,
         not_before=not_before,
         deadline=deadline,
+        share=share,
+        cores=cores,
+        memory=memory,
     )
 
 
@@ -240,7 +246,10 @@ def a_row(
     ends: datetime | None = None,
     state: str = Allocation.State.PLANNED,
 ) -> Allocation:
-    """An allocation that is not saved: the whole GPU, or a slice from memory slot `start`."""
+    """An allocation that is not saved: the whole GPU, or a slice from memory slot `start`.
+
+    `a_share_row` makes one of a share.
+    """
     compute, size = (7, 8) if profile is None else H100_PROFILES[profile][1:3]
     return Allocation(
         id=uuid4(),
@@ -260,6 +269,20 @@ def a_row(
     )
 
 
+def a_share_row(
+    booking: Booking,
+    gpu: Gpu,
+    share: int,
+    *,
+    starts: datetime = NOW,
+    ends: datetime | None = None,
+) -> Allocation:
+    """An allocation that is not saved: so many thousandths of the GPU."""
+    row = a_row(booking, gpu, starts=starts, ends=ends)
+    row.mode, row.share, row.units = Gpu.Mode.SHARED, share, share * 56
+    return row
+
+
 def an_allocation(
     booking: Booking,
     gpu: Gpu,
@@ -277,7 +300,11 @@ def an_allocation(
         row.refresh_from_db()
         if state in (Allocation.State.STARTING, Allocation.State.ACTIVE, "releasing"):
             Occupancy.objects.create(
-                allocation=row, gpu=gpu, slots=row.slots, opened=row.period.lower
+                allocation=row,
+                gpu=gpu,
+                slots=row.slots,
+                share=row.share,
+                opened=row.period.lower,
             )
     return row
 

@@ -39,6 +39,7 @@ from allocation.agent.host import Host, host_read, host_simulated, inventory_tak
 from allocation.agent.link import Link
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.nvml_watch import NvmlWatch, process_user
 from allocation.agent.parts import Place
 from allocation.agent.process import Agent, Stop
 from allocation.agent.programs import HostPrograms, Programs
@@ -172,6 +173,7 @@ class Machine:
     """The GPUs of this machine, or simulated ones with simulated people."""
 
     port: NvmlGpu
+    watch: NvmlWatch
     host: Host
     nodes: DeviceNodes
     programs: Programs
@@ -189,8 +191,11 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
     if not options.simulate:
         port = NvmlGpu(process_signal)
         stack.callback(port.close)
+        watch = NvmlWatch(process_user)
+        stack.callback(watch.close)
         return Machine(
             port,
+            watch,
             host_read(options.name),
             DriverDeviceNodes(),
             HostPrograms(),
@@ -204,9 +209,12 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
     stack.enter_context(installed(hardware))
     port = NvmlGpu(hardware.process_signal)
     stack.callback(port.close)
+    watch = NvmlWatch(hardware.process_user)
+    stack.callback(watch.close)
     host = host_simulated(options.name, len(models))
     return Machine(
         port,
+        watch,
         host,
         SimulatedDeviceNodes(hardware),
         SimulatedPrograms(hardware),
@@ -255,6 +263,7 @@ def _node(
         handover=Handover(place.root, machine.owners, place.share),
         bookings=Bookings(place.root, cdi=cdi, doors=doors, hooks=hooks),
         inventory=machine.inventory,
+        watch=machine.watch,
         place=place,
         programs=machine.programs,
         suspender=machine.suspender,

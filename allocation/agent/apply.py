@@ -4,7 +4,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 
-from allocation.agent import reconcile
+from allocation.agent import reconcile, steps
 from allocation.agent.endings import Endings
 from allocation.agent.gpu import PERMANENT, GpuError, GpuPort, Truth
 from allocation.agent.handover import Handover
@@ -96,7 +96,7 @@ class Applier:
     def _carry_out(self, wish: Wish, plan: Plan, problems: dict[str, Problem]) -> bool:
         """Returns whether anything was done, so that it is worth looking again."""
         moved = False
-        handed = [s.allocation.id for s in plan.steps if isinstance(s, reconcile.HandOver)]
+        handed = [s.allocation.id for s in plan.steps if isinstance(s, steps.HandOver)]
         if handed:
             self._records.given(handed)
         for step in plan.steps:
@@ -119,19 +119,19 @@ class Applier:
                 moved = True
         return moved
 
-    def _step(self, gpu: str, step: reconcile.Step) -> bool:
+    def _step(self, gpu: str, step: steps.Step) -> bool:
         match step:
-            case reconcile.TakeBack(allocation):
+            case steps.TakeBack(allocation):
                 self._handover.take(allocation)
-            case reconcile.EndProcesses():
+            case steps.EndProcesses():
                 return self._endings.end(gpu, step)
-            case reconcile.Destroy(instance):
+            case steps.Destroy(instance):
                 self._port.destroy(gpu, instance)
-            case reconcile.SetMode(mode):
+            case steps.SetMode(mode):
                 self._port.set_mode(gpu, mode)
-            case reconcile.Create(_, place):
+            case steps.Create(_, place):
                 self._port.create(gpu, place)
-            case reconcile.HandOver(allocation, device):
+            case steps.HandOver(allocation, device):
                 self._handover.give(allocation, device, self._clock())
         return True
 

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable, Collection
 
 from allocation.agent.gpu import GpuPort
-from allocation.agent.reconcile import EndProcesses
 from allocation.agent.records import Records
+from allocation.agent.steps import EndProcesses
 from allocation.agent.store import StoreError
 from allocation.agent.suspender import LIMIT_S
 from allocation.agent.suspensions import Suspensions

@@ -69,6 +69,27 @@ class Reading:
     processes: int | None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class FoundError:
+    """An error that the driver told of. `code`: the Xid, or how many bits of memory were wrong.
+    `instance` is the driver's id of the slice that it is about, None for the GPU."""
+
+    gpu: str
+    kind: Literal["xid", "ecc"]
+    code: int
+    instance: int | None
+
+
+class WatchPort(Protocol):
+    """What a driver tells of its own accord, and whose processes there are."""
+
+    def errors(self) -> tuple[FoundError, ...]:
+        """What happened since the last call, without waiting."""
+
+    def users(self, gpu: str, instance: int | None) -> tuple[str, ...]:
+        """Who has processes on an instance (None: on the whole GPU), by name. Raises GpuError."""
+
+
 class GpuPort(Protocol):
     """Every call may raise GpuError. GPUs are named by UUID, instances by the driver's id."""
 

@@ -37,6 +37,13 @@ class Document:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Granted:
+    """The raw value of the node's lease key, as read just now."""
+
+    raw: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Connected:
     """Redis answers again: what only the portal's memory of the past knows may be lost."""
 
@@ -48,7 +55,7 @@ class Delivered:
     seq: int
 
 
-Arrival = Document | Connected | Delivered
+Arrival = Document | Granted | Connected | Delivered
 Kind = Literal["inventory", "report", "heartbeat", "telemetry"]
 
 
@@ -114,6 +121,7 @@ class Link:
         # Subscribed first, so that no change falls between reading and listening.
         pubsub.subscribe(wire.wake_channel(self._node))
         self._read_document()
+        self._read_lease()
         self._arrive(Connected())
         backoff.reset()
         quiet = 0.0
@@ -121,14 +129,22 @@ class Link:
             message = pubsub.get_message(timeout=_POLL_S)
             woken = message is not None and message["type"] == "message"
             quiet = quiet + _POLL_S if message is None else quiet
-            if woken or quiet >= READ_EVERY_S:
+            if woken and message["data"] == wire.LEASE_WAKE:
+                self._read_lease()
+            elif woken or quiet >= READ_EVERY_S:
                 self._read_document()
+                self._read_lease()
                 quiet = 0.0
 
     def _read_document(self) -> None:
         raw = self._redis.get(wire.desired_key(self._node))
         if isinstance(raw, bytes):
             self._arrive(Document(raw))
+
+    def _read_lease(self) -> None:
+        raw = self._redis.get(wire.lease_key(self._node))
+        if isinstance(raw, bytes):
+            self._arrive(Granted(raw))
 
     # Writing.
 

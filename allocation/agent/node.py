@@ -6,7 +6,7 @@ from collections.abc import Callable
 from allocation import wire
 from allocation.agent.bookings import Bookings
 from allocation.agent.follow import Keys
-from allocation.agent.gpu import GpuPort
+from allocation.agent.gpu import GpuPort, WatchPort
 from allocation.agent.handover import Handover
 from allocation.agent.parts import Place
 from allocation.agent.programs import Programs
@@ -18,7 +18,8 @@ from allocation.agent.suspender import Suspender
 class Node:
     """`inventory` reads it anew; `place` is what programs are told of it. Without `programs` none
     is warned or suspended. `pause_signal` is the number of the signal that tells of a notice.
-    `one_account`: a shared GPU is for one account at a time."""
+    `one_account`: a shared GPU is for one account at a time. Without a `watch` the driver can't be
+    asked for errors, and none is told."""
 
     keys: Keys
     port: GpuPort
@@ -26,6 +27,7 @@ class Node:
     handover: Handover
     bookings: Bookings
     inventory: Callable[[], wire.Inventory]
+    watch: WatchPort | None = None
     place: Place | None = None
     programs: Programs | None = None
     suspender: Suspender | None = None

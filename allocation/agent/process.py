@@ -6,19 +6,20 @@ import queue
 import time
 from collections.abc import Callable
 
-from allocation import wire
 from allocation.agent import link as links
 from allocation.agent import reconcile, reports
 from allocation.agent.apply import Applier, Outcome
 from allocation.agent.endings import Endings
 from allocation.agent.follow import Follower
 from allocation.agent.gpu import GpuError
+from allocation.agent.leases import Leases, lapsed_of, lapsed_tell
 from allocation.agent.node import Node
 from allocation.agent.owners import Owners
 from allocation.agent.records import Records
 from allocation.agent.store import StoreError
 from allocation.agent.suspensions import Suspensions
 from allocation.agent.voice import Sender, Voice
+from allocation.agent.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -69,10 +70,13 @@ class Agent:
             look=self._owners.look,
             clock=self._clock.wall,
         )
-        self._gpus = tuple(gpu.uuid for gpu in node.inventory().gpus)
+        inventory = node.inventory()
+        self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
+        self._leases = Leases(node.keys, node.store, boot=inventory.boot)
         self._unsaved: str | None = None
         self._untold: str | None = None
         self._outcomes: list[Outcome] = []
+        self._watch = Watch(node.port, node.watch)
         start = self._clock.steady()
         self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), start)
 
@@ -95,10 +99,13 @@ class Agent:
         match arrival:
             case links.Document(raw):
                 self._document(raw)
+            case links.Granted(raw):
+                if self._leases.read(raw, self._clock.steady()):
+                    self._due["reconcile"] = self._clock.steady()
             case links.Connected():
                 self._voice.again()
                 self._take_inventory(sender)
-                self._due["reconcile"] = self._clock.steady()
+                self._due["reconcile"] = self._due["heartbeat"] = self._clock.steady()
             case links.Delivered(seq):
                 self._voice.delivered(seq)
 
@@ -117,7 +124,7 @@ class Agent:
             log.warning("no inventory: %s", error)
             return
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
-        self._voice.say(sender, "inventory", inventory)
+        self._voice.inventory(sender, inventory)
 
     def turn(self, sender: Sender) -> None:
         """Does whatever is due now."""
@@ -132,14 +139,15 @@ class Agent:
                 self._report(sender)
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
-            self._voice.heartbeat(sender, self._clock.wall())
+            self._leases.sent(self._voice.heartbeat(sender, self._clock.wall()), now)
         if now >= self._due["telemetry"]:
             self._due["telemetry"] = now + TELEMETRY_EVERY_S
             self._telemetry(sender)
 
     def _report(self, sender: Sender) -> None:
         troubles = (self._follower.trouble, self._unsaved, self._untold)
-        self._voice.report(sender, self._outcomes, troubles, self._clock.steady())
+        seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall())
+        self._voice.report(sender, self._outcomes, troubles, self._clock.steady(), seen)
 
     def pause(self) -> float:
         """Seconds until something is due by the steady clock, or a start or end by the wall's."""
@@ -148,6 +156,9 @@ class Agent:
         edge = self._next_edge()
         if edge is not None:
             sooner.append(steady + edge - self._clock.wall())
+        fence = self._leases.edge(self._store.held)
+        if fence is not None:
+            sooner.append(fence)
         if self._endings.waits:
             sooner.append(steady + _PROCESS_POLL_S)
         self._due["reconcile"] = min(sooner)
@@ -178,6 +189,7 @@ class Agent:
         # From now on an owner may answer at any moment.
         self._due["listen"] = self._clock.steady() + self._owners.patience_s
         self._outcomes = [self._applier.turn(wish) for wish in wishes]
+        lapsed_tell(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
         for outcome in self._outcomes:
             for name, state in outcome.states.items():
                 ready = state.state == "ready"
@@ -190,7 +202,8 @@ class Agent:
         desired = self._store.desired
         if desired is None:
             return []
-        before = self._store.held
+        steady = self._clock.steady()
+        before = self._leases.fence(self._store.held, steady)
         self._store.held = reconcile.remember(desired, before, now)
         try:
             self._store.save()
@@ -203,16 +216,16 @@ class Agent:
         self._unsaved = None
         self._follower.settle()
         self._suspensions.tidy(desired)
-        return [
+        wishes = [
             dataclasses.replace(wish, one_account=self._node.one_account)
             for wish in reconcile.wishes(desired, self._store.held, now)
         ]
+        return self._leases.permitted(wishes, steady)
 
     def _telemetry(self, sender: Sender) -> None:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
-        sent_at = int(self._clock.wall())
-        self._voice.say(sender, "telemetry", wire.Telemetry(sent_at=sent_at, samples=samples))
+        self._voice.telemetry(sender, samples, self._clock.wall())
 
 
 def _nothing_new(wish: reconcile.Wish) -> reconcile.Wish:

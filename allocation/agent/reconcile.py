@@ -9,7 +9,16 @@ from collections.abc import Iterable, Mapping
 
 from allocation.agent.gpu import FoundInstance, Place, Truth
 from allocation.agent.pauses import Seen, method_of
-from allocation.wire import AllocationState, Desired, DesiredAllocation, Mode, PauseMethod
+from allocation.agent.steps import (
+    Create,
+    Destroy,
+    EndProcesses,
+    HandOver,
+    SetMode,
+    Step,
+    TakeBack,
+)
+from allocation.wire import AllocationState, Desired, DesiredAllocation, Mode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,7 +28,8 @@ class Held:
     `given` is set before its owner gets the device, `emptied` once nothing of it is left. `notice`
     is the notice that its owner was told of, at `noticed`; `saved` is when its owner last said that
     everything is saved (Unix seconds). `resumed` is set when what it resumes goes on or never will.
-    `note` is for people.
+    `note` is for people. `fenced` is set when its lease ran out: it never runs here again, whatever
+    the document says.
     """
 
     allocation: DesiredAllocation
@@ -31,6 +41,7 @@ class Held:
     saved: int | None = None
     resumed: bool = False
     note: str | None = None
+    fenced: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,51 +85,6 @@ class Problem:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TakeBack:
-    allocation: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class EndProcesses:
-    """`method` is that of a pause; `note` says why it is not the one that was asked for. `only`
-    are the ids of a share's programs."""
-
-    allocation: str
-    instance: int | None
-    method: PauseMethod | None = None
-    note: str | None = None
-    only: tuple[int, ...] | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Destroy:
-    """`allocation` is the one it is done for, if any."""
-
-    instance: int
-    allocation: str | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SetMode:
-    mode: Mode
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Create:
-    allocation: str
-    place: Place
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class HandOver:
-    allocation: DesiredAllocation
-    device: str
-
-
-Step = TakeBack | EndProcesses | Destroy | SetMode | Create | HandOver
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class State:
     state: AllocationState
     device: str | None = None
@@ -147,6 +113,9 @@ def remember(desired: Desired, held: Mapping[str, Held], now: float) -> dict[str
     for gpu in desired.gpus:
         for wanted in gpu.allocations:
             old = kept.get(wanted.id)
+            if old is not None and old.fenced:
+                kept[wanted.id] = dataclasses.replace(old, allocation=wanted)
+                continue
             moved = old is not None and not _same_spot(old, wanted, gpu.uuid)
             if old is None or (moved and (old.emptied or not old.given)):
                 if wanted.state == "release" or wanted.starts <= now:
@@ -192,10 +161,13 @@ def wishes(desired: Desired, held: Mapping[str, Held], now: float) -> list[Wish]
     for key in sorted(held):
         record = held[key]
         wanted = named.get((key, record.gpu, place_of(record.allocation)))
-        ending = wanted is None or wanted.state == "release" or wanted.ends <= now
+        over = wanted is None or wanted.state == "release" or wanted.ends <= now
         allocation = wanted or record.allocation
+        if record.fenced:
+            # There is no time to freeze what may begin elsewhere.
+            allocation = dataclasses.replace(allocation, notice=None)
         gang = (allocation.tenant, allocation.booking) in gangs
-        task = Task(allocation, ending, record.given, record.emptied, gang)
+        task = Task(allocation, over or record.fenced, record.given, record.emptied, gang)
         tasks.setdefault(record.gpu, []).append(task)
     return [Wish(uuid, modes.get(uuid), tuple(tasks[uuid])) for uuid in sorted(tasks)]
 

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import uuid
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ _NAMESPACE = uuid.UUID("6d1f8f5c-58c6-5b0a-9a39-2f1c7f0d7a11")
 _FIRST_PID = 100_000
 _RAMP_S = 20
 _PAGES_MB = 2
+FALLEN_OFF = 79
 
 
 class HardwareFault(Exception):
@@ -85,11 +87,22 @@ class Process:
     label: str
     starts: int
     stubborn: bool = False
+    user: str = ""
     frozen: bool = False
 
     @property
     def seed(self) -> int:
         return uuid.uuid5(_NAMESPACE, self.label).int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Error:
+    """An Xid (`bits` 0), or a memory error of that many bits; `instance` None is the GPU's own."""
+
+    gpu: str
+    xid: int
+    instance: int | None = None
+    bits: int = 0
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -151,6 +164,7 @@ class Hardware:
     ) -> None:
         known = models_load()
         self.clock = clock
+        self.errors: deque[Error] = deque()
         self._state = state
         self.gpus = [
             Gpu(
@@ -222,10 +236,15 @@ class Hardware:
         del gpu.instances[instance.id]
         self.save()
 
+    def fail(self, gpu: Gpu, xid: int, *, instance: int | None = None, bits: int = 0) -> None:
+        """The GPU has an error that its driver tells of. With Xid 79 it is gone besides."""
+        self.errors.append(Error(gpu.uuid, xid, instance, bits))
+        gpu.lost = gpu.lost or xid == FALLEN_OFF
+
     # Simulated programs.
 
     def process_start(
-        self, device: str, *, label: str, delay_s: int = 0, stubborn: bool = False
+        self, device: str, *, label: str, delay_s: int = 0, stubborn: bool = False, user: str = ""
     ) -> int:
         """A program on a GPU or MIG device, seen `delay_s` seconds from now. Returns its pid."""
         gpu, instance = self._device(device)
@@ -233,7 +252,7 @@ class Hardware:
         pid = max(pids, default=_FIRST_PID) + 1
         starts = int(self.clock()) + delay_s
         gpu.processes[pid] = Process(
-            pid=pid, instance=instance, label=label, starts=starts, stubborn=stubborn
+            pid=pid, instance=instance, label=label, starts=starts, stubborn=stubborn, user=user
         )
         self.save()
         return pid
@@ -244,6 +263,11 @@ class Hardware:
             if process is not None and (force or not process.stubborn):
                 del gpu.processes[pid]
                 self.save()
+
+    def process_user(self, pid: int) -> str | None:
+        """Whose process it is; None when it is gone."""
+        found = (gpu.processes.get(pid) for gpu in self.gpus)
+        return next((process.user for process in found if process is not None), None)
 
     def process_forget(self, label: str) -> None:
         """Drops programs of `label` that have not been seen yet."""

@@ -5,22 +5,18 @@ while that is None. An object with methods of the same names takes its place, so
 structs and exceptions stay in use and the agent can't tell the difference.
 """
 
-import collections
 import contextlib
-import ctypes
-import functools
-import itertools
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator
 
 import pynvml
 
-from allocation.agent.simulated_hardware import Gpu, Hardware, HardwareFault, Instance
+from allocation.agent.simulated_calls import CData
+from allocation.agent.simulated_calls import symbol as _symbol
+from allocation.agent.simulated_calls import target as _target
+from allocation.agent.simulated_calls import text_give as _text
+from allocation.agent.simulated_events import SimulatedEvents
+from allocation.agent.simulated_hardware import Gpu, Hardware, HardwareFault
 
-CData: TypeAlias = Any
-"""What pynvml passes: handles, byref() results, arrays and buffers. pynvml has no types."""
-
-_Key = tuple[str, str, int]
 _COMPUTE_PROFILES = {
     1: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE,
     2: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_2_SLICE,
@@ -30,86 +26,12 @@ _COMPUTE_PROFILES = {
 }
 
 
-def _symbol(method: Callable[..., None]) -> Callable[..., int]:
-    """A C function: returns an NVML code. A planted fault is returned in place of the call."""
-
-    @functools.wraps(method)
-    def call(self: "SimulatedNvml", *args: CData) -> int:
-        planted = self.faults[method.__name__]
-        if planted:
-            return int(getattr(pynvml, planted.popleft()))
-        try:
-            method(self, *args)
-        except HardwareFault as fault:
-            return int(getattr(pynvml, fault.symbol))
-        return int(pynvml.NVML_SUCCESS)
-
-    return call
-
-
-def _target(ref: CData) -> CData:
-    return getattr(ref, "_obj", ref)
-
-
-def _text(buffer: CData, text: str, length: CData) -> None:
-    raw = text.encode()
-    if len(raw) + 1 > length.value:
-        raise HardwareFault("NVML_ERROR_INSUFFICIENT_SIZE")
-    buffer.value = raw
-
-
-class SimulatedNvml:
-    """The C interface of one simulated node. `faults` maps a symbol to error codes to return."""
+class SimulatedNvml(SimulatedEvents):
+    """The C interface of one simulated node."""
 
     def __init__(self, hardware: Hardware) -> None:
-        self.hardware = hardware
-        self.faults: dict[str, collections.deque[str]] = collections.defaultdict(collections.deque)
-        self._handles: dict[_Key, int] = {}
-        self._keys: dict[int, _Key] = {}
-        self._fresh = itertools.count(0x1000)
+        super().__init__(hardware)
         self._samples: dict[int, tuple[Gpu, int | None, int]] = {}
-
-    # Handles are numbers in place of pointers.
-
-    def _number(self, key: _Key) -> int:
-        if key not in self._handles:
-            self._handles[key] = next(self._fresh)
-            self._keys[self._handles[key]] = key
-        return self._handles[key]
-
-    def _give(self, ref: CData, key: _Key) -> None:
-        ctypes.c_void_p.from_address(ctypes.addressof(_target(ref))).value = self._number(key)
-
-    def _give_all(self, array: CData, count: CData, keys: list[_Key]) -> None:
-        slots = (ctypes.c_void_p * len(keys)).from_address(ctypes.addressof(_target(array)))
-        for i, key in enumerate(keys):
-            slots[i] = self._number(key)
-        _target(count).value = len(keys)
-
-    def _key(self, handle: CData, *kinds: str) -> _Key:
-        number = ctypes.cast(handle, ctypes.c_void_p).value
-        key = self._keys.get(number or 0)
-        if key is None or key[0] not in kinds:
-            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
-        return key
-
-    def _gpu(self, handle: CData, *kinds: str) -> Gpu:
-        gpu = self.hardware.gpu(self._key(handle, *(kinds or ("gpu",)))[1])
-        if gpu.lost:
-            raise HardwareFault("NVML_ERROR_GPU_IS_LOST")
-        return gpu
-
-    def _instance(self, handle: CData, *kinds: str) -> tuple[Gpu, Instance]:
-        gpu = self._gpu(handle, *kinds)
-        instance = gpu.instances.get(self._key(handle, *kinds)[2])
-        if instance is None:
-            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
-        return gpu, instance
-
-    def _device(self, handle: CData) -> tuple[Gpu, Instance | None]:
-        if self._key(handle, "gpu", "mig")[0] == "mig":
-            return self._instance(handle, "mig")
-        return self._gpu(handle), None
 
     # The node.
 

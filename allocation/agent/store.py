@@ -18,6 +18,10 @@ from allocation.agent.suspender import Suspended
 from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, open_desired
 from allocation.wire.strict import build
 
+# How far the number on disk is ahead of the last one used: many more than are used between two
+# saves, so that numbers rise over a restart even if the clock was set back.
+_SEQ_AHEAD = 100
+
 Verdict = Literal["new", "same", "stale", "conflict"]
 
 
@@ -79,6 +83,11 @@ class Store:
                 raise StoreError(f"{path} can't be used: {error}") from error
 
     @property
+    def folder(self) -> Path:
+        """Where everything of this node lies."""
+        return self._path.parent
+
+    @property
     def generation(self) -> int:
         return max(0, self._fence[1])
 
@@ -118,12 +127,13 @@ class Store:
             "epoch": self._fence[0],
             "generation": self._fence[1],
             "held": [dataclasses.asdict(held) for held in self.held.values()],
+            "seq": (self._seq // _SEQ_AHEAD + 2) * _SEQ_AHEAD,
             "suspended": [dataclasses.asdict(each) for each in self.suspended.values()],
         }
         if data == self._saved:
             return
         try:
-            write_synced(self._path, json.dumps({**data, "seq": self._seq}).encode())
+            write_synced(self._path, json.dumps(data).encode())
         except OSError as error:
             raise StoreError(f"{self._path} can't be written: {error}") from error
         self._saved = data

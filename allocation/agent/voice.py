@@ -10,6 +10,7 @@ from allocation.agent import reports
 from allocation.agent.apply import Outcome
 from allocation.agent.follow import Keys
 from allocation.agent.store import Store
+from allocation.agent.watch import NOTHING_SEEN, Seen
 
 REPORT_EVERY_S = 60.0
 
@@ -46,6 +47,7 @@ class Voice:
         outcomes: Iterable[Outcome],
         troubles: Iterable[str | None],
         steady_now: float,
+        seen: Seen = NOTHING_SEEN,
     ) -> None:
         """Says what is true, unless it was said less than a minute ago."""
         outcomes = tuple(outcomes)
@@ -63,6 +65,8 @@ class Voice:
                 self._store.suspended,
             ),
             error="; ".join(wrong) or None,
+            errors=seen.errors,
+            foreign=seen.foreign,
         )
         if report == self._said and steady_now < self._repeat_at:
             return
@@ -83,14 +87,25 @@ class Voice:
                 del self._store.held[name]
                 del self._since[name]
 
-    def heartbeat(self, sender: Sender, wall_now: float) -> None:
-        """Says that we are there."""
+    def heartbeat(self, sender: Sender, wall_now: float) -> int:
+        """Says that we are there; returns the number under which it was said."""
         heartbeat = wire.Heartbeat(
             seq=self._store.next_seq(),
             observed_generation=self._store.generation,
             sent_at=int(wall_now),
         )
         self.say(sender, "heartbeat", heartbeat)
+        return heartbeat.seq
+
+    def inventory(self, sender: Sender, inventory: wire.Inventory) -> None:
+        """Says what the node is made of."""
+        numbered = dataclasses.replace(inventory, seq=self._store.next_seq())
+        self.say(sender, "inventory", numbered)
+
+    def telemetry(self, sender: Sender, samples: tuple[wire.Sample, ...], wall_now: float) -> None:
+        """Says what was measured."""
+        said = wire.Telemetry(sent_at=int(wall_now), samples=samples, seq=self._store.next_seq())
+        self.say(sender, "telemetry", said)
 
     def say(
         self, sender: Sender, kind: links.Kind, message: wire.FromAgent, seq: int | None = None

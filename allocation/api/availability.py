@@ -13,6 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import Gpu, Node
+from allocation.queries.blackouts import blackouts_by_gpu, blackouts_open
+from allocation.solver.types import SLOTS_PER_GPU
 from tenants.api.base import ApiView
 from tenants.api.fields import Instant, Strict, Text
 from tenants.api.schema import described
@@ -42,7 +44,7 @@ class AvailabilityQuery(Strict):
 class BusyOut(serializers.Serializer[Any]):
     """Slots of a GPU that are taken for a time."""
 
-    mode = serializers.CharField()
+    mode = serializers.CharField(help_text="whole, sliced, or maintenance.")
     start = serializers.IntegerField()
     size = serializers.IntegerField()
     starts = serializers.DateTimeField()
@@ -104,6 +106,7 @@ class Availability(ApiView):
                 .order_by("node__name", "index")
             )
             busy = _busy(since, until, {gpu.id for gpu in gpus})
+            _maintenance(since, until, gpus, busy)
         said = AvailabilityOut(
             {
                 "gpu_class": gpu_class,
@@ -138,6 +141,17 @@ def _busy(since: datetime, until: datetime, wanted: set[UUID]) -> dict[UUID, lis
     for blocks in found.values():
         blocks.sort(key=lambda block: (block[3], block[1]))
     return found
+
+
+def _maintenance(
+    since: datetime, until: datetime, gpus: list[Gpu], busy: dict[UUID, list[Block]]
+) -> None:
+    """Adds the time in which GPUs are kept free for maintenance."""
+    for gpu, blackout in blackouts_by_gpu(blackouts_open(since), gpus):
+        starts, ends = max(blackout.starts, since), min(blackout.ends, until)
+        if starts < ends:
+            busy[gpu.id].append(("maintenance", 0, SLOTS_PER_GPU, starts, ends, False))
+            busy[gpu.id].sort(key=lambda block: (block[3], block[1]))
 
 
 def _usable(gpu: Gpu) -> bool:

@@ -277,7 +277,7 @@ def _allocations(bookings: list[Booking]) -> dict[Any, list[Allocation]]:
     """Each booking's allocations that count, by start and GPU."""
     found: dict[Any, list[Allocation]] = {booking.id: [] for booking in bookings}
     rows = (
-        Allocation.objects.filter(booking_id__in=found)
+        Allocation.objects.filter(booking_id__in=found, left=False)
         .exclude(state=Allocation.State.SUPERSEDED)
         .select_related("gpu__node")
         .order_by("period", "gpu_number", "start")

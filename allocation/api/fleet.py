@@ -1,4 +1,4 @@
-"""Hardware: classes and what they offer, nodes, GPUs, and the door for agents."""
+"""Hardware: classes and what they offer, nodes, GPUs, and what operators do with nodes."""
 
 from collections import defaultdict
 from typing import Any
@@ -11,18 +11,16 @@ from rest_framework.response import Response
 
 from allocation.models import Gpu, GpuModel, Node
 from allocation.services.fleet import (
-    enrolment_token_create,
-    node_drain,
-    node_enrol,
     node_key_rotate,
     node_ready,
     node_revoke,
 )
+from allocation.services.upkeep import node_drain
 from allocation.solver.geometry import units_of
 from allocation.solver.types import Model, Placement
 from billing.queries import prices_now
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Money, Strict, Text
+from tenants.api.fields import Instant, Money, Strict, Text
 from tenants.api.pages import PageQuery, page_of
 from tenants.api.schema import described, page
 from tenants.errors import missing
@@ -106,6 +104,7 @@ class NodeOut(serializers.Serializer[Any]):
     rack = serializers.CharField(source="rack.name")
     state = serializers.CharField()
     state_reason = serializers.CharField()
+    drain_by = serializers.DateTimeField(allow_null=True)
     gpus = serializers.IntegerField(source="gpu_count")
     cores = serializers.IntegerField()
     memory_mb = serializers.IntegerField()
@@ -114,6 +113,23 @@ class NodeOut(serializers.Serializer[Any]):
     generation = serializers.IntegerField()
     observed_generation = serializers.IntegerField()
     last_seen = serializers.DateTimeField(allow_null=True)
+    takes_work = serializers.BooleanField(help_text="Whether anything new may be placed there.")
+    differences = serializers.ListField(
+        child=serializers.CharField(), help_text="What waits for an operator's approval."
+    )
+    clock_skew_seconds = serializers.IntegerField(
+        allow_null=True, help_text="Its clock less the portal's; null before its first heartbeat."
+    )
+    restored = serializers.SerializerMethodField(
+        help_text="It follows a newer word than the portal has; see `manage.py epoch_raise`."
+    )
+    stale_dropped = serializers.IntegerField(help_text="Old messages that were dropped.")
+    refused = serializers.IntegerField(help_text="Messages that were not believed.")
+    throttled = serializers.IntegerField(help_text="Seconds in which it said too much.")
+
+    def get_restored(self, node: Node) -> bool:
+        """Whether its agent is ahead of this database."""
+        return node.ahead_epoch is not None
 
 
 class GpuOut(serializers.Serializer[Any]):
@@ -128,6 +144,7 @@ class GpuOut(serializers.Serializer[Any]):
     mode = serializers.CharField()
     health = serializers.CharField()
     health_reason = serializers.CharField()
+    drain_by = serializers.DateTimeField(allow_null=True)
     nvlink_domain = serializers.IntegerField(source="domain", allow_null=True)
 
 
@@ -171,6 +188,7 @@ class DrainIn(Strict):
     """Why a node is taken out."""
 
     reason = Text(max_length=120)
+    by = Instant(required=False, help_text="When running work has left; else it goes to its end.")
 
 
 class NodeDrain(ApiView):
@@ -178,7 +196,7 @@ class NodeDrain(ApiView):
 
     @described("act_drain_node", "Drain a node (operators)", answer=NodeOut, request=DrainIn)
     def post(self, request: Request, name: str) -> HttpResponseBase:
-        """The node; what runs there goes on to its end."""
+        """The node; what runs there goes on to its end, or until `by`."""
         sent = self.sent(DrainIn)
 
         def work() -> Response:
@@ -189,6 +207,7 @@ class NodeDrain(ApiView):
                     node=_node(name),
                     reason=sent["reason"],
                     now=self.now,
+                    by=sent.get("by"),
                 )
                 return Response(NodeOut(_node(name)).data)
 
@@ -259,85 +278,6 @@ class NodeKeyRotate(ApiView):
                 return Response(NodeOut(_node(name)).data)
 
         return self.once(work)
-
-
-class EnrolmentIn(Strict):
-    """Which machine may come in."""
-
-    node = serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,59}$")
-    rack = serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,39}$")
-
-
-class EnrolmentOut(serializers.Serializer[Any]):
-    """A token for one agent, valid once within 15 minutes."""
-
-    node = serializers.CharField()
-    token = serializers.CharField(
-        allow_null=True, help_text="Shown once; null when an Idempotency-Key is replayed."
-    )
-
-
-class Enrolments(ApiView):
-    """Letting an agent in."""
-
-    @described(
-        "create_enrolment",
-        "Make an agent's one-time token (operators)",
-        answer=EnrolmentOut,
-        status=201,
-        request=EnrolmentIn,
-    )
-    def post(self, request: Request) -> HttpResponseBase:
-        """The token, shown this once."""
-        sent = self.sent(EnrolmentIn)
-
-        def work() -> Response:
-            self.require_operator()
-            with operator_tx():
-                token = enrolment_token_create(
-                    node_name=sent["node"], rack_name=sent["rack"], now=self.now
-                )
-            return Response({"node": sent["node"], "token": token}, status=201)
-
-        return self.once(work, secret=("token",))
-
-
-class AgentIn(Strict):
-    """An agent's one-time token, and what it found on its machine."""
-
-    token = Text(max_length=200)
-    inventory = serializers.DictField()
-
-
-class AgentOut(serializers.Serializer[Any]):
-    """What the agent keeps: its name, its key, and where to listen."""
-
-    node = serializers.CharField()
-    key = serializers.CharField()
-    key_version = serializers.IntegerField()
-    epoch = serializers.IntegerField()
-    redis_url = serializers.CharField()
-
-
-class AgentEnrol(ApiView):
-    """The agents' door: the one-time token is the only credential."""
-
-    authentication_classes = ()
-    permission_classes = ()
-
-    @described(
-        "create_agent",
-        "Enrol a node's agent (called by the agent)",
-        answer=AgentOut,
-        status=201,
-        request=AgentIn,
-        public=True,
-    )
-    def post(self, request: Request) -> Response:
-        """The node's name, key and address."""
-        sent = self.sent(AgentIn)
-        made = node_enrol(token=sent["token"], inventory=sent["inventory"], now=self.now)
-        return Response(made, status=201)
 
 
 def _node(name: str) -> Node:

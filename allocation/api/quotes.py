@@ -25,6 +25,9 @@ class OptionOut(serializers.Serializer[Any]):
     gpu_class = serializers.CharField()
     profile = serializers.CharField(allow_null=True)
     count = serializers.IntegerField()
+    share = serializers.IntegerField(
+        allow_null=True, help_text="Thousandths of one GPU, not isolated from its other shares."
+    )
     starts = serializers.DateTimeField()
     ends = serializers.DateTimeField()
     nodes = serializers.ListField(child=serializers.CharField())

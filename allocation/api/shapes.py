@@ -63,6 +63,9 @@ class AllocationOut(serializers.Serializer[Any]):
     profile = serializers.CharField(allow_null=True, help_text="Null for a whole GPU.")
     start = serializers.IntegerField(help_text="First memory slot.")
     size = serializers.IntegerField(help_text="Memory slots, of eight.")
+    share = serializers.IntegerField(
+        allow_null=True, help_text="Thousandths of the GPU, shared with others and not isolated."
+    )
     units = serializers.IntegerField()
     starts = serializers.DateTimeField(source="period.lower")
     ends = serializers.DateTimeField(source="period.upper")

@@ -13,9 +13,8 @@ from allocation.api.bookings import (
     Bookings,
     BookingWhy,
 )
+from allocation.api.enrolment import AgentEnrol, Enrolments
 from allocation.api.fleet import (
-    AgentEnrol,
-    Enrolments,
     GpuClasses,
     Gpus,
     NodeDrain,
@@ -23,6 +22,14 @@ from allocation.api.fleet import (
     NodeReady,
     NodeRevoke,
     Nodes,
+)
+from allocation.api.maintenance import (
+    BlackoutEnd,
+    BlackoutPreview,
+    Blackouts,
+    GpuReturn,
+    NodeEvents,
+    NodeFence,
 )
 from allocation.api.quotes import Quotes
 
@@ -68,7 +75,13 @@ urlpatterns = [
     path("fleet/nodes/<slug:name>/ready", NodeReady.as_view(), name="api-node-ready"),
     path("fleet/nodes/<slug:name>/revoke", NodeRevoke.as_view(), name="api-node-revoke"),
     path("fleet/nodes/<slug:name>/rotate-key", NodeKeyRotate.as_view(), name="api-node-key-rotate"),
+    path("fleet/nodes/<slug:name>/fence", NodeFence.as_view(), name="api-node-fence"),
+    path("fleet/nodes/<slug:name>/events", NodeEvents.as_view(), name="api-node-events"),
     path("fleet/gpus", Gpus.as_view(), name="api-gpus"),
+    path("fleet/gpus/<uuid:gpu_id>/return", GpuReturn.as_view(), name="api-gpu-return"),
+    path("blackouts", Blackouts.as_view(), name="api-blackouts"),
+    path("blackouts/preview", BlackoutPreview.as_view(), name="api-blackout-preview"),
+    path("blackouts/<uuid:blackout_id>/end", BlackoutEnd.as_view(), name="api-blackout-end"),
     path("fleet/enrolments", Enrolments.as_view(), name="api-enrolments"),
     path("agents/enrol", AgentEnrol.as_view(), name="api-agent-enrol"),
 ]

@@ -18,7 +18,8 @@ from tenants.errors import Refused, invalid
 
 class AskIn(serializers.DictField):
     """The structured ask: `count`, `classes`, `profile`, `together`, `required`, `duration`
-    (seconds or ISO 8601), and `starts` or `not_before` and `deadline`."""
+    (seconds or ISO 8601), `starts` or `not_before` and `deadline`, `share` (thousandths of one GPU,
+    not isolated), and with each device `cores` and `memory` (GiB) of its node."""
 
 
 class WishIn(Strict):

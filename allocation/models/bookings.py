@@ -26,6 +26,8 @@ class Booking(models.Model):
     fields are the promise of the last cycle; `reasons` are that cycle's answer to "why not now".
     Of what it has or is promised `borrowed_units` lie above guarantees, and somebody who lends
     waits for them from `at_risk_from` on. `claims_from` makes this booking such a one.
+    It was begun anew elsewhere `replaced` times, after `used_seconds` that are charged in the end.
+    Its run was last broken off by hardware, or for its maintenance, at `hardware_lost_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -61,6 +63,8 @@ class Booking(models.Model):
     at_risk_from = models.DateTimeField(null=True, blank=True)
     claims_from = models.DateTimeField(null=True, blank=True)
     extension_until = models.DateTimeField(null=True, blank=True)
+    replaced = models.PositiveSmallIntegerField(db_default=0, default=0)
+    used_seconds = models.PositiveIntegerField(db_default=0, default=0)
 
     currency = models.CharField(max_length=3, default="EUR")
     price_version = models.PositiveIntegerField()
@@ -70,6 +74,7 @@ class Booking(models.Model):
 
     ready_at = models.DateTimeField(null=True, blank=True)
     released_at = models.DateTimeField(null=True, blank=True)
+    hardware_lost_at = models.DateTimeField(null=True, blank=True)
     checked_in_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -112,9 +117,15 @@ class Booking(models.Model):
 class Allocation(models.Model):
     """Slots of one GPU for a period, given to a booking. Rows are plans, not yet reality.
 
+    A row in the mode `shared` has `share` thousandths of the whole GPU, beside others; a trigger
+    keeps their sum to a whole one at every instant, and leaves out a row that does not fit.
+
     `slots` is generated: [8·gpu_number + start, … + size) on the global slot line. The exclusion
     constraint over (slots, period) of live rows is the rule "no double booking"; the foreign keys
     to the GPU's identity and to the legal placements are the rule "only what hardware can do".
+
+    A `leased` one is ended by its node when the portal is not heard from; `left` is one whose
+    booking went on without it, and that only waits for the proof that its device is empty.
     """
 
     class State(models.TextChoices):
@@ -140,6 +151,7 @@ class Allocation(models.Model):
     profile = models.CharField(max_length=24, null=True, blank=True)  # noqa: DJ001 a null profile switches the placement key off
     start = models.PositiveSmallIntegerField()
     size = models.PositiveSmallIntegerField()
+    share = models.PositiveSmallIntegerField(null=True, blank=True)
     slots = models.GeneratedField(
         expression=models.Func(
             F("gpu_number") * 8 + F("start"),
@@ -155,6 +167,8 @@ class Allocation(models.Model):
     state = models.CharField(max_length=12, choices=State.choices, default=State.PLANNED)
     devices = models.JSONField(default=list)
     error = models.CharField(max_length=200, blank=True)
+    leased = models.BooleanField(db_default=False, default=False)
+    left = models.BooleanField(db_default=False, default=False)
     decision = models.ForeignKey(
         "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
@@ -162,11 +176,16 @@ class Allocation(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(mode="whole", profile=None, start=0, size=8)
-                | Q(mode="sliced", profile__isnull=False),
+                condition=Q(mode="whole", profile=None, start=0, size=8, share=None)
+                | Q(mode="sliced", profile__isnull=False, share=None)
+                | Q(mode="shared", profile=None, start=0, size=8, share__gte=1, share__lte=999),
                 name="allocation_mode_fits",
             ),
             models.CheckConstraint(condition=Q(units__gt=0), name="allocation_units"),
+            models.CheckConstraint(
+                condition=Q(left=False) | Q(state__in=["releasing", "ended"]),
+                name="allocation_left_is_over",
+            ),
         ]
         indexes = [
             models.Index(fields=["booking"], name="allocation_of_booking"),
@@ -174,12 +193,16 @@ class Allocation(models.Model):
 
 
 class Occupancy(models.Model):
-    """What is really on the hardware. Opened before a node is told to start, closed on proof."""
+    """What is really on the hardware. Opened before a node is told to start, closed on proof.
+
+    With `share` (thousandths) others may be there too, all together at most a whole GPU.
+    """
 
     id = models.BigAutoField(primary_key=True)
     allocation = models.OneToOneField(Allocation, on_delete=models.PROTECT)
     gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT)
     slots = BigIntegerRangeField()
+    share = models.PositiveSmallIntegerField(null=True, blank=True)
     opened = models.DateTimeField()
     closed = models.DateTimeField(null=True, blank=True)
 

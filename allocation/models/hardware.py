@@ -25,7 +25,14 @@ class Node(models.Model):
     last written for the agent, `observed_generation` what the agent last said it acts on.
     `link_digest` is the SHA-256 of its password at Redis, None for a node that has no agent (any
     more). Keys `key_confirmed` … `key_version` are valid: two of them while a new one is handed
-    over, until the agent has signed with it.
+    over, until the agent has signed with it. Work on a draining node has left by `drain_by`;
+    without it, it goes on to its end.
+
+    The newest number heard is kept per kind of message: what is not newer is dropped and counted,
+    as is what was refused, and each second in which its agent said too much. `heartbeat_at` is
+    when its last heartbeat was accepted. It is `cut_off` from when a lease of its ran out until it
+    has told that it acts on our newest word. `ahead_epoch` is the epoch of a word that its agent
+    has and this database does not: it was restored. `differences` wait for an operator's approval.
     """
 
     class State(models.TextChoices):
@@ -39,6 +46,7 @@ class Node(models.Model):
     rack = models.ForeignKey(Rack, on_delete=models.PROTECT)
     state = models.CharField(max_length=12, choices=State.choices, default=State.EXPECTED)
     state_reason = models.CharField(max_length=200, blank=True)
+    drain_by = models.DateTimeField(null=True, blank=True)
     cores = models.PositiveIntegerField(default=0)
     memory_mb = models.PositiveIntegerField(default=0)
     driver = models.CharField(max_length=40, blank=True)
@@ -51,7 +59,19 @@ class Node(models.Model):
     published_generation = models.BigIntegerField(default=-1)
     observed_generation = models.BigIntegerField(default=-1)
     report_seq = models.BigIntegerField(default=0)
+    heartbeat_seq = models.BigIntegerField(db_default=0, default=0)
+    telemetry_seq = models.BigIntegerField(db_default=0, default=0)
+    inventory_seq = models.BigIntegerField(db_default=0, default=0)
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
     last_seen = models.DateTimeField(null=True, blank=True)
+    stale_dropped = models.BigIntegerField(db_default=0, default=0)
+    refused = models.BigIntegerField(db_default=0, default=0)
+    throttled = models.BigIntegerField(db_default=0, default=0)
+    clock_skew_seconds = models.IntegerField(null=True, blank=True)
+    clock_wrong = models.BooleanField(db_default=False, default=False)
+    cut_off = models.BooleanField(db_default=False, default=False)
+    ahead_epoch = models.BigIntegerField(null=True, blank=True)
+    differences = models.JSONField(db_default=[], default=list)
 
     class Meta:
         ordering = ["name"]
@@ -59,11 +79,20 @@ class Node(models.Model):
             models.CheckConstraint(
                 condition=Q(key_confirmed=F("key_version")) | Q(key_confirmed=F("key_version") - 1),
                 name="node_two_keys_at_most",
-            )
+            ),
+            models.CheckConstraint(
+                condition=Q(drain_by=None) | Q(state="draining"), name="node_drain_by_drains"
+            ),
         ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether anything new may be placed on it."""
+        trusted = not self.clock_wrong and not self.cut_off and self.ahead_epoch is None
+        return self.state == Node.State.READY and trusted
 
 
 class EnrolmentToken(models.Model):
@@ -119,7 +148,12 @@ class MigPlacement(models.Model):
 class Gpu(models.Model):
     """One device. `number` is its stretch [8·number, 8·number + 8) of the global slot line.
 
+<<<<<<< HEAD
     `peers` are the node's other devices as [index, NVLinks, path over PCIe].
+=======
+    Work on one that is not healthy has left by `drain_by`; without it, it goes on to its end. What
+    `needs_operator` is not healthy again before an operator says so, whatever the agent finds.
+>>>>>>> main
     """
 
     class Health(models.TextChoices):
@@ -130,6 +164,7 @@ class Gpu(models.Model):
     class Mode(models.TextChoices):
         WHOLE = "whole", "Whole"
         SLICED = "sliced", "Sliced"
+        SHARED = "shared", "Shared"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(unique=True)
@@ -143,6 +178,8 @@ class Gpu(models.Model):
     peers = models.JSONField(default=list, db_default=[], blank=True)
     health = models.CharField(max_length=10, choices=Health.choices, default=Health.OK)
     health_reason = models.CharField(max_length=200, blank=True)
+    drain_by = models.DateTimeField(null=True, blank=True)
+    needs_operator = models.BooleanField(db_default=False, default=False)
     mode = models.CharField(max_length=8, choices=Mode.choices, default=Mode.WHOLE)
 
     class Meta:
@@ -150,6 +187,10 @@ class Gpu(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["node", "index"], name="gpu_index_on_node"),
             models.UniqueConstraint(fields=["id", "number", "model"], name="gpu_identity"),
+            models.CheckConstraint(
+                condition=Q(drain_by=None, needs_operator=False) | ~Q(health="ok"),
+                name="gpu_in_service_is_healthy",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -152,7 +152,7 @@ def money_of(actor: Actor, projects: Sequence[Project], now: datetime) -> list[B
 def places_of(booking: Booking) -> list[NodePlace]:
     """Where the booking is, was, or is promised to be; empty when it never had a place."""
     rows = list(
-        Allocation.objects.filter(booking=booking)
+        Allocation.objects.filter(booking=booking, left=False)
         .exclude(state=Allocation.State.SUPERSEDED)
         .order_by("start")
     )
@@ -161,7 +161,7 @@ def places_of(booking: Booking) -> list[NodePlace]:
     for row in rows:
         gpu = gpus[row.gpu_id]
         own = frozenset(range(row.start, row.start + row.size))
-        place = Slots(gpu.index, row.mode == Gpu.Mode.WHOLE, row.profile, own, tuple(row.devices))
+        place = Slots(gpu.index, row.mode != Gpu.Mode.SLICED, row.profile, own, tuple(row.devices))
         slots.setdefault(gpu.id, []).append(place)
     if not rows:
         for promised in booking.planned_places:

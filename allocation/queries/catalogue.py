@@ -6,7 +6,7 @@ from django.db.models import Max
 
 from allocation.models import GpuModel, MigPlacement
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry
-from allocation.solver import UNITS_PER_GPU, Model, Placement, units_of
+from allocation.solver import Model, Placement, Shape, units_of
 from tenants.models import GpuClass
 
 
@@ -44,19 +44,17 @@ def ask_units(document: AskDocument) -> dict[str, int]:
         weights = [
             weight
             for model in models.get(gpu_class, ())
-            if (weight := _units(model, document.profile)) is not None
+            if (weight := _units(model, document.shape)) is not None
         ]
         if weights:
             found[gpu_class] = max(weights) * document.count
     return found
 
 
-def _units(model: Model, profile: str | None) -> int | None:
-    if profile is None:
-        return UNITS_PER_GPU
-    if all(place.profile != profile for place in model.placements):
+def _units(model: Model, shape: Shape) -> int | None:
+    if isinstance(shape, str) and all(place.profile != shape for place in model.placements):
         return None
-    return units_of(model, profile)
+    return units_of(model, shape)
 
 
 def _models_by_class(classes: tuple[str, ...]) -> dict[str, list[Model]]:

@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import Max, Min
 
 from allocation.models import Allocation, Gpu, GpuSample, MigPlacement, Node
+from allocation.queries.hearing import doubt_of
 
 SLOTS = 8
 SILENT_AFTER = timedelta(seconds=30)
@@ -32,7 +33,8 @@ class Block:
 
     `compute` is the number of compute slices, None when the placement leaves it open (a foreign
     block has no profile). `busy` is percent in the last 90 s. `dark`: watched for the last 15 min
-    and never at 5 % or above. `label`, `title`, `tenant` are empty unless the reader may know.
+    and never at 5 % or above. `thousandths` are a share's. `label`, `title`, `tenant` are empty
+    unless the reader may know.
     """
 
     allocation: UUID | None
@@ -49,11 +51,12 @@ class Block:
     tenant: str = ""
     busy: int | None = None
     dark: bool = False
+    thousandths: int | None = None
 
     @property
     def share(self) -> float:
-        """The block in GPUs, by memory."""
-        return self.size / SLOTS
+        """The block in GPUs, by memory or as the share that it is."""
+        return self.size / SLOTS if self.thousandths is None else self.thousandths / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class GpuNow:
 class NodeNow:
     """One node. `silent`: no word from its agent for 30 s. `behind`: documents not yet acted on.
     `enrolled`: an agent was let in. `rotating`: it was told of a new key and has not used it yet.
+    `doubt`: why nothing new is placed there although it is in service.
     """
 
     id: UUID
@@ -104,11 +108,12 @@ class NodeNow:
     gpus: tuple[GpuNow, ...]
     enrolled: bool = True
     rotating: bool = False
+    doubt: str = ""
 
     @property
     def in_service(self) -> bool:
         """True when the solver may use its healthy GPUs."""
-        return self.state == Node.State.READY
+        return self.state == Node.State.READY and not self.doubt
 
     @property
     def booked_gpus(self) -> int:
@@ -265,6 +270,7 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         gpus=tuple(gpus),
         enrolled=row.link_digest is not None,
         rotating=row.key_confirmed < row.key_version,
+        doubt=doubt_of(row),
     )
 
 
@@ -291,7 +297,8 @@ def _blocks(
                 start=row.start,
                 size=row.size,
                 profile=row.profile,
-                whole=row.mode == Gpu.Mode.WHOLE,
+                whole=row.mode != Gpu.Mode.SLICED,
+                thousandths=row.share,
                 compute=whole[row.model_id] if row.profile is None else legal.get(row.profile),
                 starts=row.period.lower,
                 ends=row.period.upper,
@@ -329,20 +336,21 @@ def _with_compute(
         starts=block.starts,
         ends=block.ends,
         mine=False,
+        thousandths=block.thousandths,
     )
 
 
 def _foreign(now: datetime) -> list[tuple[UUID, Block]]:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT gpu_id, mode, start, size, period_start, period_end"
-            " FROM portal_busy(%s, %s) WHERE NOT coalesce(mine, false)",
+            "SELECT gpu_id, profile, start, size, period_start, period_end, share"
+            " FROM portal_taken(%s, %s) WHERE NOT mine AND NOT promised",
             [now, now + timedelta(seconds=1)],
         )
         return [
-            (gpu_id, Block(None, start, size, None, mode == Gpu.Mode.WHOLE, None, since, until,
-                           mine=False))
-            for gpu_id, mode, start, size, since, until in cursor.fetchall()
+            (gpu_id, Block(None, start, size, None, profile is None, None, since, until,
+                           mine=False, thousandths=share))
+            for gpu_id, profile, start, size, since, until, share in cursor.fetchall()
             if since <= now < until
         ]  # fmt: skip
 

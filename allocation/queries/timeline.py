@@ -11,7 +11,9 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node
+from allocation.queries.blackouts import blackouts_by_gpu, blackouts_open
 from allocation.queries.timeline_rows import (
+    Away,
     Block,
     ClassGroup,
     GpuRow,
@@ -43,19 +45,32 @@ def timeline_read(*, actor: Actor, window: Window, gpu_class: str, now: datetime
     classes = {gpu.gpu_class_id: gpu.gpu_class.label for gpu in gpus}
     shown = [gpu for gpu in gpus if not gpu_class or gpu.gpu_class_id == gpu_class]
     return Timeline(
-        groups=tuple(_groups(shown, blocks)),
+        groups=tuple(_groups(shown, blocks, _away(shown, window))),
         waiting=tuple(_waiting(actor)),
         classes=tuple(classes.items()),
     )
 
 
-def _groups(gpus: Iterable[Gpu], blocks: Mapping[UUID, Sequence[Block]]) -> Iterator[ClassGroup]:
+def _away(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[Away]]:
+    """Maintenance within the window. What is over leaves no mark."""
+    found: dict[UUID, list[Away]] = defaultdict(list)
+    for gpu, blackout in blackouts_by_gpu(blackouts_open(window.starts), gpus):
+        if blackout.starts < window.ends:
+            found[gpu.id].append(Away(blackout.starts, blackout.ends, blackout.reason))
+    return found
+
+
+def _groups(
+    gpus: Iterable[Gpu],
+    blocks: Mapping[UUID, Sequence[Block]],
+    away: Mapping[UUID, Sequence[Away]],
+) -> Iterator[ClassGroup]:
     starts_of = _placements()
     tree: dict[tuple[str, str, str], dict[str, list[GpuRow]]] = {}
     for gpu in gpus:
         key = (gpu.gpu_class_id, gpu.gpu_class.label, gpu.node.rack.name)
         mine = sorted(blocks.get(gpu.id, ()), key=lambda block: (block.start, block.starts))
-        row = _gpu_row(gpu, starts_of.get(gpu.model_id, {}), mine)
+        row = _gpu_row(gpu, starts_of.get(gpu.model_id, {}), mine, away.get(gpu.id, ()))
         tree.setdefault(key, {}).setdefault(gpu.node.name, []).append(row)
     for (slug, label, rack), nodes in tree.items():
         rows = tuple(NodeRow(name, rack, tuple(each)) for name, each in nodes.items())
@@ -63,7 +78,10 @@ def _groups(gpus: Iterable[Gpu], blocks: Mapping[UUID, Sequence[Block]]) -> Iter
 
 
 def _gpu_row(
-    gpu: Gpu, starts_of: Mapping[str, tuple[tuple[int, int], ...]], blocks: Sequence[Block]
+    gpu: Gpu,
+    starts_of: Mapping[str, tuple[tuple[int, int], ...]],
+    blocks: Sequence[Block],
+    away: Sequence[Away],
 ) -> GpuRow:
     why_not = _why_not(gpu)
     return GpuRow(
@@ -80,6 +98,7 @@ def _gpu_row(
         compute_slices=gpu.model.compute_slices,
         starts_of=starts_of,
         blocks=tuple(blocks),
+        away=tuple(away),
     )
 
 
@@ -129,7 +148,9 @@ def _own_blocks(actor: Actor, window: Window, now: datetime) -> Iterator[Block]:
             gpu=row.gpu_id,
             start=row.start,
             size=row.size,
-            whole=row.mode == Gpu.Mode.WHOLE,
+            whole=row.mode != Gpu.Mode.SLICED,
+            shared=row.mode == Gpu.Mode.SHARED,
+            share=row.share,
             profile=row.profile,
             starts=row.period.lower,
             ends=ends,
@@ -167,6 +188,8 @@ def _own_promises(actor: Actor, window: Window) -> Iterator[Block]:
                 size=place["size"],
                 whole=place["profile"] is None,
                 profile=place["profile"],
+                shared=place.get("share") is not None,
+                share=place.get("share"),
                 starts=row.planned_starts,
                 ends=row.planned_ends,
                 kind=_kind(actor, row) if is_known else "other",
@@ -193,7 +216,8 @@ def _foreign_blocks(window: Window) -> Iterator[Block]:
                 gpu=gpu,
                 start=start,
                 size=size,
-                whole=mode == Gpu.Mode.WHOLE,
+                whole=mode != Gpu.Mode.SLICED,
+                shared=mode == Gpu.Mode.SHARED,
                 profile=None,
                 starts=starts,
                 ends=ends,

@@ -47,7 +47,8 @@ class Block:
     """Slots [start, start + size) of a GPU for [starts, ends).
 
     `line` is None for what the reader may not know. `expected`: a promise to a waiting booking,
-    not placed yet. `over`: the slots are free again.
+    not placed yet. `over`: the slots are free again. `shared`: others may have a share of the GPU
+    at the same time; of the reader's own it says how many thousandths.
     """
 
     gpu: UUID
@@ -61,6 +62,17 @@ class Block:
     line: Line | None
     expected: bool = False
     over: bool = False
+    shared: bool = False
+    share: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A stretch in which a device is kept free for maintenance, and why."""
+
+    starts: datetime
+    ends: datetime
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,7 @@ class GpuRow:
     compute_slices: int
     starts_of: Mapping[str, tuple[tuple[int, int], ...]]
     blocks: tuple[Block, ...]
+    away: tuple[Away, ...] = ()
 
     @property
     def shows_slots(self) -> bool:
@@ -96,9 +109,9 @@ class GpuRow:
 
     @cached_property
     def busy(self) -> tuple[tuple[datetime, datetime], ...]:
-        """Stretches in which at least one slot is taken or promised, merged, by start."""
-        taken = sorted((b.starts, b.ends) for b in self.blocks if not b.over)
-        return tuple(_merged(taken))
+        """Stretches in which at least one slot is taken, promised or away, merged, by start."""
+        taken = [(b.starts, b.ends) for b in self.blocks if not b.over]
+        return tuple(_merged(sorted([*taken, *((a.starts, a.ends) for a in self.away)])))
 
     def is_free(self, starts: datetime, ends: datetime) -> bool:
         """True when the whole device may be booked for all of [starts, ends)."""

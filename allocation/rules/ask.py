@@ -6,8 +6,10 @@ from allocation.rules.ask_document import (
     SHORTEST_SECONDS,
     AskDocument,
     Together,
+    beside_of,
     count_of,
     duration_of,
+    share_of,
     time_text,
 )
 from allocation.rules.ask_grammar import LONGEST_TEXT, parse_ask
@@ -25,8 +27,10 @@ __all__ = [
     "Part",
     "Problem",
     "Together",
+    "beside_of",
     "count_of",
     "duration_of",
     "parse_ask",
+    "share_of",
     "time_text",
 ]

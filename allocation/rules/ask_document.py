@@ -13,6 +13,8 @@ Together = Literal["gpu", "domain", "node", "rack", "any"]
 TOGETHER: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
 MOST_COUNT = 512
 MOST_CLASSES = 16
+WHOLE_SHARE = 1_000
+MOST_BESIDE = 16_384
 LONGEST_NAME = 64
 SHORTEST_SECONDS = 60
 LONGEST_SECONDS = 90 * 86_400
@@ -29,8 +31,10 @@ _YEARS = range(2000, 2200)
 class AskDocument:
     """Count × shape of one or more classes, how close together, and when.
 
-    `duration` is in seconds; times are aware UTC in whole seconds. `starts` makes the window fixed
-    (`starts` + `duration`); else it is flexible, not before and by a deadline where given.
+    A `share` is thousandths of one GPU, which is not isolated from the other shares on it. Each of
+    the `count` comes with `cores` (whole ones) and `memory` (GiB) of its node. `duration` is in
+    seconds; times are aware UTC in whole seconds. `starts` makes the window fixed (`starts` +
+    `duration`); else it is flexible, not before and by a deadline where given.
     """
 
     count: int
@@ -42,6 +46,14 @@ class AskDocument:
     starts: datetime | None = None
     not_before: datetime | None = None
     deadline: datetime | None = None
+    share: int | None = None
+    cores: int = 0
+    memory: int = 0
+
+    @property
+    def shape(self) -> str | int | None:
+        """A slice's profile, thousandths of a share, or None for a whole GPU."""
+        return self.profile if self.share is None else self.share
 
     @classmethod
     def from_json(cls, data: object) -> "AskDocument":
@@ -57,8 +69,14 @@ class AskDocument:
         values: dict[str, Any] = {"count": 1, "profile": None, "together": "any", "required": False}
         values |= {name: _READERS[name](value, name) for name, value in data.items()}
         document = cls(**values)
+        document.check_share()
         document.check_window()
         return document
+
+    def check_share(self) -> None:
+        """AskError for a share of more than one whole GPU."""
+        if self.share is not None and (self.count != 1 or self.profile is not None):
+            raise AskError("share_of_one", "A share is a part of one whole GPU.", "share")
 
     def check_window(self) -> None:
         """AskError when the window contradicts itself."""
@@ -119,6 +137,25 @@ def _whole(value: object, param: str) -> int:
     return value
 
 
+def share_of(value: object, param: str = "share") -> int | None:
+    """Thousandths of a GPU. AskError: out of bounds."""
+    if value is None:
+        return None
+    share = _whole(value, param)
+    if not 1 <= share < WHOLE_SHARE:
+        sentence = "A share is between 1 and 999 thousandths of a GPU."
+        raise AskError("share_out_of_bounds", sentence, param)
+    return share
+
+
+def beside_of(value: object, param: str) -> int:
+    """Host cores, or memory in GiB. AskError: out of bounds."""
+    amount = _whole(value, param)
+    if not 0 <= amount <= MOST_BESIDE:
+        raise AskError("out_of_bounds", f"{param} must be between 0 and {MOST_BESIDE}.", param)
+    return amount
+
+
 def _name(value: object, param: str) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_NAME or not value.isprintable():
         sentence = f"{param} must be text of 1 to {LONGEST_NAME} characters."
@@ -177,4 +214,7 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "starts": _time_or_none,
     "not_before": _time_or_none,
     "deadline": _time_or_none,
+    "share": share_of,
+    "cores": beside_of,
+    "memory": beside_of,
 }

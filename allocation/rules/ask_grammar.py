@@ -6,6 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
+from allocation.rules.ask_beside import read_beside, read_share
 from allocation.rules.ask_parsed import Catalogue, Parsed
 from allocation.rules.ask_reader import Reader, names_of, tokens_of
 from allocation.rules.ask_shapes import (
@@ -72,6 +73,9 @@ def _parsed(reader: Reader) -> Parsed:
         parts=tuple(sorted(reader.parts, key=lambda part: (part.start, part.field))),
         unknown=_joined(reader.unknown),
         problems=tuple(sorted(reader.problems, key=lambda each: (each.start, each.code))),
+        share=said.get("share"),
+        cores=said.get("cores", 0),
+        memory=said.get("memory", 0),
     )
 
 
@@ -122,6 +126,8 @@ def _joined(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 _RULES: tuple[Callable[[Reader, int], int], ...] = (
+    read_beside,
+    read_share,
     read_count,
     read_class,
     read_any,

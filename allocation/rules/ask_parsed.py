@@ -64,6 +64,9 @@ class Parsed:
     parts: tuple[Part, ...]
     unknown: tuple[tuple[int, int], ...]
     problems: tuple[Problem, ...]
+    share: int | None = None
+    cores: int = 0
+    memory: int = 0
 
     def document(self, *, duration: int | None = None) -> AskDocument:
         """The structured ask, `duration` seconds long where the text gives none.
@@ -89,6 +92,10 @@ class Parsed:
             starts=self.starts,
             not_before=self.not_before,
             deadline=self.deadline,
+            share=self.share,
+            cores=self.cores,
+            memory=self.memory,
         )
+        document.check_share()
         document.check_window()
         return document

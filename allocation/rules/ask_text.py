@@ -7,8 +7,10 @@ from allocation.rules.ask import AskDocument
 UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"))
 
 
-def shape_text(count: int, gpu_class: str, profile: str | None) -> str:
-    """`2 h100`, `1g.10gb h100`."""
+def shape_text(count: int, gpu_class: str, profile: str | None, share: int | None = None) -> str:
+    """`2 h100`, `1g.10gb h100`, `0.25 h100`."""
+    if share is not None:
+        return f"{share / 1000:g} {gpu_class}"
     number = f"{count} " if count > 1 else ""
     return f"{number}{profile} {gpu_class}" if profile else f"{number or '1 '}{gpu_class}"
 
@@ -19,12 +21,18 @@ def fixed_text(
     profile: str | None,
     window: tuple[datetime, datetime],
     zone: tzinfo,
+    share: int | None = None,
 ) -> str:
     """`2 h100 from 2026-11-24 14:00 to 18:00`, in the reader's zone."""
     starts, ends = (moment.astimezone(zone) for moment in window)
     last = f"{ends:%H:%M}" if ends.date() == starts.date() else f"{ends:%Y-%m-%d %H:%M}"
-    shape = shape_text(count, gpu_class, profile)
+    shape = shape_text(count, gpu_class, profile, share)
     return f"{shape} from {starts:%Y-%m-%d %H:%M} to {last}"
+
+
+def beside_text(cores: int, memory: int) -> list[str]:
+    """`16 cores`, `64 gb ram`; nothing for nothing."""
+    return [f"{cores} cores"] * bool(cores) + [f"{memory} gb ram"] * bool(memory)
 
 
 def duration_text(seconds: int) -> str:
@@ -40,7 +48,8 @@ def duration_text(seconds: int) -> str:
 def document_text(ask: AskDocument, zone: tzinfo) -> str:
     """The line that means this ask, to the minute."""
     classes = " or ".join(ask.classes)
-    parts = [shape_text(ask.count, classes, ask.profile), duration_text(ask.duration)]
+    parts = [shape_text(ask.count, classes, ask.profile, ask.share), duration_text(ask.duration)]
+    parts += beside_text(ask.cores, ask.memory)
     for word, moment in (("at", ask.starts), ("from", ask.not_before), ("before", ask.deadline)):
         if moment is not None:
             parts.append(f"{word} {moment.astimezone(zone):%Y-%m-%d %H:%M}")

@@ -134,6 +134,19 @@ RULES: tuple[Rule, ...] = (
          ("lost", "tier")),
     Rule("R49", "room_promised", "line", "others", "refuses",
          "A booking is not extended once its room is needed for a stronger claim."),
+    Rule("R55", "node_silent", "hardware", "operator", "delays",
+         "A booking that may run elsewhere is begun anew when its node is cut off."),
+    Rule("R58", "host_busy", "together", "others", "delays",
+         "The node must have the host cores and the memory free, too.", ("cores", "memory")),
+    Rule("R59", "host_too_small", "hardware", "operator", "refuses",
+         "No more host cores and memory can be asked for than nodes have.",
+         ("asked", "cores", "memory", "most")),
+    Rule("R60", "share_of_one", "policy", "asker", "refuses",
+         "A share is a part of one whole GPU: neither of several nor of a slice.", ("asked",)),
+    Rule("R62", "hardware_failed", "hardware", "hardware", "delays",
+         "A booking whose hardware fails starts again, and pays nothing for the run that broke."),
+    Rule("R63", "node_emptied", "hardware", "operator", "delays",
+         "What still runs when a node must be empty starts again elsewhere and pays once."),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

@@ -44,6 +44,7 @@ TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
         (State.QUEUED, State.EXPIRED),
         (State.QUEUED, State.REFUSED),
         (State.QUEUED, State.CANCELLED),
+        (State.QUEUED, State.FAILED),
         (State.SCHEDULED, State.STARTING),
         (State.SCHEDULED, State.QUEUED),
         (State.SCHEDULED, State.EXPIRED),

@@ -16,7 +16,7 @@ from allocation.services.admission import Terms, terms_check
 from allocation.services.history import event_add
 from billing.queries import PriceNow, budget_effect, price_at, price_of
 from billing.rules import UNITS_PER_GPU, cost_of, money_text
-from billing.services import hold_place, hold_release
+from billing.services import hold_place, hold_settle
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
 from tenants.errors import Refused, invalid
@@ -98,6 +98,18 @@ def booking_cost(booking: Booking, seconds: int) -> Decimal:
     return cost_of(per_gpu_hour=booking.price_per_hour, units=UNITS_PER_GPU, seconds=seconds)
 
 
+def earlier_settle(booking: Booking, now: datetime) -> Decimal:
+    """Ends the hold of a booking that waits: what it had before it was begun anew is charged, zero
+    for one that never ran. Returns the charge."""
+    due = booking_cost(booking, booking.used_seconds) if booking.used_seconds else Decimal(0)
+    return hold_settle(
+        tenant_id=booking.tenant_id,
+        reference=booking.id,
+        amount=min(booking.held, due),
+        now=now,
+    )
+
+
 def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
     """Takes the booking back: before its start it is gone at once and all money is free again.
 
@@ -119,11 +131,10 @@ def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
         booking.allocations.filter(state=Allocation.State.PLANNED).update(
             state=Allocation.State.SUPERSEDED
         )
-        hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
         booking.state, booking.outcome = State.CANCELLED, "cancelled"
-        booking.charged, booking.ended_at = Decimal(0), now
+        booking.charged, booking.ended_at = earlier_settle(booking, now), now
         _save(booking, "state", "outcome", "charged", "ended_at")
-        freed = money_text(booking.held, booking.currency)
+        freed = money_text(booking.held - booking.charged, booking.currency)
         event_add(
             booking,
             kind="cancelled",

@@ -11,6 +11,7 @@ import numpy as np
 from django.db import IntegrityError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
+from allocation.services.healing import hardware_clear, is_hardware_due
 from allocation.services.lifecycle import (
     ends_due,
     is_anyone_waiting,
@@ -42,7 +43,7 @@ class CycleResult:
 
 def tick_run(now: datetime) -> CycleResult:
     """Runs a turn if the clock has made one necessary; cheap when it has not."""
-    if not is_anything_due(now):
+    if not is_anything_due(now) and not is_hardware_due(now):
         publish_due(now)
         return CycleResult("idle")
     return cycle_run(now)
@@ -68,7 +69,7 @@ def cycle_run(now: datetime) -> CycleResult:
 def _turn(now: datetime) -> CycleResult:
     term = _lead()
     # 1. What is over makes room.
-    ended = ends_due(now)
+    ended = ends_due(now) + hardware_clear(now)
     # 2. Look, 3. solve outside any transaction, 4. write.
     outcome, decision_id = "unchanged", None
     if is_anyone_waiting():
@@ -89,7 +90,7 @@ def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | No
     began = time.perf_counter()
     plan = solve(snapshot, policy)
     solve_ms = round((time.perf_counter() - began) * 1000)
-    changes = changes_of(plan)
+    changes = changes_of(plan, now)
     if not changes:
         return "unchanged", None
     decision = decision_of(snapshot, plan, live, now)

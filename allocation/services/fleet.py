@@ -12,6 +12,8 @@ from django.db.models import F, Max
 
 from allocation import wire
 from allocation.models import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack, SolverState
+from allocation.services.differences import differences_of
+from allocation.services.health import gpu_found, gpus_lost
 from allocation.services.links import link_password, link_replace, link_url
 from tenants.errors import Refused, invalid
 from tenants.models import User
@@ -21,6 +23,7 @@ from tenants.wall import operator_tx
 logger = logging.getLogger(__name__)
 
 NODE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
+DIFFERENCES_KEPT = 50
 TOKEN_LIFETIME = timedelta(minutes=15)
 
 
@@ -79,8 +82,9 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         node.key_version += 1
         node.key_confirmed = node.key_version
         node.link_digest = link_digest
-        # A fresh agent counts its reports from one again.
-        node.report_seq = 0
+        # A fresh agent counts what it says from one again; its new key keeps the old words out.
+        node.report_seq = node.heartbeat_seq = node.telemetry_seq = node.inventory_seq = 0
+        node.ahead_epoch, node.clock_wrong = None, False
         node.published_generation = -1
         node.observed_generation = -1
         inventory_apply(node=node, inventory=found, now=now)
@@ -109,6 +113,7 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     Geometry of a model is taken from the first node that shows it. The node is saved.
     """
     told = _modes(node)
+    changed = differences_of(node, inventory)
     problems = [problem for item in inventory.gpus if (problem := _gpu_apply(node, item))]
     if _modes(node) != told:
         # GPUs and their modes stand in the node's document: other words need another generation.
@@ -123,12 +128,12 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     node.boot_id = inventory.boot[:64]
     node.last_seen = now
     reported = {item.uuid for item in inventory.gpus}
-    lost = [gpu for gpu in node.gpus.all() if gpu.uuid not in reported]
-    for gpu in lost:
-        gpu.health, gpu.health_reason = Gpu.Health.LOST, "The agent no longer finds it."
-        gpu.save(update_fields=["health", "health_reason"])
-    if problems:
-        node.state, node.state_reason = Node.State.QUARANTINED, problems[0][:200]
+    gpus_lost([gpu for gpu in node.gpus.all() if gpu.uuid not in reported], now)
+    if problems or changed:
+        news = [text for text in (*problems, *changed) if text not in node.differences]
+        node.differences = [*node.differences, *news][-DIFFERENCES_KEPT:]
+        node.state, node.drain_by = Node.State.QUARANTINED, None
+        node.state_reason = (problems or changed)[0][:200]
     elif node.state == Node.State.EXPECTED:
         node.state, node.state_reason = Node.State.READY, ""
     node.save()
@@ -159,8 +164,7 @@ def _gpu_apply(node: Node, item: wire.InventoryGpu) -> str | None:
     known.domain = item.nvlink_domain
     known.numa = item.numa
     known.mode = item.mode
-    if known.health == Gpu.Health.LOST:
-        known.health, known.health_reason = Gpu.Health.OK, ""
+    gpu_found(known)
     known.save()
     return None
 
@@ -185,19 +189,19 @@ def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
     )
 
 
-def node_drain(*, operator: User, node: Node, reason: str, now: datetime) -> None:
-    """Takes the node out of planning; what runs there goes on to its end."""
-    _node_state(node, Node.State.DRAINING, f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC)")
-
-
 def node_ready(*, operator: User, node: Node, now: datetime) -> None:
-    """Puts a drained or quarantined node back into planning."""
-    _node_state(node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC")
+    """Puts a drained or quarantined node back into planning, as it is made now."""
+    node.differences = []
+    node.save(update_fields=["differences"])
+    node_state_set(
+        node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC"
+    )
 
 
-def _node_state(node: Node, state: str, reason: str) -> None:
-    node.state, node.state_reason = state, reason[:200]
-    node.save(update_fields=["state", "state_reason"])
+def node_state_set(node: Node, state: str, reason: str, drain_by: datetime | None = None) -> None:
+    """Says how a node stands and why; with `drain_by`, when work must have left it."""
+    node.state, node.state_reason, node.drain_by = state, reason[:200], drain_by
+    node.save(update_fields=["state", "state_reason", "drain_by"])
     nudge("allocation.cycle")
 
 
@@ -213,13 +217,31 @@ def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
     node = Node.objects.select_for_update().get(id=node.id)
     if node.link_digest is None:
         raise not_enrolled(node)
+    who = f"was locked out by {operator.username}, {now:%d %b %H:%M} UTC"
+    _lock_out(node, f"Its agent {who}; enrol it anew", now)
+
+
+def node_flooded(*, node_name: str, lock_out: bool, now: datetime) -> None:
+    """Counts a second in which the node's agent said too much, or locks it out as it goes on."""
+    with transaction.atomic():
+        node = Node.objects.select_for_update().get(name=node_name)
+        node.throttled += 1
+        node.save(update_fields=["throttled"])
+        if lock_out and node.link_digest is not None:
+            why = (
+                f"Its agent said too much and was locked out, {now:%d %b %H:%M} UTC; enrol it anew"
+            )
+            _lock_out(node, why, now)
+    logger.warning("%s says more than it may%s", node_name, ": locked out" if lock_out else "")
+
+
+def _lock_out(node: Node, why: str, now: datetime) -> None:
     node.link_digest = None
     node.key_version += 1
     node.key_confirmed = node.key_version
     node.save(update_fields=["link_digest", "key_version", "key_confirmed"])
     EnrolmentToken.objects.filter(node=node, used_at=None).update(used_at=now)
-    why = f"Its agent was locked out by {operator.username}, {now:%d %b %H:%M} UTC; enrol it anew"
-    _node_state(node, Node.State.QUARANTINED, why)
+    node_state_set(node, Node.State.QUARANTINED, why)
     name = node.name
     transaction.on_commit(lambda: link_replace(name, None))
 
@@ -263,8 +285,13 @@ def key_confirm(node: Node, version: int) -> None:
 
 def reads_later(node: Node) -> bool:
     """Whether the node's agent reads the fields that wire version 1 did not have at first."""
+    return reads(node, wire.LATER_SINCE)
+
+
+def reads(node: Node, since: tuple[int, int]) -> bool:
+    """Whether the node's agent is of this version or later."""
     said = re.match(r"(\d{1,4})\.(\d{1,4})", node.agent_version)
-    return said is not None and (int(said[1]), int(said[2])) >= wire.LATER_SINCE
+    return said is not None and (int(said[1]), int(said[2])) >= since
 
 
 def not_enrolled(node: Node) -> Refused:

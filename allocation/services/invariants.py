@@ -40,11 +40,22 @@ _CHECKS = (
         """SELECT a.id || ' and ' || b.id
            FROM allocation_allocation a JOIN allocation_allocation b
              ON a.id < b.id AND a.slots && b.slots AND a.period && b.period
-           WHERE a.state IN {live} AND b.state IN {live}""",
+           WHERE a.state IN {live} AND b.state IN {live}
+             AND NOT (a.mode = 'shared' AND b.mode = 'shared')""",
     ),
     _Check(
         "P1",
-        "a GPU whole and sliced at once",
+        "a GPU shared beyond the whole",
+        """SELECT a.gpu_number || ' at ' || lower(a.period) || ': ' || sum(b.share)
+           FROM allocation_allocation a JOIN allocation_allocation b
+             ON a.gpu_number = b.gpu_number AND b.period @> lower(a.period)
+           WHERE a.state IN {live} AND b.state IN {live}
+             AND a.mode = 'shared' AND b.mode = 'shared'
+           GROUP BY a.id HAVING sum(b.share) > 1000""",
+    ),
+    _Check(
+        "P1",
+        "a GPU whole, sliced and shared at once",
         """SELECT a.id || ' and ' || b.id
            FROM allocation_allocation a JOIN allocation_allocation b
              ON a.gpu_number = b.gpu_number AND a.mode < b.mode AND a.period && b.period
@@ -56,7 +67,14 @@ _CHECKS = (
         """SELECT a.allocation_id || ' and ' || b.allocation_id
            FROM allocation_occupancy a JOIN allocation_occupancy b
              ON a.id < b.id AND a.slots && b.slots
-           WHERE a.closed IS NULL AND b.closed IS NULL""",
+           WHERE a.closed IS NULL AND b.closed IS NULL
+             AND (a.share IS NULL OR b.share IS NULL)""",
+    ),
+    _Check(
+        "P2",
+        "more than a whole GPU in use in shares",
+        """SELECT gpu_id || ' has ' || sum(share) FROM allocation_occupancy
+           WHERE closed IS NULL GROUP BY gpu_id HAVING sum(share) > 1000""",
     ),
     _Check(
         "P2",
@@ -128,7 +146,7 @@ _CHECKS = (
         "part of a gang",
         """SELECT b.id || ' has ' || count(a.id) || ' of ' || (b.ask->>'count')
            FROM allocation_booking b LEFT JOIN allocation_allocation a
-             ON a.booking_id = b.id AND a.state IN {live}
+             ON a.booking_id = b.id AND a.state IN {live} AND NOT a."left"
            WHERE b.state IN {placed} GROUP BY b.id
            HAVING count(a.id) <> (b.ask->>'count')::int OR count(DISTINCT a.period) <> 1""",
     ),
@@ -137,7 +155,7 @@ _CHECKS = (
         "a member in another state than its booking",
         """SELECT DISTINCT b.id || ' ' || b.state || ' with ' || a.state
            FROM allocation_booking b JOIN allocation_allocation a ON a.booking_id = b.id
-           WHERE a.state IN {live} AND NOT CASE b.state
+           WHERE a.state IN {live} AND NOT a."left" AND NOT CASE b.state
              WHEN 'scheduled' THEN a.state = 'planned'
              WHEN 'starting' THEN a.state IN ('starting', 'active')
              WHEN 'active' THEN a.state = 'active'

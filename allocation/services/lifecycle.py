@@ -12,10 +12,11 @@ from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.states import OPEN, State
-from allocation.services.bookings import EXTENDABLE, booking_cost
+from allocation.services.bookings import EXTENDABLE, booking_cost, earlier_settle
 from allocation.services.history import event_add
+from allocation.services.leases import lease_possible
 from billing.rules import money_text
-from billing.services import hold_release, hold_settle
+from billing.services import hold_settle
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,8 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         if booking is None:
             return
         allocation = Allocation.objects.get(id=allocation_id)
-        if allocation.state in STARTED and allocation.period.upper <= now:
+        is_over = allocation.period.upper <= now or booking.state == State.ENDING
+        if allocation.state in STARTED and is_over:
             # The agent ended it by its own clock before our cycle did.
             _end(booking, now)
             allocation.refresh_from_db()
@@ -102,7 +104,10 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         Occupancy.objects.filter(allocation=allocation, closed=None).update(closed=now)
         Allocation.objects.filter(id=allocation_id).update(state=Allocation.State.ENDED)
         nodes_bump([allocation.gpu_id])
-        if not booking.allocations.filter(state__in=Allocation.LIVE).exists():
+        if booking.state != State.ENDING:
+            # It has gone on elsewhere, and this was what it left behind.
+            return
+        if not booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
             _finish(booking, now)
 
 
@@ -124,6 +129,17 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         _release_rows(booking)
 
 
+def run_break_off(booking: Booking, now: datetime) -> None:
+    """Takes the devices back in the middle of a run that counts for nothing; saves no booking.
+
+    The places are free in the calendar from now on, the hardware when it is proven empty.
+    """
+    booking.released_at = now
+    _release_rows(booking)
+    booking.allocations.filter(state=Allocation.State.RELEASING).update(left=True)
+    booking.released_at = booking.ready_at = None
+
+
 def nodes_bump(gpu_ids: Iterable[UUID]) -> None:
     """Raises the generation of every node that has one of the GPUs: its assignment changed."""
     Node.objects.filter(gpus__in=list(gpu_ids)).update(generation=F("generation") + 1)
@@ -137,7 +153,9 @@ def _start(booking_id: UUID, now: datetime) -> bool:
         rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
         Occupancy.objects.bulk_create(
             [
-                Occupancy(allocation=row, gpu_id=row.gpu_id, slots=row.slots, opened=now)
+                Occupancy(
+                    allocation=row, gpu_id=row.gpu_id, slots=row.slots, share=row.share, opened=now
+                )
                 for row in rows
             ],
             ignore_conflicts=True,
@@ -146,7 +164,8 @@ def _start(booking_id: UUID, now: datetime) -> bool:
             transaction.set_rollback(True)
             return False
         booking.allocations.filter(state=Allocation.State.PLANNED).update(
-            state=Allocation.State.STARTING
+            state=Allocation.State.STARTING,
+            leased=lease_possible(booking, [row.gpu_id for row in rows]),
         )
         nodes_bump(row.gpu_id for row in rows)
         booking.state = State.STARTING
@@ -196,24 +215,24 @@ def _expire(booking: Booking, now: datetime) -> None:
     booking.allocations.filter(state=Allocation.State.PLANNED).update(
         state=Allocation.State.SUPERSEDED
     )
-    hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
     booking.state, booking.outcome = State.EXPIRED, "never_started"
-    booking.charged, booking.ended_at = Decimal(0), now
     _save(booking, "state", "outcome", "charged", "ended_at")
+    charged = money_text(booking.charged, booking.currency) if booking.charged else "Nothing"
     event_add(
         booking,
         kind="expired",
-        sentence="Its device was never free in its window. Nothing is charged.",
+        sentence=f"Its device was never free in its window. {charged} is charged.",
         now=now,
     )
 
 
 def _finish(booking: Booking, now: datetime) -> None:
     """Charges the seconds between ready and release, lets the rest of the hold go, and ends."""
-    due = Decimal(0)
+    used = booking.used_seconds
     if booking.ready_at and booking.released_at and booking.outcome != "failed":
-        used = int((booking.released_at - booking.ready_at).total_seconds())
-        due = min(booking.held, booking_cost(booking, max(0, used)))
+        used += max(0, int((booking.released_at - booking.ready_at).total_seconds()))
+    due = min(booking.held, booking_cost(booking, used)) if used else Decimal(0)
     booking.charged = hold_settle(
         tenant_id=booking.tenant_id, reference=booking.id, amount=due, now=now
     )

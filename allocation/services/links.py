@@ -1,6 +1,6 @@
 """Each node's own account at Redis: what it may reach, and that it is there and nowhere else.
 
-An account reads its node's document, writes its node's reports and listens to its node's wake-ups,
+An account reads its node's document and lease, writes its reports and listens to its wake-ups,
 nothing more. Accounts are no data of Redis: a server that restarts has forgotten them. So the
 database keeps the digest of each password, and `links_ensure` makes the server be what it says.
 """
@@ -62,11 +62,7 @@ def link_open(node_name: str, digest: bytes) -> None:
 
     Raises redis.RedisError.
     """
-    rights = (
-        f"reset on #{digest.hex()}"
-        f" %R~{wire.desired_key(node_name)} %W~{wire.report_stream(node_name)}"
-        f" &{wire.wake_channel(node_name)} {_COMMANDS}"
-    )
+    rights = f"reset on #{digest.hex()} {' '.join(_reach(node_name))} {_COMMANDS}"
     server: Any = agents_redis()
     user = link_user(node_name)
     try:
@@ -75,6 +71,16 @@ def link_open(node_name: str, digest: bytes) -> None:
         if "setinfo" not in str(error):
             raise
         server.execute_command("ACL SETUSER", user, *rights.split())
+
+
+def _reach(node_name: str) -> tuple[str, ...]:
+    """The keys and the channel of one node, as rules of its account."""
+    return (
+        f"%R~{wire.desired_key(node_name)}",
+        f"%R~{wire.lease_key(node_name)}",
+        f"%W~{wire.report_stream(node_name)}",
+        f"&{wire.wake_channel(node_name)}",
+    )
 
 
 def link_replace(node_name: str, digest: bytes | None) -> None:
@@ -104,20 +110,20 @@ def _close(user: str) -> None:
 def links_ensure() -> int:
     """Makes the accounts at the server be those of enrolled nodes; returns how many were changed.
 
-    Whatever was lost with a restart comes back, and what was revoked while the server was away
-    goes. Raises redis.RedisError.
+    Whatever was lost with a restart comes back, what an older portal made reaches what it should,
+    and what was revoked while the server was away goes. Raises redis.RedisError.
     """
     there = _accounts()
     rows = Node.objects.filter(link_digest__isnull=False)
     wanted = {
-        link_user(name): (identifier, bytes(digest or b""))
+        link_user(name): (identifier, {"on", f"#{bytes(digest or b'').hex()}", *_reach(name)})
         for identifier, name, digest in rows.values_list("id", "name", "link_digest")
     }
     stray = there.keys() - wanted.keys()
     lost = [
         identifier
-        for user, (identifier, digest) in wanted.items()
-        if not {"on", f"#{digest.hex()}"} <= there.get(user, set())
+        for user, (identifier, rules) in wanted.items()
+        if not rules <= there.get(user, set())
     ]
     for user in stray:
         _close(user)

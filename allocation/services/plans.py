@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -12,14 +11,26 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
 from allocation.rules.states import State
-from allocation.services.bookings import booking_cost, price_of_class
+from allocation.services.bookings import booking_cost, earlier_settle, price_of_class
 from allocation.services.borrowing import Mark, marks_of, marks_write
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.replace import WORTH_SECONDS, time_left
 from allocation.services.snapshot import instant, place_data
-from allocation.solver import Assign, Extend, Plan, Reason, Refuse, Snapshot, Waiting, units_of
+from allocation.solver import (
+    Assign,
+    Extend,
+    Place,
+    Plan,
+    Reason,
+    Refuse,
+    Shape,
+    Snapshot,
+    Waiting,
+    units_of,
+)
 from billing.rules import money_text
-from billing.services import hold_move, hold_place, hold_release
+from billing.services import hold_move, hold_place
 from tenants.errors import Refused
 
 
@@ -42,8 +53,9 @@ class Changes:
         return bool(answers or self.marks)
 
 
-def changes_of(plan: Plan) -> Changes:
-    """Leaves out waiting bookings whose promise and reasons are what is stored already."""
+def changes_of(plan: Plan, now: datetime) -> Changes:
+    """Leaves out waiting bookings whose promise and reasons are what is stored already, and
+    refusals of such as are to begin anew: while they have time left, they wait."""
     known = {
         str(booking.id): booking
         for booking in Booking.objects.filter(id__in=[UUID(wait.booking) for wait in plan.waits])
@@ -51,10 +63,18 @@ def changes_of(plan: Plan) -> Changes:
     return Changes(
         assigns=plan.assigns,
         waits=tuple(wait for wait in plan.waits if not _is_known(wait, known.get(wait.booking))),
-        refusals=plan.refusals,
+        refusals=_final(plan.refusals, now),
         extensions=plan.extensions,
         marks=marks_of(plan),
     )
+
+
+def _final(refusals: tuple[Refuse, ...], now: datetime) -> tuple[Refuse, ...]:
+    again = Booking.objects.filter(
+        id__in=[UUID(refuse.booking) for refuse in refusals], replaced__gt=0
+    )
+    wait = {str(row.id) for row in again if time_left(row, now)[0] >= WORTH_SECONDS}
+    return tuple(refuse for refuse in refusals if refuse.booking not in wait)
 
 
 def plan_apply(
@@ -94,9 +114,15 @@ class _Fleet:
         gpus = {str(gpu.id): gpu for gpu in Gpu.objects.select_related("node")}
         return cls(gpus, snapshot)
 
-    def units(self, gpu: Gpu, profile: str | None) -> int:
+    def units(self, gpu: Gpu, shape: Shape) -> int:
         model = next(model for model in self.snapshot.models if model.slug == gpu.model_id)
-        return units_of(model, profile)
+        return units_of(model, shape)
+
+
+def _mode_of(place: Place) -> Gpu.Mode:
+    if place.share is not None:
+        return Gpu.Mode.SHARED
+    return Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE
 
 
 def _assign(
@@ -112,11 +138,12 @@ def _assign(
             gpu_id=place.gpu,
             gpu_number=fleet.gpus[place.gpu].number,
             model_id=fleet.gpus[place.gpu].model_id,
-            mode=Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE,
+            mode=_mode_of(place),
             profile=place.profile,
             start=place.start,
             size=place.size,
-            units=fleet.units(fleet.gpus[place.gpu], place.profile),
+            share=place.share,
+            units=fleet.units(fleet.gpus[place.gpu], place.shape),
             period=period,
             decision=decision,
         )
@@ -180,8 +207,8 @@ def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) ->
 
 
 def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
-    hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
-    booking.state = State.REFUSED if booking.state == State.REQUESTED else State.EXPIRED
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
+    booking.state = _refused_as(booking)
     booking.outcome = str(booking.state)
     booking.decision = decision
     booking.reasons = [reason_data(reason) for reason in refuse.reasons]
@@ -190,16 +217,16 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
             "gpu_class": item.gpu_class,
             "profile": item.profile,
             "count": item.count,
+            "share": item.share,
             "starts": instant(item.starts).isoformat(),
             "ends": instant(item.ends).isoformat(),
         }
         for item in refuse.alternatives
     ]
-    booking.charged, booking.ended_at = Decimal(0), now
     booking.planned_places = []
     _store(booking, "outcome", "alternatives", "charged", "ended_at", "planned_places")
     sentence = refuse.reasons[0].sentence if refuse.reasons else "It can't be placed."
-    freed = money_text(booking.held, booking.currency)
+    freed = money_text(booking.held - booking.charged, booking.currency)
     event_add(
         booking,
         kind=str(booking.state),
@@ -207,6 +234,14 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
         now=now,
         detail={"decision": decision.id},
     )
+
+
+def _refused_as(booking: Booking) -> State:
+    """What becomes of a booking that there is no room for, now or any more."""
+    if booking.hardware_lost_at is not None:
+        return State.FAILED
+    is_window = booking.state == State.REQUESTED or booking.starts is not None
+    return State.REFUSED if is_window else State.EXPIRED
 
 
 def _extend(extend: Extend, decision: Decision, now: datetime) -> None:
@@ -220,7 +255,7 @@ def _extend(extend: Extend, decision: Decision, now: datetime) -> None:
     until = instant(extend.until)
     refusal = extend.reasons[0].sentence if extend.reasons else _hold_more(booking, until, now)
     if refusal is None:
-        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE)
+        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, left=False)
         for row in live.order_by("id"):
             row.period = DateTimeTZRange(row.period.lower, until)
             row.save(update_fields=["period"])

@@ -91,9 +91,10 @@ def _gangs(node: Node) -> tuple[wire.Gang, ...]:
     Who belongs to a booking does not change from its start on, whatever becomes of its members, so
     that one generation always has the same document.
     """
-    bookings = Allocation.objects.filter(gpu__node=node, state__in=TOLD).values("booking_id")
+    here = Allocation.objects.filter(gpu__node=node, state__in=TOLD, left=False)
     rows = (
-        Allocation.objects.filter(booking__in=bookings, state__in=BEGUN)
+        Allocation.objects.filter(booking__in=here.values("booking_id"), state__in=BEGUN)
+        .filter(left=False)
         .values("tenant__slug", "booking__number", "gpu__node__name")
         .annotate(devices=Count("id"))
         .order_by("tenant__slug", "booking__number", "gpu__node__name")
@@ -139,6 +140,8 @@ def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.
                 starts=int(row.period.lower.timestamp()),
                 ends=int(row.period.upper.timestamp()),
                 state="release" if row.state == Allocation.State.RELEASING else "run",
+                lease=row.leased,
+                share=row.share,
             )
         )
     return told
@@ -147,11 +150,10 @@ def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.
 def _desired_gpu(
     uuid: str, mode: str, allocations: list[wire.DesiredAllocation]
 ) -> wire.DesiredGpu:
+    """What is told to run says what the GPU is."""
     running = [item for item in allocations if item.state == "run"] or allocations
+    wanted: wire.Mode = "sliced" if mode == "sliced" else "whole"
     if running:
-        mode = "sliced" if running[0].profile else "whole"
-    return wire.DesiredGpu(
-        uuid=uuid,
-        mode="sliced" if mode == "sliced" else "whole",
-        allocations=tuple(allocations),
-    )
+        wanted = "sliced" if running[0].profile else "whole"
+        wanted = "shared" if running[0].share is not None else wanted
+    return wire.DesiredGpu(uuid=uuid, mode=wanted, allocations=tuple(allocations))

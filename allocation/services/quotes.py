@@ -16,7 +16,16 @@ from allocation.services.admission import terms_check
 from allocation.services.bookings import Wish
 from allocation.services.policies import policy_of
 from allocation.services.price_lock import PRICE_LOCKED, price_lock
-from allocation.services.snapshot import gpus_read, instant, models_read, seconds, solver_ask
+from allocation.services.snapshot import (
+    gpus_read,
+    hosts_read,
+    instant,
+    models_read,
+    of_host,
+    seconds,
+    solver_ask,
+)
+from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
     UNITS_PER_GPU,
@@ -48,6 +57,7 @@ class QuoteOption:
     gpu_class: str
     profile: str | None
     count: int
+    share: int | None
     starts: datetime
     ends: datetime
     nodes: tuple[str, ...]
@@ -94,6 +104,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime) -> Quote:
         project=str(project.id),
         rates=_rates(prices, terms.tier.slug),
         tier=terms.tier.slug,
+        owner=str(actor.user_id),
     )
     answer = site.quote(question)
     others = tuple(_in_other_tiers(site, question))
@@ -127,6 +138,8 @@ def published_snapshot(now: datetime, policy: Policy) -> Snapshot:
         tiers=tiers_read(),
         caps=caps_read(now, used),
         used=used,
+        hosts=hosts_read(),
+        blackouts=blackouts_read(now),
     )
 
 
@@ -152,16 +165,20 @@ def _claims(now: datetime, policy: Policy) -> Iterator[Claim]:
 def _own_held() -> Iterator[Held]:
     rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
     for row in rows:
+        cores, memory = of_host(row.booking)
         yield Held(
             id=str(row.id),
             booking=str(row.booking_id),
             tenant=str(row.tenant_id),
             project=str(row.project_id),
-            place=Place(str(row.gpu_id), row.profile, row.start, row.size),
+            place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
             starts=seconds(row.period.lower),
             ends=seconds(row.period.upper),
             started=row.state != Allocation.State.PLANNED,
             tier=row.booking.tier_id,
+            cores=cores,
+            memory=memory,
+            owner=str(row.booking.owner_id),
         )
 
 
@@ -172,23 +189,24 @@ def _busy_held(now: datetime, until: datetime) -> Iterator[Held]:
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT gpu_id, mode, start, size, period_start, period_end, false"
-            " FROM portal_busy(%s, %s) WHERE NOT mine"
-            " UNION ALL SELECT gpu_id, mode, start, size, period_start, period_end, mine"
-            " FROM portal_promised(%s, %s)",
-            [now, until, now, until],
+            "SELECT gpu_id, profile, start, size, share, cores, memory, period_start, period_end,"
+            " mine FROM portal_taken(%s, %s) WHERE promised OR NOT mine",
+            [now, until],
         )
         rows = cursor.fetchall()
-    for number, (gpu, mode, start, size, starts, ends, mine) in enumerate(rows):
+    for number, row in enumerate(rows):
+        gpu, profile, start, size, share, cores, memory, starts, ends, mine = row
         yield Held(
             id=f"busy-{number}",
             booking=f"busy-{number}",
             tenant="" if mine else OTHERS,
             project="",
-            place=Place(str(gpu), None if mode == "whole" else "busy", start, size),
+            place=Place(str(gpu), profile, start, size, share),
             starts=seconds(starts),
             ends=seconds(ends),
             started=False,
+            cores=cores * 1_000,
+            memory=memory * 1_024,
         )
 
 
@@ -227,6 +245,7 @@ def _option(
         gpu_class=option.gpu_class,
         profile=option.profile,
         count=option.count,
+        share=option.share,
         starts=instant(option.starts),
         ends=instant(option.ends),
         nodes=option.places_hint,
@@ -238,6 +257,8 @@ def _option(
 
 
 def _notes(option: Option, tier: Tier, zone: ZoneInfo) -> Iterator[str]:
+    if option.share is not None:
+        yield "Shared with others, not isolated"
     if option.borrowed:
         own, borrowed = (
             f"{units / UNITS_PER_GPU:.3g}"
@@ -258,6 +279,9 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         count=option.count,
         classes=(option.gpu_class,),
         profile=option.profile,
+        share=option.share,
+        cores=asked.cores,
+        memory=asked.memory,
         together="any" if option.kind == "split" else asked.together,
         required=False if option.kind == "split" else asked.required,
         duration=asked.duration,

@@ -12,9 +12,13 @@ from django.db import OperationalError, close_old_connections
 
 from allocation import wire
 from allocation.models import Node
+from allocation.services.fleet import node_flooded
+from allocation.services.leases import LeaseWatch, beats_of_leased
 from allocation.services.links import agents_redis, links_ensure
 from allocation.services.publish import republish_all
+from allocation.services.replace import node_replace
 from allocation.services.reports import message_apply
+from allocation.services.throttle import Throttle
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +33,19 @@ PAUSE_SECONDS = 1.0
 class Reader:
     """Takes messages, applies each, and only then acknowledges it."""
 
-    def __init__(self, name: str, clock: Callable[[], datetime]) -> None:
-        """`name` is this member's, unique among the readers that run."""
+    def __init__(
+        self,
+        name: str,
+        clock: Callable[[], datetime],
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`name` is this member's, unique among the readers that run; `steady` never jumps."""
         self._name = name
         self._clock = clock
+        self._steady = steady
+        self._watch = LeaseWatch()
+        self._watched = steady()
+        self._throttle = Throttle()
         self._stopped = threading.Event()
         self._known: set[str] = set()
         self._took_over = 0.0
@@ -59,18 +72,32 @@ class Reader:
             links_ensure()
             self._stopped.wait(PAUSE_SECONDS)
             return 0
+        self._replace_lost()
         link: Any = agents_redis()
         done = 0
         if time.monotonic() - self._took_over > TAKEN_OVER_MS / 1000:
             links_ensure()
             done = sum(self._take_over(link, stream) for stream in streams)
             self._took_over = time.monotonic()
+        heard = [s for s in streams if self._throttle.may_speak(_node_of(s), self._steady())]
+        if not heard:
+            self._stopped.wait(block_ms / 1000)
+            return done
         answer = link.xreadgroup(
-            GROUP, self._name, dict.fromkeys(streams, ">"), count=BATCH, block=block_ms
+            GROUP, self._name, dict.fromkeys(heard, ">"), count=BATCH, block=block_ms
         )
         for stream, entries in _pairs(answer):
             done += self._apply(link, stream, entries)
         return done
+
+    def _replace_lost(self) -> None:
+        """Once a second: what was held on lease by nodes that are silent begins anew elsewhere."""
+        now = self._steady()
+        if now - self._watched < 1:
+            return
+        self._watched = now
+        for node_id, seq in self._watch.silent(beats_of_leased(), now).items():
+            node_replace(node_id=node_id, seq=seq, now=self._clock())
 
     def _streams(self) -> list[str]:
         nodes = Node.objects.filter(link_digest__isnull=False).values_list("name", flat=True)
@@ -96,7 +123,7 @@ class Reader:
         return self._apply(link, stream.encode(), entries)
 
     def _apply(self, link: Any, stream: bytes, entries: list[Any]) -> int:  # noqa: ANN401
-        node_name = stream.decode().split(":")[1]
+        node_name = _node_of(stream.decode())
         for identifier, data in entries:
             try:
                 envelope = wire.Envelope.from_fields(data or {})
@@ -105,7 +132,18 @@ class Reader:
             else:
                 message_apply(node_name=node_name, envelope=envelope, now=self._clock())
             link.xack(stream, GROUP, identifier)
+        if self._throttle.said(node_name, len(entries), self._steady()):
+            link.xtrim(stream, maxlen=wire.REPORT_STREAM_LENGTH)
+            node_flooded(
+                node_name=node_name,
+                lock_out=self._throttle.floods(node_name),
+                now=self._clock(),
+            )
         return len(entries)
+
+
+def _node_of(stream: str) -> str:
+    return stream.split(":")[1]
 
 
 def _has_group(stream: str) -> bool:

@@ -1,7 +1,8 @@
 """What agents say, turned into facts. Every message is verified, fenced and safe to see twice."""
 
 import logging
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
@@ -9,18 +10,24 @@ from django.db.models import F
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, Node, SolverState
-from allocation.services.fleet import inventory_apply, key_confirm, node_key
+from allocation.rules.clocks import clock_is_wrong
+from allocation.services.fleet import inventory_apply, key_confirm, node_key, reads
+from allocation.services.healing import Because, run_break
+from allocation.services.health import errors_apply, gone_apply, troubles_apply
+from allocation.services.leases import lease_grant
 from allocation.services.lifecycle import (
     STARTED,
     allocation_empty,
     allocation_failed,
     allocation_ready,
 )
+from allocation.services.replace import lease_ran_out
 from allocation.services.telemetry import samples_store
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
+_MOST_SKEW = 2_000_000_000
 # A report tells of everything on its node, most of it known: only what is in one of these states
 # learns something from a word, and only its booking is locked and looked at.
 NEWS_FOR: dict[str, frozenset[str]] = {
@@ -33,8 +40,9 @@ NEWS_FOR: dict[str, frozenset[str]] = {
 def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> str:
     """Applies one message of a node's stream; returns what became of it.
 
-    One of: applied, stale (an old sequence number or another epoch), refused (not signed by this
-    node's key, or not readable), unknown_node. Nothing of a stale or refused one is believed.
+    One of: applied, stale (an old sequence number, or of a word that is not our newest), refused
+    (not signed by this node's key, or not readable), unknown_node. Nothing of a stale or refused
+    one is believed; both are counted.
     """
     node = Node.objects.filter(name=node_name).first()
     if node is None:
@@ -43,55 +51,104 @@ def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> 
         valid = range(node.key_confirmed, node.key_version + 1)
         message = wire.open_report(envelope, {v: node_key(node, v) for v in valid})
     except wire.WireError as error:
-        logger.warning("A message of %s was refused: %s", node_name, error)
-        return "refused"
+        return _refused(node, error)
     try:
         with transaction.atomic():
-            told = _message(node, message, now)
+            _message(node, message, now)
             if envelope.key_version > node.key_confirmed:
                 key_confirm(node, envelope.key_version)
-            return told
-    except _Stale:
-        return "stale"
+    except _Stale as stale:
+        return _dropped(node, stale)
     except (DataError, IntegrityError) as error:
         # A node that says what no row can hold must not stop the others from being heard.
-        logger.warning("A message of %s can't be stored: %s", node_name, error)
-        return "refused"
+        return _refused(node, error)
+    if isinstance(message, wire.Heartbeat):
+        lease_grant(node, seq=message.seq, key_version=envelope.key_version)
+    return "applied"
 
 
 class _Stale(Exception):
-    """The report is older than what is known; nothing of it is written."""
+    """The message is not newer than what is known; nothing of it is written. `ahead` is the epoch
+    of a word of ours that its node has and we do not: this database was restored."""
+
+    def __init__(self, ahead: int | None = None) -> None:
+        super().__init__()
+        self.ahead = ahead
 
 
-def _message(node: Node, message: wire.FromAgent, now: datetime) -> str:
+def _refused(node: Node, error: Exception) -> str:
+    logger.warning("A message of %s was refused: %s", node.name, error)
+    Node.objects.filter(id=node.id).update(refused=F("refused") + 1)
+    return "refused"
+
+
+def _dropped(node: Node, stale: _Stale) -> str:
+    news = {} if stale.ahead is None else {"ahead_epoch": stale.ahead}
+    Node.objects.filter(id=node.id).update(stale_dropped=F("stale_dropped") + 1, **news)
+    return "stale"
+
+
+def _message(node: Node, message: wire.FromAgent, now: datetime) -> None:
     match message:
         case wire.Report():
             _report(node, message, now)
         case wire.Heartbeat():
-            _seen(node, now)
+            _heartbeat(node, message, now)
         case wire.Telemetry():
-            _seen(node, now)
+            _numbered(node, "telemetry_seq", message.seq, now)
             samples_store(node, message, now)
         case wire.Inventory():
+            _numbered(node, "inventory_seq", message.seq, now)
             locked = Node.objects.select_for_update().get(id=node.id)
             inventory_apply(node=locked, inventory=message, now=now)
-    return "applied"
 
 
-def _seen(node: Node, now: datetime) -> None:
-    Node.objects.filter(id=node.id).update(last_seen=now)
+def _numbered(node: Node, field: str, seq: int, now: datetime) -> None:
+    """Takes a message that is newer than any of its kind before. Agents that are too old to number
+    them are believed without."""
+    if seq == 0 and not reads(node, wire.LEASES_SINCE):
+        Node.objects.filter(id=node.id).update(last_seen=now)
+        return
+    newer = Node.objects.filter(id=node.id, **{f"{field}__lt": seq})
+    if not newer.update(**{field: seq, "last_seen": now}):
+        raise _Stale
+
+
+def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime) -> None:
+    skew = heartbeat.sent_at - int(now.timestamp())
+    wrong = clock_is_wrong(skew=skew, before=node.clock_skew_seconds, was_wrong=node.clock_wrong)
+    taken = Node.objects.filter(id=node.id, heartbeat_seq__lt=heartbeat.seq).update(
+        heartbeat_seq=heartbeat.seq,
+        heartbeat_at=now,
+        last_seen=now,
+        clock_skew_seconds=max(-_MOST_SKEW, min(skew, _MOST_SKEW)),
+        clock_wrong=wrong,
+    )
+    if not taken:
+        raise _Stale
+    if wrong != node.clock_wrong:
+        logger.warning(
+            "The clock of %s is %s: %d s", node.name, "wrong" if wrong else "right", skew
+        )
+        nudge("allocation.cycle")
 
 
 def _report(node: Node, report: wire.Report, now: datetime) -> None:
     """All of it or nothing, the number included: a reader that is killed reads it again."""
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    known = report.epoch == epoch or report.observed_generation < 0
-    if not known or report.observed_generation > node.generation or report.seq <= node.report_seq:
+    if report.seq <= node.report_seq:
         raise _Stale
-    own = _own_allocations(node, report)
+    if (report.epoch, report.observed_generation) > (epoch, node.generation):
+        raise _Stale(ahead=report.epoch)
+    if report.epoch != epoch and report.observed_generation >= 0:
+        raise _Stale
+    hurt = errors_apply(node, report, now)
+    own = _own_allocations(node, report, gone_apply(node, report, now))
     # Bookings before nodes, and always in one order: so does everyone who locks both.
-    bookings = Booking.objects.filter(allocations__id__in=own.values()).values("id")
+    bookings = Booking.objects.filter(allocations__id__in=[*own.values(), *hurt]).values("id")
     list(Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"))
+    _broken_runs(hurt, now)
+    troubles_apply(node, report, now)
     for item in report.allocations:
         if item.id in own:
             _allocation(own[item.id], item, now)
@@ -102,20 +159,36 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     if modes_changed:
         # The modes stand in the node's document: other words need another generation.
         Node.objects.filter(id=node.id).update(generation=F("generation") + 1)
+    ran_out = any(item.error == wire.LEASE_RAN_OUT for item in report.allocations)
+    hears = report.observed_generation == node.generation and not ran_out
     taken = Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
         report_seq=report.seq,
         observed_generation=report.observed_generation,
         last_seen=now,
+        ahead_epoch=None,
+        **({"cut_off": False} if hears else {}),
     )
     if not taken:
         raise _Stale
     nudge("allocation.cycle")
 
 
-def _own_allocations(node: Node, report: wire.Report) -> dict[str, UUID]:
+def _broken_runs(hurt: Mapping[UUID, str], now: datetime) -> None:
+    """Errors that broke single runs: those bookings start again, the hardware serves on."""
+    rows = Allocation.objects.filter(id__in=hurt).select_related("gpu__node").order_by("booking_id")
+    for row in rows:
+        where = f"GPU {row.gpu.index} of {row.gpu.node.name}"
+        run_break(row.booking_id, Because("R62", f"{where} had an error. {hurt[row.id]}."), now)
+
+
+def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict[str, UUID]:
     """Ids of the report that really lie on this node, an agent can't speak for another's, and to
-    which its word is news."""
-    said = {UUID(item.id): item.state for item in report.allocations if _is_uuid(item.id)}
+    which its word is news. What is `excused` failed with its hardware."""
+    said = {
+        UUID(item.id): item.state
+        for item in report.allocations
+        if _is_uuid(item.id) and not (item.state == "failed" and item.id in excused)
+    }
     rows = Allocation.objects.filter(id__in=said, gpu__node=node).values_list("id", "state")
     return {
         identifier.hex: identifier
@@ -134,7 +207,18 @@ def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) 
             allocation_ready(identifier, list(item.devices), now)
         case "empty":
             allocation_empty(identifier, now)
+        case "failed" if item.error == wire.LEASE_RAN_OUT and _is_leased(identifier):
+            lease_ran_out(identifier, since=_moment(item.since, now), now=now)
         case "failed":
             allocation_failed(identifier, item.error or "no reason given", now)
         case "preparing" | "ending":
             pass
+
+
+def _is_leased(identifier: UUID) -> bool:
+    return Allocation.objects.filter(id=identifier, leased=True).exists()
+
+
+def _moment(seconds: int, now: datetime) -> datetime:
+    """A time of the node's clock, which may say anything."""
+    return datetime.fromtimestamp(max(0, min(seconds, int(now.timestamp()))), UTC)

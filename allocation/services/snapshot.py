@@ -1,6 +1,7 @@
 """The whole input of a cycle, read at one instant in a constant number of queries."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,11 +11,14 @@ from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, 
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings import EXTENDABLE
+from allocation.services.replace import WORTH_SECONDS, time_left
+from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import (
     Ask,
     Extension,
     Held,
+    Host,
     Model,
     Place,
     Placement,
@@ -38,19 +42,26 @@ def snapshot_take(now: datetime) -> Snapshot:
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        used = used_read(now)
-        return Snapshot(
-            now=seconds(now),
-            models=models_read(),
-            gpus=gpus_read(),
-            held=_held(now),
-            requests=_requests(),
-            extensions=_extensions(),
-            limits=limits_read(),
-            tiers=tiers_read(),
-            caps=caps_read(now, used),
-            used=used,
-        )
+        return snapshot_read(now)
+
+
+def snapshot_read(now: datetime) -> Snapshot:
+    """The same within a transaction that is there: for looking ahead, not for deciding."""
+    used = used_read(now)
+    return Snapshot(
+        now=seconds(now),
+        models=models_read(),
+        gpus=gpus_read(),
+        held=_held(now),
+        requests=_requests(now),
+        extensions=_extensions(),
+        limits=limits_read(),
+        tiers=tiers_read(),
+        caps=caps_read(now, used),
+        used=used,
+        hosts=hosts_read(),
+        blackouts=blackouts_read(now),
+    )
 
 
 def seconds(instant: datetime) -> int:
@@ -94,7 +105,7 @@ def gpus_read() -> tuple[SolverGpu, ...]:
             gpu_class=gpu.gpu_class_id,
             model=gpu.model_id,
             domain=gpu.domain,
-            usable=gpu.health == Gpu.Health.OK and gpu.node.state == Node.State.READY,
+            usable=gpu.health == Gpu.Health.OK and gpu.node.takes_work,
             mode=_fixed_mode(gpu),
         )
         for gpu in Gpu.objects.select_related("node__rack", "model")
@@ -103,7 +114,7 @@ def gpus_read() -> tuple[SolverGpu, ...]:
 
 def place_of(data: dict[str, Any]) -> Place:
     """A place as it is stored on a booking."""
-    return Place(data["gpu"], data["profile"], data["start"], data["size"])
+    return Place(data["gpu"], data["profile"], data["start"], data["size"], data.get("share"))
 
 
 def place_data(place: Place) -> dict[str, Any]:
@@ -113,6 +124,7 @@ def place_data(place: Place) -> dict[str, Any]:
         "profile": place.profile,
         "start": place.start,
         "size": place.size,
+        "share": place.share,
     }
 
 
@@ -124,6 +136,22 @@ def solver_ask(document: AskDocument) -> Ask:
         profile=document.profile,
         together=document.together,
         required=document.required,
+        share=document.share,
+        cores=document.cores * 1_000,
+        memory=document.memory * 1_024,
+    )
+
+
+def of_host(booking: Booking) -> tuple[int, int]:
+    """Cores (thousandths) and memory (MiB) that come with each of a booking's places."""
+    return booking.ask.get("cores", 0) * 1_000, booking.ask.get("memory", 0) * 1_024
+
+
+def hosts_read() -> tuple[Host, ...]:
+    """What each node that has reported has beside its GPUs."""
+    return tuple(
+        Host(node.name, node.cores * 1_000, node.memory_mb)
+        for node in Node.objects.filter(cores__gt=0).order_by("name")
     )
 
 
@@ -140,27 +168,42 @@ def _held(now: datetime) -> tuple[Held, ...]:
 
 
 def _held_of(row: Allocation, now: int) -> Held:
+    """What a booking has left behind keeps its place, but is nobody's use any more."""
     started = row.state != Allocation.State.PLANNED
     ends = seconds(row.period.upper)
+    cores, memory = of_host(row.booking)
     return Held(
         id=str(row.id),
-        booking=str(row.booking_id),
-        tenant=str(row.tenant_id),
-        project=str(row.project_id),
-        place=Place(str(row.gpu_id), row.profile, row.start, row.size),
+        booking=f"left {row.id}" if row.left else str(row.booking_id),
+        tenant="" if row.left else str(row.tenant_id),
+        project="" if row.left else str(row.project_id),
+        place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
         starts=seconds(row.period.lower),
         ends=max(ends, now + max(CLEARING_SECONDS, now - ends)) if started else ends,
         started=started,
         tier=row.booking.tier_id,
+        cores=cores,
+        memory=memory,
+        owner=str(row.booking.owner_id),
     )
 
 
-def _requests() -> tuple[Request, ...]:
+def _requests(now: datetime) -> tuple[Request, ...]:
     rows = Booking.objects.filter(state__in=[State.REQUESTED, State.QUEUED]).select_related("tier")
-    return tuple(_request_of(row) for row in rows.order_by("id"))
+    return tuple(_request_of(row, now) for row in rows.order_by("id"))
 
 
-def _request_of(row: Booking) -> Request:
+def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:
+    """Bookings, with their tiers loaded, as if they were waiting."""
+    return tuple(_request_of(row, now) for row in rows)
+
+
+def _request_of(row: Booking, now: datetime) -> Request:
+    duration, latest = row.duration_seconds, row.deadline
+    if row.replaced:
+        # What is left of a fixed window is taken where it fits, if it is worth a start at all.
+        duration, latest = time_left(row, now)
+        duration = max(WORTH_SECONDS, duration)
     return Request(
         booking=str(row.id),
         tenant=str(row.tenant_id),
@@ -169,11 +212,12 @@ def _request_of(row: Booking) -> Request:
         priority=row.tier.priority,
         submitted=seconds(row.submitted),
         ask=solver_ask(AskDocument.from_json(row.ask)),
-        duration=row.duration_seconds,
+        duration=duration,
         earliest=seconds(row.not_before),
-        latest=seconds(row.deadline) if row.deadline else None,
-        fixed=row.starts is not None,
+        latest=seconds(latest) if latest else None,
+        fixed=row.starts is not None and not row.replaced,
         promise=_promise_of(row),
+        owner=str(row.owner_id),
     )
 
 

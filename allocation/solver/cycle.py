@@ -22,6 +22,7 @@ from allocation.solver.explain import (
 )
 from allocation.solver.extensions import extension_decide
 from allocation.solver.line import Queues
+from allocation.solver.moving import Promised
 from allocation.solver.options import alternatives, next_free
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, wants_of
@@ -73,6 +74,10 @@ class _Outcome:
     standing: set[str] = field(default_factory=set)
     refusals: list[Refuse] = field(default_factory=list)
     lines: dict[str, Line] = field(default_factory=dict)
+    promised: Promised = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.promised = Promised(self.working)
 
     def line(self, gpu_class: str) -> Line:
         return self.lines.get(gpu_class, Line())
@@ -105,6 +110,8 @@ class _Outcome:
         else:
             self.standing.add(request.booking)
         working.reserve(found)
+        if not found.over:
+            self.promised.add(request.booking, found)
         self.wait(request, found, (*_room_made(found), *reasons), delayed_by)
 
     def assign(self, request: Request, found: Found) -> None:
@@ -121,8 +128,9 @@ class _Outcome:
         reasons: tuple[Reason, ...],
         delayed_by: Reason | None,
     ) -> None:
+        """Its room is reserved already, unless nothing proves the start: then it has none."""
         want = found.want
-        units = want.count * self.working.pools[want.gpu_class].units(want.profile)
+        units = want.count * self.working.pools[want.gpu_class].units(want.shape)
         self.lines[want.gpu_class] = self.line(want.gpu_class).longer(units)
         self.waits.append(_waiting(request, found, reasons, delayed_by))
 
@@ -141,7 +149,11 @@ class _Outcome:
         borrows, claims = borrows_of(self.working, snapshot, given, self.standing)
         by_booking = {borrow.booking: borrow for borrow in borrows}
         waits = (
-            replace(wait, reasons=with_totals(wait.reasons, self.line(wait.gpu_class).bookings))
+            replace(
+                wait,
+                places=self.promised.places(wait.booking) or wait.places,
+                reasons=with_totals(wait.reasons, self.line(wait.gpu_class).bookings),
+            )
             for wait in (*self.waits, *self.resumes)
         )
         return Plan(
@@ -247,8 +259,7 @@ def _fixed(outcome: _Outcome, request: Request, wants: tuple[Want, ...]) -> Foun
     starts = max(request.earliest, working.now)
     left = request.earliest + request.duration - starts
     wants = tuple(replace(want, duration=left) for want in wants)
-    exact = (working.at(want, starts) for want in wants)
-    found = next(filter(None, exact), None)
+    found = working.first_at(wants, starts) or outcome.promised.make_way(wants, starts)
     if found is None:
         last = last_start(working, request)
         found = outcome.preemption.earliest(request, wants, starts, last)
@@ -273,6 +284,10 @@ def _flexible(
     working = outcome.working
     first, last = working.first_start(request.earliest), last_start(working, request)
     found = outcome.preemption.earliest(request, wants, first, last)
+    is_late = found is None or found.starts > first or bool(found.over)
+    if is_late and first <= last and not request.paused:
+        # Nobody is delayed, and nobody paused, while promises can lie elsewhere.
+        found = outcome.promised.make_way(wants, first) or found
     if found is None:
         _without_place(outcome, request, wants, broken)
         return None

@@ -1,20 +1,30 @@
 """What has been asked for lately, as a mix by class: the weights of the fragmentation measure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from allocation.solver.types import Gpu, Held, Request
+from allocation.solver.types import Gpu, Held, Request, Shape
 
-_PARTS = 64
-"""Weights are rounded to parts of this, so that one booking more seldom means new tables."""
+_PARTS = 1_024
+"""Weights are parts of this."""
+_BITS = 4
+"""Weights are rounded to so many leading bits: one booking more seldom means new tables."""
+
+
+Line = tuple[Shape, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """(profile or None for whole GPUs, GPUs or slices in one ask, weight), sorted."""
+    """(shape, how many of it in one ask, host cores of the ask in thousandths, weight), sorted.
 
-    lines: tuple[tuple[str | None, int, int], ...] = ()
+    `total` is the weight of all asks that take this class or one that can stand for it; 0: only
+    these.
+    """
+
+    lines: tuple[tuple[Shape, int, int, int], ...] = ()
+    total: int = 0
 
 
 EVEN = Mix()
@@ -26,29 +36,57 @@ def mixes_of(
 ) -> dict[str, Mix]:
     """The mix of each class: bookings that wait and those that are held, one each."""
     classes = {gpu.id: gpu.gpu_class for gpu in gpus}
-    asked: dict[str, Counter[tuple[str | None, int]]] = {}
+    asked: dict[str, Counter[Line]] = {}
+    asks: Counter[tuple[frozenset[str], bool]] = Counter()
     for request in requests:
-        for gpu_class in request.ask.classes:
-            line = (request.ask.profile, request.ask.count)
+        ask = request.ask
+        line = (ask.shape, ask.count, ask.count * ask.cores)
+        for gpu_class in ask.classes:
             asked.setdefault(gpu_class, Counter())[line] += 1
-    for (booking_class, profile), count in _live(held, classes).items():
-        asked.setdefault(booking_class[1], Counter())[profile, count] += 1
-    return {name: _rounded(lines) for name, lines in asked.items()}
+        asks[frozenset(ask.classes), ask.any_class] += 1
+    for gpu_class, line in _live(held, classes):
+        asked.setdefault(gpu_class, Counter())[line] += 1
+        asks[frozenset([gpu_class]), False] += 1
+    markets = _markets(names for names, is_any in asks if is_any)
+    return {name: _mix(lines, _total(asks, markets.get(name))) for name, lines in asked.items()}
 
 
-def _live(
-    held: Iterable[Held], classes: Mapping[str, str]
-) -> Counter[tuple[tuple[str, str], str | None]]:
-    found: Counter[tuple[tuple[str, str], str | None]] = Counter()
-    for row in held:
-        gpu_class = classes.get(row.place.gpu)
-        if gpu_class is not None:
-            found[(row.booking, gpu_class), row.place.profile] += 1
+def _markets(asks: Iterable[frozenset[str]]) -> dict[str, frozenset[str]]:
+    """By class the classes that stand for each other, directly or through a third."""
+    found: dict[str, frozenset[str]] = {}
+    for names in asks:
+        market = names.union(*(found.get(name, frozenset()) for name in names))
+        found |= dict.fromkeys(market, market)
     return found
 
 
-def _rounded(lines: Counter[tuple[str | None, int]]) -> Mix:
-    total = sum(lines.values())
-    parts = ((line, -(-weight * _PARTS // total)) for line, weight in lines.items())
-    rows = ((profile, count, part) for (profile, count), part in parts)
-    return Mix(tuple(sorted(rows, key=lambda row: (row[0] or "", row[1], row[2]))))
+def _total(asks: Counter[tuple[frozenset[str], bool]], market: frozenset[str] | None) -> int:
+    """How many asks there are for the market; 0: the class is its own."""
+    if market is None:
+        return 0
+    return sum(weight for (names, _), weight in asks.items() if names & market)
+
+
+def _live(held: Iterable[Held], classes: Mapping[str, str]) -> Iterator[tuple[str, Line]]:
+    """Class and line of each booking that has something of the class."""
+    found: dict[tuple[str, str, Shape], tuple[int, int]] = {}
+    for row in held:
+        gpu_class = classes.get(row.place.gpu)
+        if gpu_class is not None:
+            key = (row.booking, gpu_class, row.place.shape)
+            count, cores = found.get(key, (0, 0))
+            found[key] = (count + 1, cores + row.cores)
+    for (_, gpu_class, shape), (count, cores) in found.items():
+        yield gpu_class, (shape, count, cores)
+
+
+def _mix(lines: Counter[Line], of_all: int) -> Mix:
+    total = of_all or sum(lines.values())
+    rows = ((*line, _rounded(-(-weight * _PARTS // total))) for line, weight in lines.items())
+    ordered = sorted(rows, key=lambda row: (str(row[0] or ""), *row[1:]))
+    return Mix(tuple(ordered), _PARTS if of_all else 0)
+
+
+def _rounded(part: int) -> int:
+    step = 1 << max(0, part.bit_length() - _BITS)
+    return (part + step // 2) // step * step

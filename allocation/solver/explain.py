@@ -38,6 +38,7 @@ RULES: dict[str, tuple[str, str]] = {
     "overrun": ("R25", "together"),
     "too_short": ("R28", "policy"),
     "mode_fixed": ("R30", "hardware"),
+    "maintenance": ("R33", "hardware"),
     "quota_cut": ("R31", "quota"),
     "placed": ("R36", "together"),
     "ask_changed": ("R37", "policy"),
@@ -51,6 +52,9 @@ RULES: dict[str, tuple[str, str]] = {
     "higher_tier": ("R47", "policy"),
     "fairer_share": ("R48", "quota"),
     "room_promised": ("R49", "line"),
+    "host_busy": ("R58", "together"),
+    "host_too_small": ("R59", "hardware"),
+    "share_of_one": ("R60", "policy"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 
@@ -89,6 +93,8 @@ def reason(code: str, sentence: str, frees_at: int | None = None, **numbers: int
 
 def shape(want: Want) -> str:
     """`2 h100` or `2 × 3g.40gb on h100`."""
+    if want.share is not None:
+        return f"{_thousandths(want.share)} of one {want.gpu_class}, shared"
     if want.profile is None:
         return f"{want.count} {want.gpu_class}"
     return f"{want.count} × {want.profile} on {want.gpu_class}"
@@ -117,12 +123,18 @@ def why_never(working: Working, want: Want) -> Reason | None:
     pool = working.pools.get(want.gpu_class)
     if pool is None:
         return reason("unknown_class", f"There is no GPU class {want.gpu_class} in the fleet.")
-    if not any(geometry.serves(want.profile) for geometry, _ in pool.kinds):
+    if want.share is not None and (want.count, want.profile) != (1, None):
+        return reason("share_of_one", "A share is a part of one whole GPU.", asked=want.count)
+    if not any(geometry.serves(want.shape) for geometry, _ in pool.kinds):
         return reason("impossible_profile", f"{want.gpu_class} GPUs have no slice {want.profile}.")
-    if not pool.serves(want.profile):
+    if not pool.serves(want.shape):
         mode = "whole GPUs only" if want.profile else "slices only"
         return reason("mode_fixed", f"All {want.gpu_class} GPUs are set to {mode}.")
-    return _why_never_so_many(working, want) or _why_never_within_quota(working, want)
+    return (
+        _why_never_so_many(working, want)
+        or _why_never_beside(working, want)
+        or _why_never_within_quota(working, want)
+    )
 
 
 def possible_wants(
@@ -145,15 +157,46 @@ def _why_never_so_many(working: Working, want: Want) -> Reason | None:
     if want.profile is not None and want.level == "domain":
         sentence = "Slices have no NVLink: ask for one node, or for whole GPUs."
         return reason("impossible_together", sentence, asked=want.count, most=0)
-    most = pool.most(want.profile, "any")
+    most = pool.most(want.shape, "any")
     if most < want.count:
         sentence = f"The fleet has room for {most} × {want.profile or want.gpu_class} in all."
         return reason("not_enough_gpus", sentence, asked=want.count, most=most)
-    most = pool.most(want.profile, want.level)
+    most = pool.most(want.shape, want.level)
     if most < want.count:
         sentence = f"No {_GROUPS[want.level]} has room for more than {most} of {shape(want)}."
         return reason("impossible_together", sentence, asked=want.count, most=most)
     return None
+
+
+def _why_never_beside(working: Working, want: Want) -> Reason | None:
+    """Nodes too small for the host cores or the memory that is asked for."""
+    if not any(want.of_host):
+        return None
+    most = working.most_beside(want)
+    if most >= want.count:
+        return None
+    sentence = f"No node has {_of_host(want)} for each of {want.count} {want.gpu_class}."
+    if most and want.level == "any":
+        sentence = f"The nodes have {_of_host(want)} for {most} {want.gpu_class} in all."
+    return reason(
+        "host_too_small", sentence, cores=want.cores, memory=want.memory, most=most,
+        asked=want.count,
+    )  # fmt: skip
+
+
+def _of_host(want: Want) -> str:
+    """`16 cores and 64 GiB`."""
+    cores = f"{_thousandths(want.cores)} cores"
+    memory = f"{_thousandths(want.memory * 1000 // 1024)} GiB"
+    return " and ".join(
+        text for text, wanted in ((cores, want.cores), (memory, want.memory)) if wanted
+    )
+
+
+def _thousandths(amount: int) -> str:
+    """`0.25`, `16`."""
+    whole, rest = divmod(amount, 1_000)
+    return f"{whole}.{rest:03}".rstrip("0").rstrip(".")
 
 
 def _why_never_within_quota(working: Working, want: Want) -> Reason | None:
@@ -178,17 +221,31 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
     found: list[Reason] = []
     pool = working.pools[want.gpu_class]
     at = np.array([starts], dtype=np.int64)
-    held = working.held_only[want.gpu_class].busy(at, want.duration)
-    if not fits(pool, want, held)[0]:
-        found.append(_busy(want, most_together(pool, want, held[0])))
-        out = pool.out_of_service(want.profile)
+    held, beside = working.busy(want, at, held_only=True)
+    if not fits(pool, want, held, beside)[0]:
+        if fits(pool, want, held)[0]:
+            found.append(_host_busy(want))
+        else:
+            found.append(_busy(want, most_together(pool, want, held[0])))
+        out = pool.out_of_service(want.shape)
         if out:
             sentence = f"{out} of {len(pool)} {want.gpu_class} are out of service."
             found.append(reason("hardware_out", sentence, out=out, gpus=len(pool)))
-    elif not fits(pool, want, working.calendars[want.gpu_class].busy(at, want.duration))[0]:
+        away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
+        if away:
+            found.append(maintenance(away, f"of {want.gpu_class}", back))
+    elif not fits(pool, want, *working.busy(want, at))[0]:
         found.append(_in_line(want, line))
     quota = why_quota(working, want, starts)
     return (*found, quota) if quota else tuple(found)
+
+
+def maintenance(away: int, which: str, back: int) -> Reason:
+    """GPUs are not there for some of the time: `which` says of what, `back` when the last is."""
+    are = "GPUs" if away != 1 else "GPU"
+    verb = "are" if away != 1 else "is"
+    sentence = f"{away} {are} {which} {verb} away for maintenance in that time."
+    return reason("maintenance", sentence, back, gpus=away)
 
 
 def why_quota(working: Working, want: Want, starts: int) -> Reason | None:
@@ -324,6 +381,11 @@ def _busy(want: Want, most: int) -> Reason:
     else:
         sentence = f"No {_GROUPS[want.level]} has {shape(want)} free for that long."
     return reason("gpus_busy", sentence, free=most, asked=want.count, group=_GROUPS[want.level])
+
+
+def _host_busy(want: Want) -> Reason:
+    sentence = f"GPUs are free, but beside them no node has {_of_host(want)} free for that long."
+    return reason("host_busy", sentence, cores=want.cores, memory=want.memory)
 
 
 def _in_line(want: Want, line: Line) -> Reason:

@@ -1,6 +1,8 @@
 """Extensions: a live booking asks to end later. Promises keep their start, not their place."""
 
-from allocation.solver.explain import reason, why_quota
+from dataclasses import replace
+
+from allocation.solver.explain import maintenance, reason, why_quota
 from allocation.solver.placement import Want
 from allocation.solver.plan import Extend, Reason
 from allocation.solver.types import Extension, Held, Place
@@ -20,10 +22,11 @@ def extension_decide(
             "not_live", "The booking has nothing running or planned that could be extended."
         )
         return Extend(extension.booking, until, (why,))
-    wanted = tuple(_rest(working, row, until) for row in held if working.end_of(row) < until)
+    wanted = _rest(working, held, until)
     blocked = (
         _pause_blocks(working, held)
         or _hardware_blocks(working, held)
+        or _maintenance_blocks(working, wanted)
         or _quota_blocks(working, wanted)
         or _room_blocks(working, wanted, kept)
     )
@@ -34,13 +37,35 @@ def extension_decide(
     return Extend(extension.booking, until)
 
 
-def _rest(working: Working, row: Held, until: int) -> Found:
-    """The stretch that the extension adds to one allocation."""
-    starts = working.end_of(row)
-    gpu_class = working.class_of(row.place.gpu) or ""
-    owners = (row.tenant, row.project)
-    want = Want(gpu_class, row.place.profile, 1, "any", until - starts, owners, row.tier)
-    return Found(want, (row.place,), starts)
+def _rest(working: Working, held: tuple[Held, ...], until: int) -> tuple[Found, ...]:
+    """The stretches that the extension adds, those that begin together as one."""
+    places: dict[Found, list[Place]] = {}
+    for row in held:
+        starts = working.end_of(row)
+        if starts < until:
+            places.setdefault(_stretch(working, row, starts, until), []).append(row.place)
+    return tuple(
+        replace(found, want=replace(found.want, count=len(rows)), places=tuple(rows))
+        for found, rows in places.items()
+    )
+
+
+def _stretch(working: Working, row: Held, starts: int, until: int) -> Found:
+    """What the extension adds to one allocation, its place left out."""
+    want = Want(
+        working.class_of(row.place.gpu) or "",
+        row.place.profile,
+        1,
+        "any",
+        until - starts,
+        (row.tenant, row.project),
+        row.tier,
+        row.place.share,
+        row.cores,
+        row.memory,
+        owner=row.owner,
+    )
+    return Found(want, (), starts)
 
 
 def _pause_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
@@ -59,20 +84,22 @@ def _hardware_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
     return reason("hardware_out", sentence, out=len(lost))
 
 
+def _maintenance_blocks(working: Working, wanted: tuple[Found, ...]) -> Reason | None:
+    """Maintenance that the added stretches would reach into."""
+    for found in wanted:
+        gpus = [place.gpu for place in found.places]
+        away, back = working.upkeep.away(found.want.gpu_class, found.window, gpus)
+        if away:
+            return maintenance(away, "of this booking", back)
+    return None
+
+
 def _quota_blocks(working: Working, wanted: tuple[Found, ...]) -> Reason | None:
     """The limit that the added stretches break together; they differ only by their begin."""
     for gpu_class in sorted({found.want.gpu_class for found in wanted}):
         rows = [found for found in wanted if found.want.gpu_class == gpu_class]
         first = min(rows, key=lambda found: found.starts)
-        want = Want(
-            gpu_class,
-            first.want.profile,
-            len(rows),
-            "any",
-            first.want.duration,
-            first.want.owners,
-            first.want.tier,
-        )
+        want = replace(first.want, count=sum(found.want.count for found in rows))
         blocked = why_quota(working, want, first.starts)
         if blocked is not None:
             return blocked
@@ -83,7 +110,7 @@ def _room_blocks(
     working: Working, wanted: tuple[Found, ...], kept: dict[str, Found]
 ) -> Reason | None:
     """None when the room is free, after moving promises to other places at their same start."""
-    if all(_is_free(working, found) for found in wanted):
+    if all(working.is_free(found) for found in wanted):
         return None
     moved = {booking: found for booking, found in kept.items() if _overlaps(found, wanted)}
     for found in moved.values():
@@ -102,7 +129,7 @@ def _lay_again(
     working: Working, wanted: tuple[Found, ...], moved: dict[str, Found]
 ) -> dict[str, Found] | None:
     """New places for the promises beside the extension, or None with nothing changed."""
-    if not all(_is_free(working, found) for found in wanted):
+    if not all(working.is_free(found) for found in wanted):
         return None
     for found in wanted:
         working.reserve(found)
@@ -120,11 +147,6 @@ def _lay_again(
     for found in again.values():
         working.free(found)
     return None
-
-
-def _is_free(working: Working, found: Found) -> bool:
-    calendar = working.calendars[found.want.gpu_class]
-    return calendar.is_free(found.places, *found.window)
 
 
 def _overlaps(found: Found, wanted: tuple[Found, ...]) -> bool:
@@ -149,8 +171,7 @@ def _share(ones: tuple[Place, ...], others: tuple[Place, ...]) -> bool:
 def _free_until(working: Working, wanted: tuple[Found, ...]) -> int:
     """The latest end, Unix seconds, that all of them could have had."""
     return min(
-        working.calendars[found.want.gpu_class].free_until(
-            found.places[0], found.starts, found.ends
-        )
+        working.calendars[found.want.gpu_class].free_until(place, found.starts, found.ends)
         for found in wanted
+        for place in found.places
     )

@@ -74,6 +74,7 @@ class Values:
         self.useful: Ints = np.zeros(shape, dtype=np.int64)
         steps = {offer.cores for offers in kinds for offer in offers}
         self._steps: Ints = np.array(sorted({0} | steps), dtype=np.int64)
+        self.minds_cores = len(self._steps) > 1
         self._served: Ints = np.zeros((len(kinds), len(self._steps)), dtype=np.int64)
         shape_gangs = (len(kinds), _MOST_IDLE + 1, len(self._steps))
         self._gangs: Ints = np.zeros(shape_gangs, dtype=np.int64)
@@ -118,13 +119,6 @@ def mismatch(cores: Ints, units: Ints, wanted_cores: int, wanted_units: int) -> 
     off = np.abs(have - wanted_cores * UNITS_PER_GPU // wanted_units)
     cost: Ints = np.minimum(off, _CORES_OFF_MOST) * _UNITS_PER_CORE_OFF // 1_000
     return cost
-
-
-def spare(cores: Ints, units: Ints) -> Ints:
-    """Gain of taking an ask for host cores alone to nodes that have many for each free GPU."""
-    have = cores * UNITS_PER_GPU // np.maximum(units, 1)
-    gain: Ints = np.minimum(have, 10 * _CORES_OFF_MOST) * _UNITS_PER_CORE_OFF // 1_000
-    return gain
 
 
 def _sale(singles: Sequence[tuple[Offer, int]]) -> Ints:

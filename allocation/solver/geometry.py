@@ -2,7 +2,8 @@
 
 Bit i of a mask is memory slot i. Legal placement and disjoint slots is exactly the hardware's own
 rule, but for profiles of which a GPU carries fewer than its slots allow (`+me`: one media engine):
-those take one more bit, above the slots, so that the mask alone still says what fits.
+those take one more bit, above the slots, so that the mask alone still says what fits. A GPU that
+is shared has the topmost bit set, and below it the thousandths that are taken.
 """
 
 from collections.abc import Iterable
@@ -12,13 +13,29 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.demand import Mix
-from allocation.solver.fragmentation import ILLEGAL, SALE, Ints, Offer
-from allocation.solver.types import SLOTS_PER_GPU, UNITS_PER_GPU, Model, Place, Placement
+from allocation.solver.fragmentation import ILLEGAL, SALE, Ints
+from allocation.solver.types import (
+    SLOTS_PER_GPU,
+    UNITS_PER_GPU,
+    Mode,
+    Model,
+    Place,
+    Placement,
+    Shape,
+)
 
 Masks = npt.NDArray[np.uint16]
 
 WHOLE_MASK = (1 << SLOTS_PER_GPU) - 1
+SHARED = 1 << 15
+"""Bit of a mask that says: shared, the rest being thousandths."""
+THOUSANDTHS = SHARED - 1
+WHOLE_SHARE = 1_000
+SHARE_STATES = 100
+"""The worth of a shared GPU is told apart by hundredths of what is taken."""
+UNITS_PER_SHARE = UNITS_PER_GPU // WHOLE_SHARE
+PER_STATE = WHOLE_SHARE // SHARE_STATES
+_MASKS = 1 << 16
 _UNFIT = 1 << 40
 
 
@@ -32,14 +49,16 @@ class Best:
     useful: Ints
 
 
-def units_of(model: Model, profile: str | None) -> int:
-    """Quota units of one whole GPU (profile None) or one slice. KeyError: not a profile of it."""
-    if profile is None:
+def units_of(model: Model, shape: Shape) -> int:
+    """Quota units of one whole GPU, slice or share. KeyError: not a profile of the model."""
+    if shape is None:
         return UNITS_PER_GPU
+    if isinstance(shape, int):
+        return shape * UNITS_PER_SHARE
     for placement in model.placements:
-        if placement.profile == profile:
+        if placement.profile == shape:
             return _units(model, placement)
-    raise KeyError(profile)
+    raise KeyError(shape)
 
 
 def _units(model: Model, placement: Placement) -> int:
@@ -61,6 +80,7 @@ class Geometry:
         self._capacity: dict[str | None, npt.NDArray[np.uint8]] = {
             profile: self._capacity_table(profile) for profile in (None, *self._places)
         }
+        self._padded: dict[Shape, npt.NDArray[np.uint8]] = {}
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -74,14 +94,21 @@ class Geometry:
         """The same without those of which a GPU carries fewer than its slots allow."""
         return tuple(profile for profile in self.profiles if profile not in self._token)
 
-    def units(self, profile: str | None) -> int:
+    @property
+    def masks(self) -> int:
+        """How many masks there are of slots and tokens; states of a shared GPU come after them."""
+        return 1 << self.bits
+
+    def units(self, shape: Shape) -> int:
         """Quota units of one of them. KeyError: not a profile of this model."""
-        return UNITS_PER_GPU if profile is None else _units(self.model, self._places[profile][0])
+        if isinstance(shape, str):
+            return _units(self.model, self._places[shape][0])
+        return units_of(self.model, shape)
 
     def units_taken(self, place: Place) -> int:
         """Units of a place; one that the model no longer knows counts by its memory slots."""
-        if self.serves(place.profile):
-            return self.units(place.profile)
+        if self.serves(place.shape):
+            return self.units(place.shape)
         return -(-place.size * UNITS_PER_GPU // self.model.memory_slots)
 
     def profile_with_id(self, profile_id: int) -> str | None:
@@ -95,9 +122,9 @@ class Geometry:
         """The hardware's id. KeyError: not a profile of this model."""
         return self._places[profile][0].profile_id
 
-    def serves(self, profile: str | None) -> bool:
-        """True when the model has the profile (every model serves whole GPUs)."""
-        return profile in self._capacity
+    def serves(self, shape: Shape) -> bool:
+        """True when the model has the profile (every model serves whole GPUs and shares)."""
+        return isinstance(shape, int) or shape in self._capacity
 
     def mask_of(self, place: Place) -> int:
         """Bits a place takes; the place need not be legal, running work is what it is."""
@@ -109,43 +136,39 @@ class Geometry:
     def is_legal(self, place: Place) -> bool:
         """True when the hardware could make this place on an empty GPU."""
         if place.profile is None:
-            return place.start == 0 and place.size == SLOTS_PER_GPU
+            part = WHOLE_SHARE - 1 if place.share is None else place.share
+            return place.start == 0 and place.size == SLOTS_PER_GPU and 0 < part < WHOLE_SHARE
         return any(
             (p.start, p.size) == (place.start, place.size)
             for p in self._places.get(place.profile, ())
         )
 
-    def capacity(self, profile: str | None) -> npt.NDArray[np.uint8]:
-        """Table: busy mask -> how many of the profile still fit beside it."""
-        return self._capacity[profile]
+    def capacity_beside(self, profile: str | None) -> Ints:
+        """Table: mask of slots and tokens -> how many of the profile still fit beside it."""
+        found: Ints = self._capacity[profile].astype(np.int64)
+        return found
 
-    def offers(self, mix: Mix, *, whole: bool = True) -> list[Offer]:
-        """What the mix asks of one GPU of the model, which is given whole or only in slices.
-
-        Each shape counts once more than it was asked for: what was not, may still be.
-        """
-        weights: dict[tuple[str | None, int], int] = dict.fromkeys(
-            ((profile, 1) for profile in self.common_profiles), 1
-        )
-        if whole:
-            weights[None, 1] = 1
-        for profile, count, weight in mix.lines:
-            if profile is None and whole:
-                weights[None, count] = weights.get((None, count), 0) + weight
-            elif profile is not None and self.serves(profile):
-                weights[profile, 1] = weights.get((profile, 1), 0) + weight * count
-        return [
-            self._offer(profile, count, weights[profile, count])
-            for profile, count in sorted(weights, key=lambda line: (line[0] or "", line[1]))
-        ]
+    def capacity(self, shape: Shape) -> npt.NDArray[np.uint8]:
+        """Table: any busy mask -> how many of the shape still fit beside it."""
+        if shape not in self._padded:
+            table = np.zeros(_MASKS, dtype=np.uint8)
+            if isinstance(shape, int):
+                shared = np.arange(WHOLE_SHARE + 1)
+                fitting = np.minimum((WHOLE_SHARE - shared) // shape, np.iinfo(np.uint8).max)
+                table[SHARED : SHARED + len(shared)] = fitting
+                table[0] = fitting[0]
+            else:
+                table[: self.masks] = self._capacity[shape]
+            self._padded[shape] = table
+        return self._padded[shape]
 
     def best_of(self, profile: str, sale: Ints, useful: Ints) -> Best:
         """The places of a profile under the worth of every busy mask.
 
         A place counts only if the others of the gang still fit: capacity falls by exactly one.
         """
-        capacity = self._capacity[profile].astype(np.int64)
-        masks = np.array(self._masks(profile), dtype=np.int64)
+        capacity = self.capacity_beside(profile)
+        masks = np.array(self.masks_of(profile), dtype=np.int64)
         number = np.full(len(capacity), ILLEGAL, dtype=np.int64)
         least = np.full(len(capacity), _UNFIT, dtype=np.int64)
         worth = SALE * sale + useful
@@ -177,11 +200,12 @@ class Geometry:
             if limit != 1:
                 raise ValueError(f"{self.model.slug} {profile}: limit {limit} of {disjoint} places")
             tokens[profile] = 1 << (SLOTS_PER_GPU + len(tokens))
-        if len(tokens) > 16 - SLOTS_PER_GPU:
+        if len(tokens) > 15 - SLOTS_PER_GPU:
             raise ValueError(f"{self.model.slug}: {len(tokens)} profiles limited to one")
         return tokens
 
-    def _masks(self, profile: str | None) -> tuple[int, ...]:
+    def masks_of(self, profile: str | None) -> tuple[int, ...]:
+        """Bits of each legal place of a profile, or of the whole GPU. KeyError: not one of it."""
         if profile is None:
             return (WHOLE_MASK,)
         token = self._token.get(profile, 0)
@@ -190,7 +214,7 @@ class Geometry:
     def _capacity_table(self, profile: str | None) -> npt.NDArray[np.uint8]:
         # Longest chain of disjoint places, relaxed until nothing grows; chains are at most 8 long.
         table = np.zeros(1 << self.bits, dtype=np.uint8)
-        masks = self._masks(profile)
+        masks = self.masks_of(profile)
         for _ in range(SLOTS_PER_GPU):
             grown = table
             for mask in masks:
@@ -202,16 +226,18 @@ class Geometry:
             table = grown
         return table
 
-    def _offer(self, profile: str | None, count: int, weight: int) -> Offer:
-        after = np.array(
-            [
-                np.where((self._all & mask) == 0, self._all | mask, ILLEGAL)
-                for mask in self._masks(profile)
-            ]
-        )
-        units = self.units(profile)
-        useful = self._capacity[profile].astype(np.int64) * units
-        return Offer(weight, count, 0, units, after, useful)
+
+def modes_for(shape: Shape) -> tuple[Mode | None, ...]:
+    """What a GPU may be fixed to so that the shape can be given."""
+    if isinstance(shape, str):
+        return (None, "sliced")
+    return (None, "whole") if shape is None else (None, "whole", "shared")
+
+
+def share_states(busy: Masks) -> Ints:
+    """Hundredths that a shared GPU's masks say, rounded up."""
+    taken: Ints = (busy.astype(np.int64) & THOUSANDTHS) + PER_STATE - 1
+    return taken // PER_STATE
 
 
 @lru_cache(maxsize=64)

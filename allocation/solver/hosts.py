@@ -1,191 +1,160 @@
-"""Place asks for shares of GPUs, whole GPUs, host cores and memory on nodes, one at a time."""
+"""What nodes have beside GPUs, over time: host cores and memory."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from allocation.solver.fragmentation import (
-    ILLEGAL,
-    Beside,
-    Ints,
-    Offer,
-    Values,
-    mismatch,
-    spare,
-)
-from allocation.solver.types import UNITS_PER_GPU
-
-WHOLE = 1_000
-"""A GPU in thousandths."""
-_UNITS = UNITS_PER_GPU // WHOLE
+from allocation.solver.fragmentation import Ints
+from allocation.solver.steps import Steps
+from allocation.solver.topology import Index, Pool
+from allocation.solver.types import Host, Place
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """A node: cores in thousandths, memory in MiB, `gpus` alike of one model."""
+class Free:
+    """Cores (thousandths) and memory (MiB) that are free on each node of a pool.
 
-    id: str
-    model: str
-    gpus: int
-    cores: int
-    memory: int
-
-
-@dataclass(frozen=True, slots=True)
-class HostAsk:
-    """`count` GPUs on one node, `share` thousandths of each, of the models if any are named.
-
-    A share below a whole GPU is of a single one. No GPU at all: count 0, share 0.
+    Both (windows × nodes), or for a single window (nodes).
     """
 
-    count: int
-    share: int
-    cores: int
-    memory: int
-    models: tuple[str, ...] = ()
+    cores: Ints
+    memory: Ints
 
-    def __post_init__(self) -> None:
-        """ValueError for an ask that has no meaning."""
-        if not 0 <= self.share <= WHOLE or (self.count == 0) != (self.share == 0):
-            raise ValueError(f"{self.count} × {self.share} thousandths of a GPU")
-        if self.count > 1 and self.share != WHOLE:
-            raise ValueError("only one GPU can be shared by an ask")
+    def row(self, at: int) -> "Free":
+        """One of the windows."""
+        return Free(self.cores[at], self.memory[at])
 
+    def as_window(self) -> "Free":
+        """A single window as one of several."""
+        return Free(self.cores[None, :], self.memory[None, :])
 
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """Where an ask goes: the node's place in the list of hosts, and its GPUs by index."""
+    def less(self, node: int, cores: int, memory: int) -> "Free":
+        """One window's with so much of a node taken."""
+        left = Free(self.cores.copy(), self.memory.copy())
+        left.cores[node] = max(0, left.cores[node] - cores)
+        left.memory[node] = max(0, left.memory[node] - memory)
+        return left
 
-    node: int
-    gpus: tuple[int, ...]
+    def devices(self, cores: int, memory: int) -> Ints:
+        """How many devices that come with so much each node can still serve."""
+        by_cores = self.cores // cores if cores else None
+        if not memory:
+            return by_cores if by_cores is not None else np.full_like(self.cores, 1 << 16)
+        by_memory = self.memory // memory
+        return by_memory if by_cores is None else np.minimum(by_cores, by_memory)
 
 
 class Hosts:
-    """Nodes and what is taken of them. Equal choices fall to the lower id."""
+    """The nodes' cores and memory, and what is taken of them when.
 
-    def __init__(self, hosts: Iterable[Host], mix: Counter[HostAsk]) -> None:
-        """Empty nodes in the order of their ids; `mix` is what has been asked for lately."""
-        self.hosts = tuple(sorted(hosts, key=lambda host: host.id))
-        self.models = tuple(sorted({host.model for host in self.hosts}))
-        number = {model: kind for kind, model in enumerate(self.models)}
-        self._kind = _ints(number[host.model] for host in self.hosts)
-        self.cores = _ints(host.cores for host in self.hosts)
-        self.memory = _ints(host.memory for host in self.hosts)
-        gpus = _ints(host.gpus for host in self.hosts)
-        self._first: Ints = np.concatenate([[0], np.cumsum(gpus)]).astype(np.int64)
-        self._node: Ints = np.repeat(np.arange(len(gpus)), gpus)
-        self.busy: Ints = np.zeros(int(gpus.sum()), dtype=np.int64)
-        demand = max(1, sum(weight for ask, weight in mix.items() if ask.count))
-        self._values = Values([_offers(mix, model) for model in self.models], demand)
-        self._idle: Ints = gpus.copy()
-        self._free: Ints = gpus * UNITS_PER_GPU
-        self._useful: Ints = gpus * self._values.useful[self._kind, 0]
-        # Candidates for a share: every GPU in use, and of a node's idle ones the first.
-        self._open: npt.NDArray[np.bool_] = np.zeros(len(self.busy), dtype=np.bool_)
-        self._open[self._first[:-1][gpus > 0]] = True
+    A node that has not said what it has serves no ask for cores or memory.
+    """
 
-    def choose(self, ask: HostAsk) -> Spot | None:
-        """The place that costs later asks least; None when no node has the room."""
-        able = (self.cores >= ask.cores) & (self.memory >= ask.memory)
-        if ask.models:
-            able &= np.array([model in ask.models for model in self.models])[self._kind]
-        if ask.count == 0:
-            return self._for_cores(ask, np.flatnonzero(able))
-        if ask.share == WHOLE:
-            return self._for_whole(ask, np.flatnonzero(able & (self._idle >= ask.count)))
-        fits = self._open & (self.busy <= WHOLE - ask.share)
-        columns = np.flatnonzero(fits)
-        return self._for_share(ask, columns[able[self._node[columns]]])
+    def __init__(self, hosts: Iterable[Host], pools: Collection[Pool], origin: int) -> None:
+        """Nothing is taken."""
+        rows = tuple(hosts)
+        self._origin = origin
+        self._number = {host.id: number for number, host in enumerate(rows)}
+        # The last column stands for nodes that nobody described.
+        self._cores: Ints = np.array([*(host.cores for host in rows), 0], dtype=np.int64)
+        self._memory: Ints = np.array([*(host.memory for host in rows), 0], dtype=np.int64)
+        self._taken: Steps | None = None
+        self._instants: tuple[int, ...] = ()
+        self._at: dict[str, Index] = {
+            pool.gpu_class: np.array([self._column(node) for node in pool.nodes], dtype=np.intp)
+            for pool in pools
+        }
+        self._node = {gpu.id: gpu.node for pool in pools for gpu in pool.gpus}
+        self._pools_of: dict[str, set[str]] = {}
+        for pool in pools:
+            for node in pool.nodes:
+                self._pools_of.setdefault(node, set()).add(pool.gpu_class)
+        self.version: Counter[str] = Counter()
+        """By class: how often something was taken of its nodes or given back."""
 
-    def take(self, ask: HostAsk, spot: Spot) -> None:
-        """Make it so. ValueError when the room is not free."""
-        self._change(spot, ask.share, ask.cores, ask.memory)
+    @property
+    def are_known(self) -> bool:
+        """True when any node has said what it has."""
+        return bool(self._number)
 
-    def give_back(self, ask: HostAsk, spot: Spot) -> None:
-        """Undo of `take`. ValueError when it was not taken."""
-        self._change(spot, -ask.share, -ask.cores, -ask.memory)
+    def node_of(self, place: Place) -> str:
+        """The node that a place is on."""
+        return self._node[place.gpu]
 
-    def _for_cores(self, ask: HostAsk, nodes: Ints) -> Spot | None:
-        if not len(nodes):
-            return None
-        before = self._beside(nodes)
-        loss = self._values.loss(0, before, before.less(0, 0, ask.cores))
-        loss -= spare(before.cores, self._free[nodes])
-        return Spot(int(nodes[loss.argmin()]), ())
+    def copy(self) -> "Hosts":
+        """The same, apart from this one."""
+        twin = Hosts.__new__(Hosts)
+        twin.__dict__.update(self.__dict__)
+        twin._taken = self._taken and self._taken.copy()
+        twin.version = self.version.copy()
+        return twin
 
-    def _for_whole(self, ask: HostAsk, nodes: Ints) -> Spot | None:
-        if not len(nodes):
-            return None
-        before, values = self._beside(nodes), self._values
-        gone = ask.count * (values.useful[before.kind, 0] - values.useful[before.kind, WHOLE])
-        sold = ask.count * (values.sale[before.kind, 0] - values.sale[before.kind, WHOLE])
-        loss = values.loss(sold, before, before.less(gone, ask.count, ask.cores))
-        loss += mismatch(before.cores, self._free[nodes], ask.cores, ask.count * UNITS_PER_GPU)
-        node = int(nodes[loss.argmin()])
-        idle = np.flatnonzero(self.busy[self._first[node] : self._first[node + 1]] == 0)
-        return Spot(node, tuple(idle[: ask.count].tolist()))
+    def prime(self, instants: Iterable[int]) -> None:
+        """Prepare for these starts and ends; before anything is laid."""
+        self._instants = tuple(instants)
 
-    def _for_share(self, ask: HostAsk, columns: Ints) -> Spot | None:
-        if not len(columns):
-            return None
-        nodes, busy, values = self._node[columns], self.busy[columns], self._values
-        before, after = self._beside(nodes), busy + ask.share
-        gone = values.useful[before.kind, busy] - values.useful[before.kind, after]
-        sold = values.sale[before.kind, busy] - values.sale[before.kind, after]
-        loss = values.loss(sold, before, before.less(gone, busy == 0, ask.cores))
-        loss += mismatch(before.cores, self._free[nodes], ask.cores, ask.share * _UNITS)
-        best = int(loss.argmin())
-        node = int(nodes[best])
-        return Spot(node, (int(columns[best] - self._first[node]),))
+    def lay(
+        self, places: Iterable[Place], each: tuple[int, int], window: tuple[int, int], sign: int = 1
+    ) -> None:
+        """Take so many cores and so much memory for each place; with `sign` -1 give them back."""
+        if not any(each):
+            return
+        for place in places:
+            self.take(self._node[place.gpu], each, window, sign)
 
-    def _beside(self, nodes: Ints) -> Beside:
-        return Beside(self._kind[nodes], self._useful[nodes], self._idle[nodes], self.cores[nodes])
+    def take(
+        self, node: str, what: tuple[int, int], window: tuple[int, int], sign: int = 1
+    ) -> None:
+        """Take cores and memory of a node, asked or not: running work is true."""
+        if self._taken is None:
+            self._taken = Steps(self._origin, 2 * len(self._cores), np.int64)
+            self._taken.prime(self._instants)
+        self.version.update(self._pools_of.get(node, ()))
+        rows = self._taken.cut(*window)
+        column = self._column(node)
+        self._taken.values[rows, column] += sign * what[0]
+        self._taken.values[rows, len(self._cores) + column] += sign * what[1]
 
-    def _change(self, spot: Spot, share: int, cores: int, memory: int) -> None:
-        node, first = spot.node, int(self._first[spot.node])
-        row = self.busy[first : int(self._first[node + 1])]
-        gpus = list(spot.gpus)
-        host, after = self.hosts[node], row.copy()
-        after[gpus] += share
-        left = (int(self.cores[node]) - cores, int(self.memory[node]) - memory)
-        if ((after < 0) | (after > WHOLE)).any() or len(set(gpus)) != len(gpus):
-            raise ValueError(f"not free: {share} thousandths of {gpus} on {host.id}")
-        if not (0 <= left[0] <= host.cores and 0 <= left[1] <= host.memory):
-            raise ValueError(f"not free: {cores} cores and {memory} MiB on {host.id}")
-        row[:] = after
-        self.cores[node], self.memory[node] = left
-        self._free[node] -= share * _UNITS * len(gpus)
-        idle = row == 0
-        self._idle[node] = idle.sum()
-        self._useful[node] = self._values.useful[self._kind[node], row].sum()
-        opened = ~idle
-        if idle.any():
-            opened[int(idle.argmax())] = True
-        self._open[first : first + len(row)] = opened
+    def between(self, first: int, last: int) -> Ints:
+        """Instants in (first, last] at which something changes."""
+        if self._taken is None:
+            return np.empty(0, dtype=np.int64)
+        return self._taken.between(first, last)
 
+    def free(self, pool: Pool, starts: Ints, duration: int) -> Free:
+        """What is free at every instant of each window on the nodes of the pool."""
+        at = self._at[pool.gpu_class]
+        if self._taken is None:
+            shape = (len(starts), len(at))
+            whole = self.whole(pool)
+            return Free(np.broadcast_to(whole.cores, shape), np.broadcast_to(whole.memory, shape))
+        taken = self._taken.over((starts, duration), np.maximum)
+        cores = self._cores[at] - taken[:, at]
+        memory = self._memory[at] - taken[:, len(self._cores) + at]
+        return Free(np.maximum(cores, 0), np.maximum(memory, 0))
 
-def _offers(mix: Counter[HostAsk], model: str) -> list[Offer]:
-    """What the mix asks of a model."""
-    states = np.arange(WHOLE + 1, dtype=np.int64)
-    shapes: Counter[tuple[int, int, int]] = Counter()
-    for ask, weight in mix.items():
-        if ask.count and (not ask.models or model in ask.models):
-            shapes[ask.count, ask.share, ask.cores] += weight
-    return [
-        Offer(
-            weight,
-            count,
-            cores,
-            share * _UNITS,
-            np.where(states + share <= WHOLE, states + share, ILLEGAL)[None, :],
-            (WHOLE - states) * _UNITS,
+    def whole(self, pool: Pool) -> Free:
+        """What the nodes of the pool have in all."""
+        at = self._at[pool.gpu_class]
+        return Free(self._cores[at], self._memory[at])
+
+    def has(self, places: Iterable[Place], each: tuple[int, int], window: tuple[int, int]) -> bool:
+        """True when all the places' nodes have so much free for each of them."""
+        if not any(each):
+            return True
+        devices = Counter(self._column(self._node[place.gpu]) for place in places)
+        width = len(self._cores)
+        taken = np.zeros(2 * width, dtype=np.int64)
+        if self._taken is not None:
+            rows = self._taken.values[self._taken.rows(*window)]
+            taken = np.maximum.reduce(rows, axis=0, initial=0)
+        return all(
+            taken[node] + count * each[0] <= self._cores[node]
+            and taken[width + node] + count * each[1] <= self._memory[node]
+            for node, count in devices.items()
         )
-        for (count, share, cores), weight in sorted(shapes.items())
-    ]
 
-
-def _ints(values: Iterable[int]) -> Ints:
-    return np.fromiter(values, dtype=np.int64)
+    def _column(self, node: str) -> int:
+        return self._number.get(node, len(self._number))

@@ -115,7 +115,7 @@ class Queues:
             (
                 want
                 for want in wants_of(request)
-                if want.gpu_class in pools and pools[want.gpu_class].serves(want.profile)
+                if want.gpu_class in pools and pools[want.gpu_class].serves(want.shape)
             ),
             None,
         )

@@ -36,7 +36,8 @@ def variants(working: Working, wants: tuple[Want, ...]) -> Iterator[Variant]:
                 yield Variant("other_class", replace(want, gpu_class=name, profile=profile))
     for want in wants:
         for profile in _smaller(working, want):
-            yield Variant("slice", replace(want, profile=profile, level=_slice_level(want)))
+            level = _slice_level(want)
+            yield Variant("slice", replace(want, profile=profile, share=None, level=level))
 
 
 def next_free(working: Working, able: tuple[Want, ...], starts: int) -> Found | None:
@@ -66,12 +67,14 @@ def in_fleet(working: Working, wants: tuple[Want, ...]) -> tuple[Want, ...]:
 def alternative_of(found: Found) -> Alternative:
     """A found window as the plan says it."""
     want = found.want
-    return Alternative(want.gpu_class, want.profile, want.count, found.starts, found.ends)
+    return Alternative(
+        want.gpu_class, want.profile, want.count, found.starts, found.ends, want.share
+    )
 
 
 def _exists(working: Working, want: Want) -> bool:
     pool = working.pools[want.gpu_class]
-    return pool.serves(want.profile) and pool.most(want.profile, want.level) >= want.count
+    return pool.serves(want.shape) and pool.most(want.shape, want.level) >= want.count
 
 
 def _same_profile(working: Working, want: Want, gpu_class: str) -> str | None:
@@ -88,7 +91,7 @@ def _same_profile(working: Working, want: Want, gpu_class: str) -> str | None:
 def _smaller(working: Working, want: Want) -> list[str]:
     """The largest slices smaller than what is asked for, of those without extras of their own."""
     pool = working.pools[want.gpu_class]
-    most = pool.units(want.profile) or UNITS_PER_GPU
+    most = pool.units(want.shape) or UNITS_PER_GPU
     found: list[str] = []
     sizes: set[int] = set()
     for profile in pool.kinds[0][0].common_profiles:

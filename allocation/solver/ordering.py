@@ -6,10 +6,12 @@ from itertools import pairwise
 from typing import TypeVar
 
 from allocation.solver.types import (
+    Blackout,
     Cap,
     Extension,
     Gpu,
     Held,
+    Host,
     Limit,
     Model,
     Place,
@@ -22,7 +24,7 @@ from allocation.solver.types import (
     Used,
 )
 
-T = TypeVar("T", Gpu, Held, Request, Extension, Model, Tier)
+T = TypeVar("T", Gpu, Held, Host, Request, Extension, Model, Tier)
 
 
 def has_promise(request: Request) -> bool:
@@ -107,6 +109,11 @@ def used_order(used: Used) -> tuple[str, str, int, str]:
     return (used.project, used.gpu_class, used.day, used.tenant)
 
 
+def blackout_order(blackout: Blackout) -> tuple[str, int, int]:
+    """Maintenance: GPU, start, end."""
+    return (blackout.gpu, blackout.starts, blackout.ends)
+
+
 def in_order(snapshot: Snapshot) -> Snapshot:
     """The same snapshot with every set sorted. ValueError when an id is there twice."""
     return replace(
@@ -124,6 +131,8 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         caps=tuple(sorted(snapshot.caps, key=cap_order)),
         used=tuple(sorted(snapshot.used, key=used_order)),
         running=tuple(map(_request_in_order, _once(snapshot.running, "booking"))),
+        hosts=_once(snapshot.hosts, "id"),
+        blackouts=tuple(sorted(snapshot.blackouts, key=blackout_order)),
     )
 
 

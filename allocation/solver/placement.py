@@ -1,176 +1,127 @@
-"""Place one gang beside what is taken: all of it or nothing, the tightest group first."""
+"""Place one gang beside what is taken: all of it or nothing, the tightest group first, and among
+those the one that takes least worth from later asks."""
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from allocation.solver.fragmentation import ILLEGAL, Beside, Ints
 from allocation.solver.geometry import Masks
+from allocation.solver.groups import Counts, fullest, sums_within, whole_columns
+from allocation.solver.hosts import Free
 from allocation.solver.ordering import place_order
 from allocation.solver.topology import LEVELS, Bools, Index, Pool, levels_within
-from allocation.solver.types import Ask, Place, Request, Together
+from allocation.solver.types import Place, Together
+from allocation.solver.want import Want, want_of, wants_of
+from allocation.solver.worth import Ground
 
-Counts = npt.NDArray[np.uint8]
+__all__ = [
+    "Choice",
+    "Ground",
+    "Want",
+    "choose",
+    "fits",
+    "most_together",
+    "place",
+    "want_of",
+    "wants_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
-    """An ask brought down to one class. `level` is what `required` demands, else "any".
+class Choice:
+    """Places of a gang. `apart` is how loose their group is, `loss` the worth that they take."""
 
-    `owners` are those whose quota it uses: tenant, project; `tier` says how far they may go.
+    places: tuple[Place, ...]
+    apart: int
+    loss: int
+
+
+def fits(pool: Pool, want: Want, busy: Masks, free: Free | None = None) -> Bools:
+    """For each row of busy masks (windows × columns): does the whole gang fit?
+
+    `free` is what the nodes have beside GPUs in the same windows; None: it does not matter.
     """
-
-    gpu_class: str
-    profile: str | None
-    count: int
-    level: Together
-    duration: int
-    owners: tuple[str, ...]
-    tier: str = ""
-
-
-def want_of(
-    ask: Ask, gpu_class: str, duration: int, owners: tuple[str, ...], tier: str = ""
-) -> Want:
-    """The ask on one of its classes."""
-    level = ask.together if ask.required and ask.count > 1 else "any"
-    return Want(gpu_class, ask.profile, ask.count, level, duration, owners, tier)
-
-
-def wants_of(request: Request) -> tuple[Want, ...]:
-    """The booking on each of its classes, in order of taste."""
-    owners = (request.tenant, request.project)
-    return tuple(
-        want_of(request.ask, gpu_class, request.duration, owners, request.tier)
-        for gpu_class in dict.fromkeys(request.ask.classes)
-    )
-
-
-def fits(pool: Pool, want: Want, busy: Masks) -> Bools:
-    """For each row of busy masks (windows × columns): does the whole gang fit?"""
-    capacity = pool.capacity(want.profile, busy)
-    found: Bools = np.any(pool.sums(want.level, capacity) >= want.count, axis=-1)
+    capacity = pool.capacity(want.shape, busy)
+    sums = sums_within(pool, want.level, capacity, _devices(want, free))
+    found: Bools = np.any(sums >= want.count, axis=-1)
     return found
 
 
-def most_together(pool: Pool, want: Want, busy: Masks) -> int:
+def most_together(pool: Pool, want: Want, busy: Masks, free: Free | None = None) -> int:
     """How many of the shape fit in the best group that the ask accepts."""
-    return int(pool.sums(want.level, pool.capacity(want.profile, busy)).max())
+    capacity = pool.capacity(want.shape, busy)
+    return int(sums_within(pool, want.level, capacity, _devices(want, free)).max())
 
 
-def place(pool: Pool, want: Want, busy: Masks) -> tuple[Place, ...] | None:
+def place(
+    pool: Pool, want: Want, busy: Masks, free: Free | None = None
+) -> tuple[Place, ...] | None:
     """Places for the gang beside one row of busy masks; None when it does not fit whole."""
-    capacity = pool.capacity(want.profile, busy)
-    chosen = _tightest(pool, want, capacity)
-    if chosen is None:
+    choice = choose(Ground(pool, busy, free), want)
+    return None if choice is None else choice.places
+
+
+def choose(ground: Ground, want: Want) -> Choice | None:
+    """The same with what it costs, to be compared with another class."""
+    pool = ground.pool
+    capacity, most = pool.capacity(want.shape, ground.busy), _devices(want, ground.free)
+    level = _tightest(pool, want, capacity, most)
+    if level is None:
         return None
-    if want.profile is None:
-        columns = _whole_columns(pool, chosen, want.count, capacity)
-        places = [Place(pool.gpus[column].id, None, 0, 8) for column in columns]
+    if want.share is not None:
+        able = capacity.nonzero()[0]
+        if most is not None:
+            able = able[most[pool.groups("node")[able]] > 0]
+        places, loss = ground.share(want, able)
+    elif want.profile is None:
+        places, loss = _whole(ground, want, level, capacity, most)
     else:
-        places = _slices(pool, chosen, want, busy)
-    return tuple(sorted(places, key=place_order))
+        sums = sums_within(pool, level, capacity, most)
+        group = fullest(pool, level, sums, capacity, np.flatnonzero(sums >= want.count))
+        places, loss = ground.slices(want, pool.members(level, group), most)
+    return Choice(tuple(sorted(places, key=place_order)), LEVELS.index(level), loss)
 
 
-def _tightest(pool: Pool, want: Want, capacity: Counts) -> tuple[Together, int] | None:
-    """The tightest level with a group that holds the gang, and its fullest such group."""
-    if want.profile is not None and want.count == 1:
-        return ("any", 0) if capacity.any() else None
+def _devices(want: Want, free: Free | None) -> Counts | None:
+    """How many devices of the want each node can serve; None: as many as it has."""
+    return free.devices(*want.of_host) if free is not None and any(want.of_host) else None
+
+
+def _tightest(pool: Pool, want: Want, capacity: Counts, most: Counts | None) -> Together | None:
+    """The tightest level with a group that holds the gang."""
+    is_whole = want.shape is None
     for level in levels_within(want.level):
-        if level == ("gpu" if want.profile is None else "domain"):
-            # Whole GPUs begin at the domain even one by one, to break the fewest idle groups;
-            # slices know no NVLink.
+        if want.count == 1 and level != "any" and not is_whole:
             continue
-        sums = pool.sums(level, capacity)
-        if (sums >= want.count).any():
-            return level, _fullest(pool, level, sums, capacity, want.count)
+        # Whole GPUs begin at the domain even one by one, to break the fewest idle groups; slices
+        # know no NVLink.
+        if level == ("gpu" if is_whole else "domain") or (
+            level == "domain" and not pool.has_domains
+        ):
+            continue
+        if (sums_within(pool, level, capacity, most) >= want.count).any():
+            return level
     return None
 
 
-def _fullest(pool: Pool, level: Together, sums: Ints, capacity: Counts, count: int) -> int:
-    """Among groups that fit, the one with least room left, then in the fullest surroundings."""
-    candidates = np.flatnonzero(sums >= count)
-    if len(candidates) == 1:
-        return int(candidates[0])
-    first = pool.bounds[level][candidates]
-    keys: list[Ints] = [candidates]
-    for outer in reversed(LEVELS[LEVELS.index(level) + 1 : -1]):
-        groups = pool.bounds[outer].searchsorted(first, side="right") - 1
-        keys.append(pool.sums(outer, capacity)[groups])
-    keys.append(sums[candidates])
-    return int(candidates[np.lexsort(keys)[0]])
+def _whole(
+    ground: Ground, want: Want, level: Together, capacity: Counts, most: Counts | None
+) -> tuple[list[Place], int]:
+    """Whole GPUs of one group: of equal worth the fullest, in the fullest surroundings."""
+    pool = ground.pool
+    sums = sums_within(pool, level, capacity, most)
+    groups, loss = np.flatnonzero(sums >= want.count), 0
+    if level in ("domain", "node"):
+        losses = ground.whole_losses(want, _first_columns(pool, level, capacity, groups))
+        loss = int(losses.min())
+        groups = groups[losses == loss]
+    group = fullest(pool, level, sums, capacity, groups)
+    columns = whole_columns(pool, (level, group), want.count, capacity, most)
+    return [Place(pool.gpus[column].id, None, 0, 8) for column in columns], loss
 
 
-def _whole_columns(
-    pool: Pool, chosen: tuple[Together, int], count: int, capacity: Counts
-) -> list[int]:
-    """`count` free columns of a group out of the fewest subgroups, the rest best fit."""
-    level, group = chosen
-    members = pool.members(level, group)
-    free = (np.flatnonzero(capacity[members.start : members.stop]) + members.start).tolist()
-    finer = LEVELS[LEVELS.index(level) - 1]
-    if len(free) == count or finer == "gpu":
-        # A GPU fixed to whole serves nobody else; one that may be sliced is kept for slices.
-        return sorted(free, key=lambda column: (bool(pool.flexible[column]), column))[:count]
-    by_group: dict[int, int] = {}
-    for column in free:
-        subgroup = pool.group_of(finer, column)
-        by_group[subgroup] = by_group.get(subgroup, 0) + 1
-    taken: list[int] = []
-    while len(taken) < count:
-        need = count - len(taken)
-        room = sorted((n, g) for g, n in by_group.items() if n >= need)
-        size, best = room[0] if room else max((n, -g) for g, n in by_group.items())
-        best = best if room else -best
-        del by_group[best]
-        taken += _whole_columns(pool, (finer, best), min(need, size), capacity)
-    return taken
-
-
-def _slices(pool: Pool, chosen: tuple[Together, int], want: Want, busy: Masks) -> list[Place]:
-    """`count` slices in a group, each where it takes least worth from later asks."""
-    run = pool.members(*chosen)
-    members = np.arange(run.start, run.stop)
-    spots = _Spots(pool, want.profile or "", members[pool.eligible(want.profile)[members]])
-    now = busy.astype(np.int64)
-    places: list[Place] = []
-    for _ in range(want.count):
-        place = spots.best(now)
-        if place is None:
-            raise ValueError(f"capacity of {chosen} promised more {want.profile} than fit")
-        now[pool.column[place.gpu]] |= pool.mask_of(place)
-        places.append(place)
-    return places
-
-
-class _Spots:
-    """Where one more slice of a profile would go among some columns."""
-
-    def __init__(self, pool: Pool, profile: str, columns: Index) -> None:
-        self._pool, self._profile, self._columns = pool, profile, columns
-        self._tables = pool.best_tables(profile)
-        self._kinds = pool.value_kind[columns]
-        self._nodes = pool.bounds["node"].searchsorted(columns, side="right") - 1
-        self._counted = pool.eligible(None)
-
-    def best(self, now: Ints) -> Place | None:
-        """The place that costs least beside what is taken now; None when there is none."""
-        pool, tables = self._pool, self._tables
-        states = now[self._columns]
-        at = np.flatnonzero(tables.number[self._kinds, states] != ILLEGAL)
-        if not len(at):
-            return None
-        kinds, states = self._kinds[at], states[at]
-        idle = np.add.reduceat((now == 0) & self._counted, pool.bounds["node"], dtype=np.int64)
-        before = Beside(
-            kinds, pool.values.useful[kinds, states], idle[self._nodes[at]], np.zeros_like(kinds)
-        )
-        breaks = (states == 0) & self._counted[self._columns[at]]
-        after = before.less(tables.useful[kinds, states], breaks, 0)
-        loss = pool.values.loss(tables.sale[kinds, states], before, after)
-        chosen = int(at[loss.argmin()])
-        column = int(self._columns[chosen])
-        number = int(tables.number[self._kinds[chosen], now[column]])
-        spot = pool.geometries[column].place(self._profile, number)
-        return Place(pool.gpus[column].id, self._profile, spot.start, spot.size)
+def _first_columns(pool: Pool, level: Together, capacity: Counts, groups: Index) -> Index:
+    """The first free column of each group; all of them have one."""
+    columns = np.flatnonzero(capacity)
+    found: Index = columns[columns.searchsorted(pool.bounds[level][groups])]
+    return found

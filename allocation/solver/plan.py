@@ -67,6 +67,7 @@ class Alternative:
     count: int
     starts: int
     ends: int
+    share: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from allocation.solver.explain import pause_reason
-from allocation.solver.geometry import Masks
+from allocation.solver.geometry import SHARED, WHOLE_MASK, Masks
+from allocation.solver.leaving import free_without, has_beside
 from allocation.solver.placement import Want, place
 from allocation.solver.plan import Pause
 from allocation.solver.reclaim import Reclaim, is_even
@@ -69,7 +70,7 @@ class Preemption:
             return paused
         if free is None and kept.over and self.is_due(kept):
             same = (self._at(request, want, kept.starts, n) for n, want in enumerate(wants))
-            return next(filter(None, same), None)
+            return min((kept, *filter(None, same)), key=self._lost)
         return free
 
     def on_the_same_places(self, request: Request, found: Found) -> Found | None:
@@ -77,19 +78,17 @@ class Preemption:
         working, name = self._working, found.want.gpu_class
         if name not in working.firm or not working.firm[name].is_free(found.places, *found.window):
             return None
+        if found.want.share is not None:
+            return None
         candidates = self._reclaim.candidates(found.want, found.starts)
-        able = {each.runner.booking for each in candidates}
         there = self._in_the_way(found)
-        if not able.issuperset(there):
+        must = [each for each in candidates if each.runner.booking in there]
+        if len(must) < len(there) or not is_even(must, working.use(found.want)):
             return None
-        if not is_even(
-            (each for each in candidates if each.runner.booking in there), working.use(found.want)
-        ):
-            return None
-        gone = [each.runner for each in candidates if each.runner.booking in there]
+        gone = [each.runner for each in must]
         others = [each.runner for each in candidates if each.runner.booking not in there]
         more = self._for_quota(found.want, found.starts, gone, others)
-        if more is None:
+        if more is None or not has_beside(working, found, [*gone, *more]):
             return None
         return replace(found, over=tuple(sorted(each.booking for each in (*gone, *more))))
 
@@ -117,6 +116,9 @@ class Preemption:
         running = self._working.running
         return max((running[booking].tier.grace for booking in found.over), default=0)
 
+    def _lost(self, found: Found) -> int:
+        return sum(self._working.running[booking].lost for booking in found.over)
+
     def _earliest_paused(
         self, request: Request, wants: Sequence[Want], first: int, last: int
     ) -> Found | None:
@@ -133,19 +135,22 @@ class Preemption:
         """Places for exactly this start, with somebody paused."""
         working = self._working
         want = replace(want, duration=length_from(request, starts))
+        if want.share is not None:
+            return None
         candidates = self._reclaim.candidates(want, starts)
         if not candidates:
             return None
         runners = [each.runner for each in candidates]
         pool = working.pools[want.gpu_class]
-        room = Room(pool, want, self._taken(want, starts, runners), runners)
+        free = free_without(working, want, starts, runners)
+        room = Room(pool, want, self._taken(want, starts, runners), runners, free)
         over_quota = working.over(want, starts) is not None
 
         def is_allowed(gone: Bools) -> bool:
             return not over_quota or self._is_within(want, starts, _picked(runners, gone))
 
         gone = victims(room, [each.group for each in candidates], is_allowed)
-        places = None if gone is None else place(pool, want, room.busy(gone))
+        places = None if gone is None else place(pool, want, room.busy(gone), room.free(gone))
         if gone is None or places is None or not gone.any():
             return None
         chosen = [candidates[at] for at in np.flatnonzero(gone).tolist()]
@@ -159,6 +164,8 @@ class Preemption:
         running, name = self._working.running, want.gpu_class
         at = np.array([starts], dtype=np.int64)
         taken: Masks = self._working.firm[name].busy(at, want.duration)[0].copy()
+        # What is shared is not free for slices and whole GPUs.
+        taken[taken >= SHARED] = WHOLE_MASK
         leaving = {runner.booking for runner in able}
         for runner in running.there(name):
             if runner.booking not in leaving and running.ends(runner) > starts:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from allocation.solver.explain import possible_wants, reason, why_quota
+from allocation.solver.explain import maintenance, possible_wants, reason, why_quota
 from allocation.solver.placement import Want, want_of, wants_of
 from allocation.solver.plan import Reason
 from allocation.solver.preemption import Preemption
@@ -65,11 +65,15 @@ def _certificate(
     owners = (request.tenant, request.project)
     starts = max(promise.starts, working.now, request.earliest)
     length = length_from(request, starts)
-    want = want_of(request.ask, gpu_class, length, owners, request.tier)
+    want = want_of(request.ask, gpu_class, length, owners, request.tier, request.owner)
     found = Found(want, promise.places, starts)
     if length <= 0 or not _matches(working, request, found):
         return None, reason("ask_changed", "What the booking asks for has changed.")
-    if not working.calendars[gpu_class].is_free(promise.places, *found.window):
+    gpus = [place.gpu for place in promise.places]
+    away, back = working.upkeep.away(gpu_class, found.window, gpus)
+    if away:
+        return None, maintenance(away, "it was planned on", back)
+    if not working.is_free(found):
         return found, reason("overrun", "Something in its place ends later than planned.")
     if working.over(want, starts) is not None:
         quota = why_quota(working, want, starts)
@@ -94,7 +98,7 @@ def _is_usable(working: Working, place: Place) -> bool:
         return False
     pool = working.pools[gpu_class]
     column = pool.column[place.gpu]
-    suits = pool.usable[column] and pool.suits(place.profile)[column]
+    suits = pool.usable[column] and pool.suits(place.shape)[column]
     return bool(suits) and pool.geometry(place.gpu).is_legal(place)
 
 
@@ -105,7 +109,7 @@ def _matches(working: Working, request: Request, found: Found) -> bool:
     return (
         want.gpu_class in ask.classes
         and len(found.places) == ask.count
-        and all(place.gpu in pool.column and place.profile == ask.profile for place in found.places)
+        and all(place.gpu in pool.column and place.shape == ask.shape for place in found.places)
         and pool.together(want.level, found.places)
         and (request.latest is None or found.ends <= request.latest)
     )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocation.solver.calendar import Steps
 from allocation.solver.fragmentation import Ints
+from allocation.solver.steps import Steps
 from allocation.solver.topology import Bools
 from allocation.solver.types import Limit
 

@@ -34,6 +34,7 @@ class Question:
     project: str
     rates: Mapping[str, int] = field(default_factory=dict)
     tier: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Option:
     gpu_class: str
     profile: str | None
     count: int
+    share: int | None
     starts: int
     ends: int
     places_hint: tuple[str, ...]
@@ -84,7 +86,14 @@ class Availability:
         working = self._working
         owners = (question.tenant, question.project)
         asked = tuple(
-            want_of(question.ask, gpu_class, question.duration, owners, question.tier)
+            want_of(
+                question.ask,
+                gpu_class,
+                question.duration,
+                owners,
+                question.tier,
+                question.owner,
+            )
             for gpu_class in dict.fromkeys(question.ask.classes)
         )
         wants, never = possible_wants(working, asked)
@@ -112,8 +121,7 @@ class Availability:
             return working.earliest(wants, first, self._last(question))
         if question.earliest < working.now or first > self._horizon():
             return None
-        tried = (working.at(want, first) for want in wants)
-        return next((found for found in tried if found), None)
+        return working.first_at(wants, first)
 
     def _why(
         self, question: Question, wants: tuple[Want, ...], never: tuple[Reason, ...]
@@ -149,6 +157,7 @@ class Availability:
             gpu_class=want.gpu_class,
             profile=want.profile,
             count=want.count,
+            share=want.share,
             starts=found.starts,
             ends=found.ends,
             places_hint=tuple(nodes),

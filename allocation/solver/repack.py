@@ -29,7 +29,7 @@ def make_room(
 
     `busy` holds what is taken, the `movable` slices among it. It is not changed.
     """
-    if want.profile is None or want.count != 1:
+    if want.profile is None or want.count != 1 or want.share is not None:
         raise ValueError("room is made for one slice")
     fitting = place(pool, want, busy)
     if fitting is not None:
@@ -77,7 +77,7 @@ def _packed(
     busy[gpus:] = WHOLE_MASK
     places: list[Place] = []
     for begin, profile in enumerate(order):
-        later = Mix(tuple(sorted((each, 1, wanted[each]) for each in order[begin:])))
+        later = Mix(tuple(sorted((each, 1, 0, wanted[each]) for each in order[begin:])))
         toward = pool.with_mix(later)
         found = place(toward, Want(pool.gpu_class, profile, wanted[profile], "any", 1, ()), busy)
         if found is None:

@@ -57,7 +57,7 @@ def _earliest_rest(
     first, last = between
     if first > last:
         return None
-    tried = working.calendars[want.gpu_class].starts_between(first, last).tolist()
+    tried = working.starts_between(want, first, last).tolist()
     low, high, best = 0, len(tried), None
     while low < high:
         middle = (low + high) // 2

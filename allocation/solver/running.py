@@ -14,7 +14,8 @@ class Runner:
     """A running booking, whole. `rows` are columns of its class and the bits it has of each.
 
     `out` is the first second at which its room can be free: told as soon as it may be, and its
-    grace later. `lost` are GPU-seconds since its last save.
+    grace later. `lost` are GPU-seconds since its last save. Each of its places has `of_host` of its
+    node: cores and memory.
     """
 
     booking: str
@@ -27,6 +28,7 @@ class Runner:
     since: int
     out: int
     lost: int
+    of_host: tuple[int, int] = (0, 0)
 
 
 class Running:
@@ -159,7 +161,8 @@ def runners_of(
 
 def _may_leave(row: Held, tier: Tier, now: int) -> bool:
     often = tier.pauses is not None and row.pauses >= tier.pauses
-    is_there = row.started and row.since is not None
+    # A share is beside others, who are not asked: nobody is paused for a part of their GPU.
+    is_there = row.started and row.since is not None and row.place.share is None
     return is_there and not row.pausing and not often and row.ends > now
 
 
@@ -185,4 +188,5 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, now: int, policy: Policy) 
         since=since,
         out=max(now, since + rest) + tier.grace,
         lost=units * max(0, now - safe) // UNITS_PER_GPU,
+        of_host=(first.cores, first.memory),
     )

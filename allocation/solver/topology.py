@@ -11,13 +11,24 @@ import numpy.typing as npt
 
 from allocation.solver.demand import EVEN, Mix
 from allocation.solver.fragmentation import ILLEGAL, Ints, Values
-from allocation.solver.geometry import Best, Geometry, Masks, geometry_of
-from allocation.solver.types import Gpu, Model, Place, Together
+from allocation.solver.geometry import (
+    SHARED,
+    WHOLE_MASK,
+    Best,
+    Geometry,
+    Masks,
+    geometry_of,
+    modes_for,
+    share_states,
+)
+from allocation.solver.offers import offers_of, units_left
+from allocation.solver.types import Gpu, Mode, Model, Place, Shape, Together
 
 LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
 
 Bools = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
+Kind = tuple[Geometry, Mode | None]
 
 
 class Pool:
@@ -47,17 +58,22 @@ class Pool:
         self.kind: Index = np.zeros(len(self.gpus), dtype=np.intp)
         for number, (_, columns) in enumerate(self.kinds):
             self.kind[columns] = number
-        # GPUs that are never given whole are a kind of their own: slices cost nobody a whole one.
-        pairs = [
-            (g, gpu.mode != "sliced") for g, gpu in zip(self.geometries, self.gpus, strict=True)
-        ]
+        # What a GPU is fixed to makes a kind of its own: slices cost nobody a whole one there.
+        pairs = [(g, gpu.mode) for g, gpu in zip(self.geometries, self.gpus, strict=True)]
         self._valued = tuple(dict.fromkeys(pairs))
         self.value_kind: Index = np.array([self._valued.index(p) for p in pairs], dtype=np.intp)
         self.values = _values_of(self._valued, mix)
+        self._masks_of_kind: Ints = np.array([g.masks for g, _ in self._valued], dtype=np.int64)
+        self._units_left = _padded([units_left(geometry) for geometry, _ in self._valued])
+        self._all_usable = bool(self.usable.all())
+        self.nodes = tuple(self.gpus[first].node for first in self.bounds["node"])
+        self.has_domains = len(self.bounds["domain"]) < len(self.gpus)
+        self._groups: dict[Together, Index] = {}
         self._best: dict[str, Best] = {}
-        self._eligible: dict[str | None, Bools] = {}
-        self._suits: dict[str | None, Bools] = {}
-        self._most: dict[tuple[str | None, Together], int] = {}
+        self._eligible: dict[Shape, Bools] = {}
+        self._suits: dict[Shape, Bools] = {}
+        self._units: dict[Shape, int] = {}
+        self._most: dict[tuple[Shape, Together], int] = {}
 
     def with_mix(self, mix: Mix) -> "Pool":
         """The same columns for other asks to come."""
@@ -75,43 +91,65 @@ class Pool:
         """Bits that a place takes of its GPU."""
         return self.geometry(place.gpu).mask_of(place)
 
-    def serves(self, profile: str | None) -> bool:
+    def serves(self, shape: Shape) -> bool:
         """True when some GPU of the class, in service or not, can be given in this shape."""
-        return bool(self.suits(profile).any())
+        return bool(self.suits(shape).any())
 
-    def units(self, profile: str | None) -> int:
+    def units(self, shape: Shape) -> int:
         """Quota units of one of them, the most any model of the class takes; 0: not served."""
-        return max((g.units(profile) for g, _ in self.kinds if g.serves(profile)), default=0)
+        if shape not in self._units:
+            able = (g.units(shape) for g, _ in self.kinds if g.serves(shape))
+            self._units[shape] = max(able, default=0)
+        return self._units[shape]
 
-    def suits(self, profile: str | None) -> Bools:
+    def suits(self, shape: Shape) -> Bools:
         """Columns whose model and fixed mode allow the shape."""
-        if profile not in self._suits:
-            mode = "whole" if profile is None else "sliced"
-            self._suits[profile] = np.array(
+        if shape not in self._suits:
+            modes = modes_for(shape)
+            self._suits[shape] = np.array(
                 [
-                    gpu.mode in (None, mode) and geometry.serves(profile)
+                    gpu.mode in modes and geometry.serves(shape)
                     for gpu, geometry in zip(self.gpus, self.geometries, strict=True)
                 ],
                 dtype=np.bool_,
             )
-        return self._suits[profile]
+        return self._suits[shape]
 
-    def capacity(self, profile: str | None, busy: Masks) -> npt.NDArray[np.uint8]:
+    def capacity(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
         """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
-        return self._capacity(profile, busy, self.eligible(profile))
+        return self._capacity(shape, busy, self.eligible(shape))
 
-    def most(self, profile: str | None, level: Together) -> int:
+    def states(self, busy: Masks) -> Masks | Ints:
+        """The masks (columns) as states of the tables of worth; out of service: nothing is left."""
+        found: Masks | Ints = busy
+        shared = busy >= SHARED
+        if shared.any():
+            masks = self._masks_of_kind[self.value_kind]
+            found = np.where(shared, masks + share_states(busy), busy.astype(np.int64))
+        return found if self._all_usable else np.where(self.usable, found, WHOLE_MASK)
+
+    def units_left(self, states: Masks | Ints) -> Ints:
+        """Units that are not taken of each column."""
+        found: Ints = self._units_left[self.value_kind, states]
+        return found
+
+    def shared_from(self, columns: Index, states: Ints) -> Ints:
+        """The states of columns that are idle or shared, as states of shared GPUs."""
+        masks = self._masks_of_kind[self.value_kind[columns]]
+        return np.where(states == 0, masks, states)
+
+    def most(self, shape: Shape, level: Together) -> int:
         """The most of a shape that one group of the level has, all in service and nothing taken."""
-        key = (profile, level)
+        key = (shape, level)
         if key not in self._most:
             empty = np.zeros(len(self), dtype=np.uint16)
-            capacity = self._capacity(profile, empty, self.suits(profile))
+            capacity = self._capacity(shape, empty, self.suits(shape))
             self._most[key] = int(self.sums(level, capacity).max())
         return self._most[key]
 
-    def out_of_service(self, profile: str | None) -> int:
+    def out_of_service(self, shape: Shape) -> int:
         """GPUs that suit the shape and take no new work."""
-        return int((self.suits(profile) & ~self.usable).sum())
+        return int((self.suits(shape) & ~self.usable).sum())
 
     def sums(self, level: Together, capacity: npt.NDArray[np.uint8]) -> Ints:
         """Capacity per group of the level: (…, columns) -> (…, groups)."""
@@ -131,6 +169,13 @@ class Pool:
         """Group that a column belongs to."""
         return int(self.bounds[level].searchsorted(column, side="right")) - 1
 
+    def groups(self, level: Together) -> Index:
+        """The group of each column."""
+        if level not in self._groups:
+            columns = np.arange(len(self))
+            self._groups[level] = self.bounds[level].searchsorted(columns, side="right") - 1
+        return self._groups[level]
+
     def together(self, level: Together, places: Iterable[Place]) -> bool:
         """True when all the places lie in one group of the level."""
         return len({self.group_of(level, self.column[place.gpu]) for place in places}) == 1
@@ -141,23 +186,23 @@ class Pool:
             self._best[profile] = _best_of(self._valued, self.mix, profile)
         return self._best[profile]
 
-    def eligible(self, profile: str | None) -> Bools:
+    def eligible(self, shape: Shape) -> Bools:
         """Columns that suit the shape and take new work."""
-        if profile not in self._eligible:
-            self._eligible[profile] = self.suits(profile) & self.usable
-        return self._eligible[profile]
+        if shape not in self._eligible:
+            self._eligible[shape] = self.suits(shape) & self.usable
+        return self._eligible[shape]
 
-    def _capacity(self, profile: str | None, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
-        if profile is None:
+    def _capacity(self, shape: Shape, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+        if shape is None:
             idle: npt.NDArray[np.uint8] = ((busy == 0) & eligible).view(np.uint8)
             return idle
-        if len(self.kinds) == 1 and self.kinds[0][0].serves(profile):
-            alike: npt.NDArray[np.uint8] = self.kinds[0][0].capacity(profile)[busy] * eligible
+        if len(self.kinds) == 1 and self.kinds[0][0].serves(shape):
+            alike: npt.NDArray[np.uint8] = self.kinds[0][0].capacity(shape)[busy] * eligible
             return alike
         found = np.zeros(busy.shape, dtype=np.uint8)
         for geometry, columns in self.kinds:
-            if geometry.serves(profile):
-                found[..., columns] = geometry.capacity(profile)[busy[..., columns]]
+            if geometry.serves(shape):
+                found[..., columns] = geometry.capacity(shape)[busy[..., columns]]
         fits: npt.NDArray[np.uint8] = found * eligible
         return fits
 
@@ -182,14 +227,15 @@ def pools_of(
 
 
 @lru_cache(maxsize=64)
-def _values_of(kinds: tuple[tuple[Geometry, bool], ...], mix: Mix) -> Values:
-    """Worth of the states of each kind: a model, given whole or only in slices."""
-    demand = max(sum(offer.weight for offer in geometry.offers(mix)) for geometry, _ in kinds)
-    return Values([geometry.offers(mix, whole=whole) for geometry, whole in kinds], demand)
+def _values_of(kinds: tuple[Kind, ...], mix: Mix) -> Values:
+    """Worth of the states of each kind: a model and what it is fixed to."""
+    offers = [offers_of(geometry, mix, mode) for geometry, mode in kinds]
+    demand = max(sum(offer.weight for offer in each) for each in offers)
+    return Values(offers, max(demand, mix.total))
 
 
 @lru_cache(maxsize=512)
-def _best_of(kinds: tuple[tuple[Geometry, bool], ...], mix: Mix, profile: str) -> Best:
+def _best_of(kinds: tuple[Kind, ...], mix: Mix, profile: str) -> Best:
     """The tables of each kind over each other; models without the profile have no place for it."""
     values = _values_of(kinds, mix)
     shape = values.sale.shape
@@ -197,11 +243,17 @@ def _best_of(kinds: tuple[tuple[Geometry, bool], ...], mix: Mix, profile: str) -
     sale, useful = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for row, (geometry, _) in enumerate(kinds):
         if geometry.serves(profile):
-            masks = 1 << geometry.bits
+            masks = geometry.masks
             best = geometry.best_of(profile, values.sale[row, :masks], values.useful[row, :masks])
             number[row, :masks] = best.number
             sale[row, :masks], useful[row, :masks] = best.sale, best.useful
     return Best(number, sale, useful)
+
+
+def _padded(tables: list[Ints]) -> Ints:
+    """Tables over each other, zero where one is longer."""
+    width = max(map(len, tables))
+    return np.array([np.pad(table, (0, width - len(table))) for table in tables])
 
 
 def levels_within(level: Together) -> Iterator[Together]:

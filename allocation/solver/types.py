@@ -13,7 +13,10 @@ UNITS_PER_GPU = 56_000
 Together = Literal["gpu", "domain", "node", "rack", "any"]
 """How close the members of a gang lie: one GPU (slices), one NVLink domain, one node, one rack."""
 
-Mode = Literal["whole", "sliced"]
+Mode = Literal["whole", "sliced", "shared"]
+
+Shape = str | int | None
+"""What is asked of a GPU: a MIG profile by name, thousandths of a share, or None: all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One device. `mode` is what it is fixed to; None when it may be either."""
+    """One device. `mode` is what it is fixed to; None when it may be any.
+
+    Shares need no other mode of the hardware than whole GPUs do: what is fixed to whole is shared.
+    """
 
     id: str
     number: int
@@ -56,13 +62,31 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """What a node has beside its GPUs: cores in thousandths, memory in MiB."""
+
+    id: str
+    cores: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
-    """Slots of one GPU. `profile` is None for a whole GPU (start 0, all eight slots)."""
+    """Slots of one GPU. `profile` is None for a whole GPU (start 0, all eight slots).
+
+    So it is for a share: `share` thousandths of the whole GPU, beside other shares only.
+    """
 
     gpu: str
     profile: str | None
     start: int
     size: int
+    share: int | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """What of the GPU it is."""
+        return self.profile if self.share is None else self.share
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +96,8 @@ class Held:
     `tier` may be one that the snapshot does not describe: it counts, and is never paused. `since`
     is when its owner was handed the device for this run (None: not yet), `saved` the last save
     that the owner acknowledged. The booking has been paused `pauses` times; with `pausing` it has
-    been told to give the place back by `ends`.
+    been told to give the place back by `ends`. `cores` (thousandths) and `memory` (MiB) are of
+    the GPU's node. `owner` is whose work it is: the account that runs it.
     """
 
     id: str
@@ -88,13 +113,18 @@ class Held:
     saved: int | None = None
     pauses: int = 0
     pausing: bool = False
+    cores: int = 0
+    memory: int = 0
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What a booking wants: `count` × one shape, on any one of the classes, in order of taste.
 
-    A gang is placed in a single class. `required` makes `together` a condition, not a wish.
+    A gang is placed in a single class. `required` makes `together` a condition, not a wish. A
+    share (thousandths, below 1,000) is of one GPU. Each of the `count` comes with `cores`
+    (thousandths) and `memory` (MiB) of its node. With `any_class` no class is better than another.
     """
 
     count: int
@@ -102,6 +132,15 @@ class Ask:
     profile: str | None
     together: Together
     required: bool
+    share: int | None = None
+    cores: int = 0
+    memory: int = 0
+    any_class: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """What it wants of each GPU."""
+        return self.profile if self.share is None else self.share
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +174,7 @@ class Request:
     promise: Promise | None
     paused: bool = False
     pauses: int = 0
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +246,23 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
+class Blackout:
+    """A GPU is kept free in [starts, ends) for maintenance; what runs on it may reach into that."""
+
+    gpu: str
+    starts: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """Every tunable of a cycle. Seconds, but for `share_step`: millionths of a class.
 
     `half_life`: after it, use counts half in the fair share. Shares are compared in steps of
     `share_step`, and waiting in steps of `age_step`, so that neither is decided by crumbs. Who has
     been paused is left alone for `cool_down` after it goes on. A notice goes out `notice_margin`
-    before it must, so that it is never late by the time between two cycles.
+    before it must, so that it is never late by the time between two cycles. Shares of a GPU are
+    one owner's at a time; with more `share_owners` than 1 they are anybody's.
     """
 
     version: int
@@ -224,6 +274,7 @@ class Policy:
     age_step: int = 6 * 3_600
     cool_down: int = 1_800
     notice_margin: int = 30
+    share_owners: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +296,5 @@ class Snapshot:
     caps: tuple[Cap, ...] = ()
     used: tuple[Used, ...] = ()
     running: tuple[Request, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    blackouts: tuple[Blackout, ...] = ()

@@ -11,6 +11,7 @@ import numpy as np
 
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import WHOLE_MASK, Masks
+from allocation.solver.hosts import Free
 from allocation.solver.placement import Want, fits
 from allocation.solver.running import Runner
 from allocation.solver.topology import Bools, Index, Pool
@@ -24,9 +25,17 @@ _GROUPS_TRIED = 4
 class Room:
     """A class during one window: what is taken for good, and who else could leave."""
 
-    def __init__(self, pool: Pool, want: Want, taken: Masks, runners: Sequence[Runner]) -> None:
-        """`taken` are the bits of each column without the runners."""
+    def __init__(
+        self,
+        pool: Pool,
+        want: Want,
+        taken: Masks,
+        runners: Sequence[Runner],
+        free: Free | None = None,
+    ) -> None:
+        """`taken` are the bits of each column without the runners, `free` what nodes then have."""
         self._pool, self._want, self._taken = pool, want, taken
+        self._free, self._runners = free, runners
         rows = [row for runner in runners for row in runner.rows]
         spread = np.array([len(runner.rows) for runner in runners], dtype=np.intp)
         self._who: Index = np.repeat(np.arange(len(runners)), spread)
@@ -44,9 +53,23 @@ class Room:
         np.bitwise_or.at(found, self._column[stays], self._bits[stays])
         return found
 
+    def free(self, gone: Bools) -> Free | None:
+        """Cores and memory beside those that stay; None: nobody asks for any."""
+        free = self._free
+        if free is None:
+            return None
+        nodes = self._pool.groups("node")
+        for at in np.flatnonzero(~gone).tolist():
+            runner = self._runners[at]
+            for place in runner.places if any(runner.of_host) else ():
+                free = free.less(int(nodes[self._pool.column[place.gpu]]), *runner.of_host)
+        return free
+
     def fits(self, gone: Bools) -> bool:
         """True when the whole gang fits beside those that stay."""
-        return bool(fits(self._pool, self._want, self.busy(gone)[None, :])[0])
+        free = self.free(gone)
+        busy = self.busy(gone)[None, :]
+        return bool(fits(self._pool, self._want, busy, free and free.as_window())[0])
 
     def sets(self, able: Bools) -> Iterator[Bools]:
         """Good sets out of those that are `able` to leave: room for the gang without them."""

@@ -1,88 +1,51 @@
 """The working state of a cycle: frozen values go in, this changes, frozen values come out."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
-from allocation.solver.calendar import Calendar
-from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
-from allocation.solver.placement import Want, fits, place
+from allocation.solver.placement import Want, fits
 from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.running import Running, runners_of
-from allocation.solver.topology import Pool, pools_of
-from allocation.solver.types import UNITS_PER_GPU, Held, Place, Policy, Request, Snapshot
+from allocation.solver.sharers import Sharers
+from allocation.solver.space import Found, Space
+from allocation.solver.types import UNITS_PER_GPU, Held, Policy, Request, Snapshot
+from allocation.solver.upkeep import Upkeep
+
+__all__ = ["Found", "Working"]
 
 _FIRST_CHUNK = 8
 _CHUNK_GROWTH = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A gang's places for a window, not yet reserved. `taste` is the rank of its class.
-
-    `over` are the running bookings on whose room it stands: they must be paused for it.
-    """
-
-    want: Want
-    places: tuple[Place, ...]
-    starts: int
-    taste: int = 0
-    over: tuple[str, ...] = ()
-
-    @property
-    def ends(self) -> int:
-        """End of the window."""
-        return self.starts + self.want.duration
-
-    @property
-    def window(self) -> tuple[int, int]:
-        """[starts, ends)."""
-        return (self.starts, self.ends)
-
-
-class Working:
+class Working(Space):
     """Pools, calendars and quota usage, filled with what is held."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         """Step one of every cycle: lay what is live on the calendar. KeyError: unknown model."""
-        self.now = snapshot.now
+        super().__init__(snapshot)
         self.policy = policy
-        self.pools: dict[str, Pool] = pools_of(
-            snapshot.gpus,
-            snapshot.models,
-            mixes_of(snapshot.gpus, snapshot.held, snapshot.requests),
-        )
-        self.calendars = {name: Calendar(pool, self.now) for name, pool in self.pools.items()}
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         self.quota = Quota(snapshot, self.capacity)
-        self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+        self.upkeep = Upkeep(snapshot.blackouts, self._class_of)
         self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
+        self.sharers = Sharers(alone=policy.share_owners == 1)
         self._prime(snapshot)
+        for name, calendar in self.calendars.items():
+            self.upkeep.lay(name, calendar)
         # The same without what may be paused; only where somebody may be.
         self.firm = {name: self.calendars[name].copy() for name in self.running.classes}
+        self.firm_hosts = self.hosts.copy() if self.firm else None
         for held in snapshot.held:
             self._lay(held)
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
-
-    def class_of(self, gpu: str) -> str | None:
-        """Class of a GPU; None when the fleet does not have it."""
-        return self._class_of.get(gpu)
-
-    def is_usable(self, gpu: str) -> bool:
-        """True when the GPU is in the fleet and takes new work."""
-        name = self.class_of(gpu)
-        return name is not None and bool(self.pools[name].usable[self.pools[name].column[gpu]])
+        self.held_hosts, self.held_sharers = self.hosts.copy(), self.sharers.copy()
 
     def end_of(self, held: Held) -> int:
         """When its room is free again: work past its end stays for one more grid step."""
         return held.ends if held.ends > self.now else self.now + self.policy.grid
-
-    def units(self, gpu_class: str, places: Iterable[Place]) -> int:
-        """Quota units of the places."""
-        pool = self.pools[gpu_class]
-        return sum(pool.geometry(place.gpu).units_taken(place) for place in places)
 
     def first_start(self, earliest: int) -> int:
         """First second a booking may start: now, or its own wish on the grid."""
@@ -93,9 +56,8 @@ class Working:
     def last_start(self, request: Request) -> int:
         """Last second a flexible booking may start: its deadline's, or the horizon's."""
         horizon = self.now + self.policy.horizon
-        return (
-            horizon if request.latest is None else min(horizon, request.latest - request.duration)
-        )
+        latest = horizon if request.latest is None else request.latest - request.duration
+        return min(horizon, latest)
 
     def reserve(self, found: Found) -> None:
         """Take room and quota for it. ValueError when the room is not free."""
@@ -110,6 +72,7 @@ class Working:
             self.calendars[name].put(found.places, *found.window)
             if firm is not None:
                 firm.lay(found.places, *found.window)
+        self._lay_beside(found, 1)
         self.quota.add(self.use(found.want), found.window)
 
     def free(self, found: Found) -> None:
@@ -124,17 +87,28 @@ class Working:
             self._redraw(name, {place.gpu for place in found.places})
         else:
             self.calendars[name].drop(found.places, *found.window)
+        self._lay_beside(found, -1)
         self.quota.add(self.use(found.want), found.window, -1)
 
     def tell(self, booking: str, instant: int) -> None:
         """A running booking is told to leave by then: its room is free for everybody."""
         runner = self.running[booking]
+        until = self.running.ends(runner)
         self._leaves(booking, self.running.tell, instant)
         self._redraw(runner.use.gpu_class, {place.gpu for place in runner.places})
+        if instant < until:
+            self.hosts.lay(runner.places, runner.of_host, (instant, until), -1)
+
+    def _lay_beside(self, found: Found, sign: int) -> None:
+        # Who stands on others' room counts beside them until they are told: too little is free.
+        self.sharers.lay(found.places, found.want.owner, found.window, sign)
+        self.hosts.lay(found.places, found.want.of_host, found.window, sign)
+        if self.firm_hosts is not None:
+            self.firm_hosts.lay(found.places, found.want.of_host, found.window, sign)
 
     def use(self, want: Want) -> Use:
         """What the want takes of its owners' quota."""
-        units = want.count * self.pools[want.gpu_class].units(want.profile)
+        units = want.count * self.pools[want.gpu_class].units(want.shape)
         return Use(want.owners, want.tier, want.gpu_class, units)
 
     def over(self, want: Want, starts: int) -> Block | None:
@@ -143,28 +117,48 @@ class Working:
 
     def at(self, want: Want, starts: int) -> Found | None:
         """Places for exactly this start; None when room or quota says no."""
-        if self.over(want, starts) is not None:
-            return None
-        return self._placed(want, starts)
+        return self.first_at((want,), starts)
+
+    def first_at(self, wants: Iterable[Want], starts: int) -> Found | None:
+        """Places for exactly this start on the first class that has room and quota.
+
+        If the classes are all the same to the asker, on the one where it costs later asks least.
+        """
+        best: tuple[tuple[int, int], Found] | None = None
+        for taste, want in enumerate(wants):
+            if self.over(want, starts) is not None:
+                continue
+            choice = self._choice(want, starts)
+            if choice is None:
+                continue
+            found = Found(want, choice.places, starts, taste)
+            if not want.any_class:
+                return found
+            cost = (choice.apart, choice.loss)
+            if best is None or cost < best[0]:
+                best = (cost, found)
+        return best and best[1]
 
     def earliest(self, wants: Iterable[Want], first: int, last: int) -> Found | None:
-        """The earliest start in [first, last] over the classes, ties to the first in taste."""
-        best: tuple[int, int, Want] | None = None
+        """The earliest start in [first, last] over the classes, ties as in `first_at`."""
+        best: int | None = None
+        tied: list[tuple[int, Want]] = []
         for taste, want in enumerate(wants):
-            starts = self._earliest(want, first, last if best is None else best[0] - 1)
+            least = last if best is None else best - (not want.any_class)
+            starts = self._earliest(want, first, least)
             if starts is not None:
-                best = (starts, taste, want)
+                tied = [*tied, (taste, want)] if starts == best else [(taste, want)]
+                best = starts
         if best is None:
             return None
-        found = self._placed(best[2], best[0])
-        return found and Found(found.want, found.places, found.starts, best[1])
+        found = self.first_at((want for _, want in tied), best)
+        return found and replace(found, taste=tied[found.taste][0])
 
     def _earliest(self, want: Want, first: int, last: int) -> int | None:
         pool = self.pools[want.gpu_class]
-        calendar = self.calendars[want.gpu_class]
         if first > last:
             return None
-        tried = calendar.starts_between(first, last)
+        tried = self.starts_between(want, first, last)
         use = self.use(want)
         days = self.quota.instants(use)
         if len(days):
@@ -176,20 +170,14 @@ class Working:
         begin, size = 0, 1
         while begin < len(tried):
             bite: Ints = tried[begin : begin + size]
-            good = fits(pool, want, calendar.busy(bite, want.duration))
+            good = fits(pool, want, *self.busy(want, bite))
             if good.any():
                 return int(bite[int(good.argmax())])
             begin, size = begin + size, max(_FIRST_CHUNK, size * _CHUNK_GROWTH)
         return None
 
-    def _placed(self, want: Want, starts: int) -> Found | None:
-        calendar = self.calendars[want.gpu_class]
-        busy = calendar.busy(np.array([starts], dtype=np.int64), want.duration)[0]
-        places = place(self.pools[want.gpu_class], want, busy)
-        return None if places is None else Found(want, places, starts)
-
     def _prime(self, snapshot: Snapshot) -> None:
-        instants: dict[str, list[int]] = {name: [] for name in self.pools}
+        instants = {name: self.upkeep.instants(name) for name in self.pools}
         for held in snapshot.held:
             name = self.class_of(held.place.gpu)
             if name is not None:
@@ -203,6 +191,7 @@ class Working:
         for name, calendar in self.calendars.items():
             calendar.prime(instants[name])
         self.quota.prime(instants)
+        self.hosts.prime(each for rows in instants.values() for each in rows)
 
     def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
         """Its use ends when somebody else is to have its room, which `change` changes."""
@@ -228,7 +217,13 @@ class Working:
             return
         window = (held.starts, self.end_of(held))
         self.calendars[name].lay((held.place,), *window)
-        if name in self.firm and held.booking not in self.running:
-            self.firm[name].lay((held.place,), *window)
+        of_host = (held.cores, held.memory)
+        self.hosts.lay((held.place,), of_host, window)
+        self.sharers.lay((held.place,), held.owner, window)
+        if held.booking not in self.running:
+            if self.firm_hosts is not None:
+                self.firm_hosts.lay((held.place,), of_host, window)
+            if name in self.firm:
+                self.firm[name].lay((held.place,), *window)
         units = self.units(name, (held.place,))
         self.quota.add(Use((held.tenant, held.project), held.tier, name, units), window)

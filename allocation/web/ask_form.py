@@ -4,8 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from allocation.errors import AskError
-from allocation.rules.ask import AskDocument, Parsed, count_of, duration_of
+from allocation.rules.ask import (
+    AskDocument,
+    Parsed,
+    beside_of,
+    count_of,
+    duration_of,
+    share_of,
+)
 from allocation.rules.ask_times import duration_in
+
+SHARE = "share-"
+"""A size in the form that is a share: `share-250`, in thousandths."""
+SHARES = (("share-500", "Half, shared"), ("share-250", "Quarter, shared"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +32,8 @@ class Fields:
     classes: str
     profile: str
     length: str
+    cores: str = ""
+    memory: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,8 @@ def fields_of(data: Mapping[str, str], longest: int) -> Fields:
         classes=get("classes", 200),
         profile=get("profile"),
         length=get("length"),
+        cores=get("cores"),
+        memory=get("memory"),
     )
 
 
@@ -58,10 +73,14 @@ def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
     """
     if not fields.classes:
         raise AskError("no_class", "Say which GPU class.", "classes")
+    share = fields.profile.removeprefix(SHARE) if fields.profile.startswith(SHARE) else None
     ask = AskDocument(
-        count=count_of(int(fields.count) if fields.count.isdecimal() else 0),
+        count=count_of(_number(fields.count)),
         classes=tuple(dict.fromkeys(fields.classes.split())),
-        profile=fields.profile or None,
+        profile=fields.profile or None if share is None else None,
+        share=None if share is None else share_of(_number(share)),
+        cores=beside_of(_number(fields.cores or "0"), "cores"),
+        memory=beside_of(_number(fields.memory or "0"), "memory"),
         together=parsed.together or "any",
         required=parsed.required,
         duration=_length(fields.length),
@@ -71,8 +90,14 @@ def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
     )
     if ask.count == 1 and ask.together != "any":
         ask = replace(ask, together="any", required=False)
+    ask.check_share()
     ask.check_window()
     return ask
+
+
+def _number(text: str) -> int:
+    """The number, or one that is out of every bound."""
+    return int(text) if text.isdecimal() else -1
 
 
 def _length(text: str) -> int:

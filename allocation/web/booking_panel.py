@@ -27,7 +27,7 @@ from allocation.rules.ask_text import document_text
 from allocation.services.bookings import Wish, booking_request
 from allocation.services.price_lock import price_lock_read
 from allocation.services.quotes import Quote, QuoteOption, quote_make
-from allocation.web.ask_form import Fields, ask_of_fields, echo_of, fields_of
+from allocation.web.ask_form import SHARE, SHARES, Fields, ask_of_fields, echo_of, fields_of
 from allocation.web.booking_story import shape_words
 from allocation.web.home import EXAMPLES
 from allocation.web.times import length_words, moment_words, window_words
@@ -109,6 +109,7 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
         "catalogue": catalogue.classes,
         "shape": _shape(parsed, ask),
         "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
+        "shares": SHARES,
     }
     if ask is not None:
         found["ask"] = _soon(ask, now)
@@ -145,9 +146,15 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
     return {
         "count": ask.count if ask else parsed.count or 1,
         "classes": " ".join(classes),
-        "profile": (ask.profile if ask else parsed.profile) or "",
+        "profile": _size(ask or parsed),
+        "cores": (ask or parsed).cores or "",
+        "memory": (ask or parsed).memory or "",
         "length": length_words(duration).replace(" ", "") if duration else "",
     }
+
+
+def _size(said: AskDocument | Parsed) -> str:
+    return said.profile or "" if said.share is None else f"{SHARE}{said.share}"
 
 
 def _quoted(
@@ -184,7 +191,7 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         "tier": tier.name if tier else option.tier,
         "never_paused": bool(tier and not tier.pausable),
         "pausable": bool(tier and tier.pausable and not tier.counts_against_guarantee),
-        "what": shape_words(option.count, label, option.profile),
+        "what": shape_words(option.count, label, option.profile, option.share),
         "nodes": ", ".join(option.nodes),
         "price": price,
         "window": window,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from allocation.models import Booking
 from allocation.queries.bookings import NodePlace
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask_text import duration_text, fixed_text, shape_text
+from allocation.rules.ask_text import beside_text, duration_text, fixed_text, shape_text
 from allocation.rules.states import OPEN, State
 from allocation.services.bookings import booking_cost
 from allocation.solver import UNITS_PER_GPU
@@ -139,11 +139,13 @@ def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
 def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:
     """`2 × H100 80 GB`, `1g.10gb slice of H100 80 GB`."""
     classes = " or ".join(labels.get(slug, slug) for slug in ask.classes)
-    return shape_words(ask.count, classes, ask.profile)
+    return shape_words(ask.count, classes, ask.profile, ask.share)
 
 
-def shape_words(count: int, gpu_class: str, profile: str | None) -> str:
-    """`2 × H100 80 GB`, `2 × 1g.10gb slice of H100 80 GB`."""
+def shape_words(count: int, gpu_class: str, profile: str | None, share: int | None = None) -> str:
+    """`2 × H100 80 GB`, `2 × 1g.10gb slice of H100 80 GB`, `0.25 of an H100 80 GB …`."""
+    if share is not None:
+        return f"{share / 1000:g} of one {gpu_class}, shared, not isolated"
     if profile is None:
         return f"{count} × {gpu_class}"
     return (f"{count} × " if count > 1 else "") + f"{profile} slice of {gpu_class}"
@@ -287,11 +289,13 @@ def _sooner(booking: Booking, scene: Scene) -> tuple[Sooner, ...]:
     cards = []
     for each in booking.alternatives[:3]:
         starts, ends = (datetime.fromisoformat(each[key]) for key in ("starts", "ends"))
-        text = fixed_text(
-            each["count"], each["gpu_class"], each["profile"], (starts, ends), scene.zone
-        )
+        share = each.get("share")
+        asked = (each["count"], each["gpu_class"], each["profile"])
+        text = fixed_text(*asked, (starts, ends), scene.zone, share)
+        beside = beside_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
+        text = " ".join([text, *beside])
         label = scene.labels.get(each["gpu_class"], each["gpu_class"])
-        shape = shape_words(each["count"], label, each["profile"])
+        shape = shape_words(each["count"], label, each["profile"], share)
         cards.append(
             Sooner(
                 when=moment_words(starts, scene.zone, scene.now),
@@ -355,6 +359,5 @@ def _extensions(booking: Booking, scene: Scene) -> tuple[ExtendChoice, ...]:
 
 
 def _again(ask: AskDocument) -> str:
-    return f"{shape_text(ask.count, ' or '.join(ask.classes), ask.profile)} " + duration_text(
-        ask.duration
-    )
+    shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile, ask.share)
+    return " ".join([shape, duration_text(ask.duration), *beside_text(ask.cores, ask.memory)])

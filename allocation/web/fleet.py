@@ -14,7 +14,8 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from allocation.models import Decision, Node
+from allocation.models import Blackout, Decision, Node
+from allocation.queries.blackouts import away_now, node_events
 from allocation.queries.fleet import (
     Block,
     GpuNow,
@@ -26,13 +27,15 @@ from allocation.queries.fleet import (
     totals_of,
     traces,
 )
+from allocation.queries.hearing import arrival_of, hearing_of
 from allocation.services.fleet import (
+    TOKEN_LIFETIME,
     enrolment_token_create,
-    node_drain,
     node_key_rotate,
     node_ready,
     node_revoke,
 )
+from allocation.services.upkeep import node_drain
 from allocation.solver.codec import decode
 from allocation.solver.plan import Plan
 from allocation.web.fleet_tiles import (
@@ -44,7 +47,7 @@ from allocation.web.fleet_tiles import (
     trace_text,
 )
 from tenants.access import Actor
-from tenants.errors import missing
+from tenants.errors import invalid, missing
 from tenants.models import User
 from tenants.web.frame import operator_page, tenant_page
 
@@ -76,6 +79,7 @@ class GpuCard:
     geometry: Geometry | None
     rows: Sequence[BlockRow]
     reading: GpuReading | None
+    away: Sequence[Blackout] = ()
 
     @property
     def watts(self) -> int | None:
@@ -98,6 +102,13 @@ class EnrolForm(forms.Form):
 
     node_name = forms.RegexField(SLUG, max_length=40, label="Node name")
     rack_name = forms.RegexField(SLUG, max_length=40, label="Rack")
+
+
+class DrainForm(forms.Form):
+    """Why a node is taken out, and when running work has left."""
+
+    reason = forms.CharField(max_length=120, required=False)
+    by = forms.DateTimeField(required=False)
 
 
 @require_GET
@@ -140,8 +151,11 @@ def ops_node(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 @operator_page
 def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Takes a node out of planning."""
-    reason = request.POST.get("reason", "").strip() or "Maintenance"
-    node_drain(operator=operator, node=_find(name), reason=reason, now=timezone.now())
+    form = DrainForm(request.POST)
+    if not form.is_valid():
+        raise invalid("bad_time", "Write the deadline as a date and a time.", "by")
+    reason, by = form.cleaned_data["reason"] or "Maintenance", form.cleaned_data["by"]
+    node_drain(operator=operator, node=_find(name), reason=reason, now=timezone.now(), by=by)
     messages.success(request, f"{name} is draining: nothing new is planned on it.")
     return redirect("ops-fleet")
 
@@ -182,12 +196,27 @@ def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
     status = 200
     if request.method == "POST":
         if form.is_valid():
-            name = form.cleaned_data["node_name"]
-            token = enrolment_token_create(**form.cleaned_data, now=timezone.now())
-            context |= {"node": name, "command": _command(request, name, token)}
+            name, now = form.cleaned_data["node_name"], timezone.now()
+            token = enrolment_token_create(**form.cleaned_data, now=now)
+            context |= {
+                "node": name,
+                "command": _command(request, name, token),
+                "arrival": arrival_of(name, now),
+                "seconds": int(TOKEN_LIFETIME.total_seconds()),
+            }
         else:
             status = 422
     return render(request, "allocation/ops_enrol.html", context, status=status)
+
+
+@require_GET
+@operator_page
+def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """The part of the page above that says whether the agent has come."""
+    arrival = arrival_of(name, timezone.now())
+    if arrival is None:
+        raise missing("node")
+    return render(request, "allocation/fleet/arrival.html", {"arrival": arrival})
 
 
 @require_GET
@@ -243,8 +272,11 @@ def _node(
     readings = (
         gpu_readings(gpus=[gpu.id for gpu in found.gpus], now=now) if operator else {}
     )  # fmt: skip
+    away = away_now(node=found.id, now=now)
     context = {
         "tile": node_tile(found, now),
+        "away": [each for each in away if each.gpu_id is None],
+        "events": node_events(node=found.id) if operator else (),
         "node": found,
         "cards": [
             GpuCard(
@@ -252,11 +284,13 @@ def _node(
                 geometry=geometry(gpu) if gpu.can_slice else None,
                 rows=[_row(block, lines) for block in gpu.blocks],
                 reading=readings.get(gpu.id),
+                away=[each for each in away if each.gpu_id == gpu.id],
             )
             for gpu in found.gpus
         ],
         "operator": operator,
         "base": base,
+        "hearing": hearing_of(found.id) if operator else None,
     }
     return render(request, "allocation/node.html", context)
 
@@ -305,6 +339,7 @@ urlpatterns = [
     path("t/<slug:tenant>/fleet/<slug:name>", node, name="node"),
     path("ops/fleet", ops_fleet, name="ops-fleet"),
     path("ops/install", ops_enrol, name="ops-enrol"),
+    path("ops/install/<slug:name>", ops_arrival, name="ops-arrival"),
     path("ops/fleet/<slug:name>", ops_node, name="ops-node"),
     path("ops/fleet/<slug:name>/drain", ops_drain, name="ops-drain"),
     path("ops/fleet/<slug:name>/ready", ops_ready, name="ops-ready"),

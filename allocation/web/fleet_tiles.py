@@ -183,6 +183,8 @@ def _state(node: NodeNow) -> tuple[str, str, str]:
     }
     if node.state in states:
         return states[Node.State(node.state)]
+    if node.doubt:
+        return ("risk", "warn", "Not trusted")
     if node.silent:
         return ("wait", "warn", "Silent")
     if out:
@@ -203,6 +205,8 @@ def _trouble(node: NodeNow, now: datetime) -> str:
     """The sentence under a state that needs a look; empty when all is well."""
     if node.state_reason and node.state != Node.State.READY:
         return node.state_reason
+    if node.doubt:
+        return node.doubt
     if node.last_seen is None:
         return "Its agent has not reported yet."
     if node.silent:
@@ -249,6 +253,8 @@ def _stretches(gpu: GpuNow) -> list[tuple[int, int, Block | None]]:
     found: list[tuple[int, int, Block | None]] = []
     at = 0
     for block in gpu.blocks:
+        if block.start < at:
+            continue  # another share of the same GPU
         if block.start > at:
             found.append((at, block.start - at, None))
         found.append((block.start, block.size, block))
@@ -259,6 +265,8 @@ def _stretches(gpu: GpuNow) -> list[tuple[int, int, Block | None]]:
 
 
 def _block_name(block: Block) -> str:
+    if block.thousandths is not None:
+        return "shared GPU"
     if block.whole:
         return "whole GPU"
     return block.profile or "busy"

@@ -217,6 +217,8 @@ def _what(booking: Booking, labels: Mapping[str, str]) -> str:
     ask = AskDocument.from_json(booking.ask)
     classes = (booking.planned_class,) if booking.planned_class else ask.classes
     shape = ask.profile or " or ".join(labels.get(slug, slug) for slug in classes)
+    if ask.share is not None:
+        return f"{ask.share / 1000:g} of one {shape}, shared"
     return f"{ask.count} × {shape}"
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from allocation.queries.timeline_rows import Block, Line, WaitingRow, Window
+from allocation.queries.timeline_rows import Away, Block, Line, WaitingRow, Window
 from allocation.web.timeline_look import ROW, Bar, Look
 from allocation.web.times import clock, window_words
 
@@ -24,6 +24,7 @@ class Spot:
     gpu: int
     height: int
     gpus: int = 1
+    top: int = 0
 
 
 def bar_of(block: Block, spot: Spot, look: Look) -> Bar:
@@ -36,7 +37,7 @@ def bar_of(block: Block, spot: Spot, look: Look) -> Bar:
 def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
     left, width = _stretch(look, block.starts, block.ends)
     whose = "yours" if block.kind == "mine" else line.project
-    shape = "" if block.whole else f"{block.profile} · "
+    shape = _shape(block)
     until = f"until {clock(block.ends, look.span.zone)}"
     sub = line.project if block.kind == "project" else until
     name = ", ".join(
@@ -53,7 +54,7 @@ def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
         css=_css(block, spot, width),
         left=_pc(left),
         width=_pc(width),
-        top=EDGE,
+        top=spot.top + EDGE,
         height=spot.height - 2 * EDGE,
         key=f"{spot.key}@{line.label}",
         title=f"{shape}{line.title}" if width > TINY else "",
@@ -67,15 +68,15 @@ def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
 def _anonymous(block: Block, spot: Spot, look: Look) -> Bar:
     left, width = _stretch(look, block.starts, block.ends)
     words = window_words(block.starts, block.ends, look.span.zone, look.now)
-    title = "expected" if block.expected else "busy"
+    title = "expected" if block.expected else "shared" if block.shared else "busy"
     who = "a waiting booking" if block.expected else "someone else's booking"
     return Bar(
         css=_css(block, spot, width),
         left=_pc(left),
         width=_pc(width),
-        top=EDGE,
+        top=spot.top + EDGE,
         height=spot.height - 2 * EDGE,
-        key=f"{spot.key}@{block.starts:%d%H%M}",
+        key=f"{spot.key}@{block.starts:%d%H%M}" + f"+{spot.top}" * bool(spot.top),
         title=title if width > TINY else "",
         sub="",
         name=f"{title}, {who}, {_where(block, spot)}, {words}",
@@ -96,6 +97,24 @@ def dead_bar(look: Look, why: str, spot: Spot, window: Window) -> Bar:
         sub="",
         name=f"cannot be booked: {why}",
         icon="wrench" if spot.height >= ROW else "",
+    )
+
+
+def maintenance_bar(look: Look, away: Away, spot: Spot) -> Bar:
+    """Maintenance: when, and why."""
+    left, width = _stretch(look, away.starts, away.ends)
+    words = window_words(away.starts, away.ends, look.span.zone, look.now)
+    return Bar(
+        css="bar maint",
+        left=_pc(left),
+        width=_pc(width),
+        top=EDGE,
+        height=spot.height - 2 * EDGE,
+        key=f"{spot.key}~{away.starts:%d%H%M}",
+        title=f"Maintenance: {away.reason}" if width > TINY else "",
+        sub="",
+        name=f"maintenance, {away.reason}, GPU {spot.gpu} on {spot.node}, {words}",
+        icon="wrench" if width > TINY / 2 else "",
     )
 
 
@@ -125,6 +144,12 @@ def waiting_bar(waiting: WaitingRow, look: Look) -> Bar:
         icon="clock",
         href=href,
     )
+
+
+def _shape(block: Block) -> str:
+    if block.share is not None:
+        return f"{block.share / 1000:g} shared, not isolated · "
+    return "" if block.whole else f"{block.profile} · "
 
 
 def _sub(words: str, spot: Spot, width: float) -> str:

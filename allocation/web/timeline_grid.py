@@ -1,10 +1,12 @@
 """Lays a timeline out in groups and rows, with free counts. No database, no template."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from allocation.queries.timeline_rows import (
     SLOTS,
+    Away,
     Block,
     ClassGroup,
     GpuRow,
@@ -13,8 +15,8 @@ from allocation.queries.timeline_rows import (
     WaitingRow,
     Window,
 )
-from allocation.web.timeline_bars import Spot, bar_of, dead_bar, waiting_bar
-from allocation.web.timeline_look import ROW, SLOT_ROW, Cell, Group, Look, Row
+from allocation.web.timeline_bars import EDGE, Spot, bar_of, dead_bar, maintenance_bar, waiting_bar
+from allocation.web.timeline_look import ROW, SLOT_ROW, Bar, Cell, Group, Look, Row
 
 
 def grid_groups(timeline: Timeline, look: Look) -> list[Group]:
@@ -96,18 +98,41 @@ def _gpu_rows(
         dim=not fits,
     )
     tall = ROW + SLOTS * SLOT_ROW if gpu.shows_slots else ROW
+    spot = Spot(key, node.name, gpu.index, tall)
+    # First, so that what still runs into it lies on top.
+    row.bars += [maintenance_bar(look, away, spot) for away in gpu.away if _shows(away, look)]
     for block in gpu.blocks:
-        if block.whole and id(block) not in drawn:
+        if block.whole and not block.shared and id(block) not in drawn:
             gang = _gang(node, place, block)
             drawn.update(id(each) for each in gang)
             height = tall if len(gang) == 1 else ROW * len(gang)
-            spot = Spot(key, node.name, gpu.index, height, len(gang))
-            row.bars.append(bar_of(block, spot, look))
-    spot = Spot(key, node.name, gpu.index, tall)
+            wide = Spot(key, node.name, gpu.index, height, len(gang))
+            row.bars.append(bar_of(block, wide, look))
+    row.bars += _shared_bars(gpu, spot, look)
     row.bars += [dead_bar(look, gpu.why_not, spot, each) for each in _dead(gpu, look)]
     yield row
     if gpu.shows_slots:
         yield from _slot_rows(node, gpu, look, hidden=not is_open)
+
+
+def _shows(away: Away, look: Look) -> bool:
+    return away.ends > look.span.window.starts and away.starts < look.span.window.ends
+
+
+def _shared_bars(gpu: GpuRow, spot: Spot, look: Look) -> list[Bar]:
+    """Shares of one time over each other, each in the first lane that is free then."""
+    lanes: list[datetime] = []
+    placed: list[tuple[int, Block]] = []
+    shares = (block for block in gpu.blocks if block.shared)
+    for block in sorted(shares, key=lambda each: (each.starts, each.ends)):
+        lane = next((n for n, ends in enumerate(lanes) if ends <= block.starts), len(lanes))
+        lanes[lane : lane + 1] = [block.ends]
+        placed.append((lane, block))
+    height = spot.height // max(len(lanes), 1)
+    return [
+        bar_of(block, replace(spot, height=max(height, 3 * EDGE), top=lane * height), look)
+        for lane, block in placed
+    ]
 
 
 def _dead(gpu: GpuRow, look: Look) -> list[Window]:
@@ -136,6 +161,7 @@ def _gang(node: NodeRow, place: int, block: Block) -> list[Block]:
             other
             for other in gpu.blocks
             if other.whole
+            and not other.shared
             and other.line == block.line
             and (other.starts, other.ends) == (block.starts, block.ends)
         ]

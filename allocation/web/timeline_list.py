@@ -124,6 +124,8 @@ def _where(places: list[tuple[NodeRow, GpuRow, Block]]) -> str:
     by_node: dict[str, list[str]] = defaultdict(list)
     for node, gpu, block in places:
         shape = "" if block.whole else f"{block.profile} on "
+        if block.share is not None:
+            shape = f"{block.share / 1000:g} shared of "
         by_node[f"{shape}{node.name} GPU"].append(str(gpu.index))
     return "; ".join(f"{node} {', '.join(indices)}" for node, indices in by_node.items())
 

@@ -5,9 +5,10 @@ integers only; times are Unix seconds) and signed with HMAC-SHA256 over exactly 
 bytes travel next to their signature and are never written again, so both sides sign what is read.
 
 Fields marked `_LATER` were added to version 1. They are left out where they say nothing, and
-written only for agents from `LATER_SINCE` on (what belongs to pauses: `PAUSES_SINCE`), because an
-older agent refuses a whole document with a field that it does not know: it goes on with the one
-before, and says so in its reports. So the portal is upgraded first, then the agents.
+written only for agents from `LATER_SINCE` on (what belongs to pauses: `PAUSES_SINCE`, to leases:
+`LEASES_SINCE`), because an older agent refuses a whole document with a field that it does not know:
+it goes on with the one before, and says so in its reports. So the portal is upgraded first, then
+the agents.
 
 A node's key is changed without ever being sent in clear, nor by anyone who does not hold the old
 one: the document, signed with the old key, carries the new one under a pad that both sides derive
@@ -16,8 +17,12 @@ comes from the master key, so knowing the old one is of no use to somebody who d
 document. The agent keeps both and signs with the new one from then on; the portal accepts both
 until it sees that, then signs with the new one too and forgets the old one, as does the agent.
 
-Redis: ``desired_key`` holds one envelope (``Envelope.to_json``), ``wake_channel`` carries hints
-without content, ``report_stream`` holds envelopes as fields (``Envelope.to_fields``).
+Everything an agent says has a number that only grows, per kind of message; what is not newer than
+what was heard before is dropped. Agents before `LEASES_SINCE` number reports and heartbeats only.
+
+Redis: ``desired_key`` and ``lease_key`` hold one envelope each (``Envelope.to_json``),
+``wake_channel`` carries hints (`LEASE_WAKE`: only the lease is new), ``report_stream`` holds
+envelopes as fields (``Envelope.to_fields``).
 """
 
 from allocation.wire.envelope import (
@@ -26,6 +31,7 @@ from allocation.wire.envelope import (
     inventory_from_plain,
     inventory_to_plain,
     open_desired,
+    open_lease,
     open_report,
     seal,
 )
@@ -35,17 +41,21 @@ from allocation.wire.keys import (
     node_key,
 )
 from allocation.wire.messages import (
+    LEASE_RAN_OUT,
     VERSION,
     AllocationState,
     Desired,
     DesiredAllocation,
     DesiredGpu,
+    Foreign,
     FromAgent,
     Gang,
+    HardwareError,
     Heartbeat,
     Instance,
     Inventory,
     InventoryGpu,
+    Lease,
     Member,
     Message,
     Mode,
@@ -64,6 +74,9 @@ from allocation.wire.strict import WireError
 
 __all__ = [
     "LATER_SINCE",
+    "LEASES_SINCE",
+    "LEASE_RAN_OUT",
+    "LEASE_WAKE",
     "MAX_BYTES",
     "PAUSES_SINCE",
     "REPORT_STREAM_LENGTH",
@@ -73,12 +86,15 @@ __all__ = [
     "DesiredAllocation",
     "DesiredGpu",
     "Envelope",
+    "Foreign",
     "FromAgent",
     "Gang",
+    "HardwareError",
     "Heartbeat",
     "Instance",
     "Inventory",
     "InventoryGpu",
+    "Lease",
     "Member",
     "Message",
     "Mode",
@@ -98,8 +114,10 @@ __all__ = [
     "inventory_to_plain",
     "key_hide",
     "key_show",
+    "lease_key",
     "node_key",
     "open_desired",
+    "open_lease",
     "open_report",
     "report_stream",
     "seal",
@@ -108,11 +126,17 @@ __all__ = [
 
 LATER_SINCE = (0, 2)
 PAUSES_SINCE = (0, 3)
+LEASES_SINCE = (0, 3)
+LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
 
 
 def desired_key(node: str) -> str:
     return f"agent:{node}:desired"
+
+
+def lease_key(node: str) -> str:
+    return f"agent:{node}:lease"
 
 
 def wake_channel(node: str) -> str:

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from allocation.wire.messages import VERSION, Desired, FromAgent, Inventory, Message
+from allocation.wire.messages import VERSION, Desired, FromAgent, Inventory, Lease, Message
 from allocation.wire.strict import WireError, as_bytes, build, load
 
 MAX_BYTES = 1 << 20
@@ -66,6 +66,11 @@ def seal(message: Message, *, key: bytes, key_version: int) -> Envelope:
 def open_desired(envelope: Envelope, keys: Mapping[int, bytes]) -> Desired:
     """Checks the signature with the key of the envelope's version, then reads. Raises WireError."""
     return typing.cast(Desired, _open(envelope, keys, [Desired]))
+
+
+def open_lease(envelope: Envelope, keys: Mapping[int, bytes]) -> Lease:
+    """As open_desired. Raises WireError."""
+    return typing.cast(Lease, _open(envelope, keys, [Lease]))
 
 
 def open_report(envelope: Envelope, keys: Mapping[int, bytes]) -> FromAgent:

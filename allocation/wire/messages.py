@@ -5,6 +5,8 @@ import re
 from typing import Annotated, ClassVar, Literal
 
 VERSION = 1
+LEASE_RAN_OUT = "its lease ran out"
+"""The error of what the agent has ended because the portal no longer vouched for it."""
 _LATER = {"later": True}
 
 Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
@@ -33,7 +35,8 @@ class DesiredAllocation:
     """One allocation on one GPU; `slot` and `size` are memory slots, [`starts`, `ends`) seconds.
     Whole GPU: profile and profile_id are None; a `share` in thousandths is a part of one. A
     "release" stays until "empty" was reported. With a `notice`, `ends` is its `at`. `resumes` is
-    the allocation that was suspended on this node."""
+    the allocation that was suspended on this node. With `lease` it may run only while the node's
+    Lease lasts: it may be begun anew elsewhere."""
 
     id: Name
     booking: Name
@@ -49,6 +52,7 @@ class DesiredAllocation:
     notice: Notice | None = dataclasses.field(default=None, metadata=_LATER)
     resumes: Name | None = dataclasses.field(default=None, metadata=_LATER)
     share: int | None = dataclasses.field(default=None, metadata=_LATER)
+    lease: bool = dataclasses.field(default=False, metadata=_LATER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,19 @@ class Desired:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The portal heard the node's heartbeat `seq`: until `ttl` seconds after that was sent nothing
+    of what runs there with a lease is begun anew elsewhere. Of another epoch it says nothing."""
+
+    kind: ClassVar[str] = "lease"
+    node: Name
+    epoch: int
+    seq: int
+    ttl: int
+    version: int = VERSION
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """One legal place of one MIG profile; `max` is how many of the profile fit on one GPU."""
 
@@ -131,6 +148,8 @@ class InventoryGpu:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
+    """`seq` is 0 while the node is not let in yet: no key signs that one."""
+
     kind: ClassVar[str] = "inventory"
     hostname: str
     driver: str
@@ -139,6 +158,7 @@ class Inventory:
     cores: int
     memory_mb: int
     gpus: tuple[InventoryGpu, ...] = ()
+    seq: int = dataclasses.field(default=0, metadata=_LATER)
     version: int = VERSION
 
 
@@ -182,9 +202,32 @@ class ReportedAllocation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareError:
+    """The driver told of an error at `at` (node's clock). `code` is the Xid, or how many bits of
+    memory were wrong; `instance` the UUID of the slice that it is about, None for the GPU."""
+
+    gpu: Name
+    kind: Literal["xid", "ecc"]
+    code: int
+    instance: str | None
+    at: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """Processes on a GPU (`slot` None) or slice that nobody here was given; `users` by name."""
+
+    gpu: Name
+    slot: int | None
+    processes: int
+    users: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What is true now. `observed_generation` is that of the document that was acted on. A GPU
-    that does not answer is missing from `gpus` and named in `error`."""
+    that does not answer is missing from `gpus` and named in `error`. `errors` are the latest that
+    the driver told of, said in each report so that a lost one costs nothing."""
 
     kind: ClassVar[str] = "report"
     epoch: int
@@ -193,6 +236,8 @@ class Report:
     gpus: tuple[ReportedGpu, ...] = ()
     allocations: tuple[ReportedAllocation, ...] = ()
     error: str | None = None
+    errors: tuple[HardwareError, ...] = dataclasses.field(default=(), metadata=_LATER)
+    foreign: tuple[Foreign, ...] = dataclasses.field(default=(), metadata=_LATER)
     version: int = VERSION
 
 
@@ -226,8 +271,9 @@ class Telemetry:
     kind: ClassVar[str] = "telemetry"
     sent_at: int
     samples: tuple[Sample, ...] = ()
+    seq: int = dataclasses.field(default=0, metadata=_LATER)
     version: int = VERSION
 
 
 FromAgent = Inventory | Report | Heartbeat | Telemetry
-Message = Desired | FromAgent
+Message = Desired | Lease | FromAgent

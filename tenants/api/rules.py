@@ -30,6 +30,11 @@ class TierTermsIn(Strict):
     counts_against_guarantee = Flag(
         required=False, default=True, help_text="Without it the tier always borrows."
     )
+    replace_on_lost = Flag(
+        required=False,
+        default=False,
+        help_text="Begun anew elsewhere when its node falls silent; the node ends it itself.",
+    )
 
 
 class TierOut(serializers.Serializer[Any]):
@@ -45,6 +50,7 @@ class TierOut(serializers.Serializer[Any]):
     advance_seconds = serializers.IntegerField()
     description = serializers.CharField()
     counts_against_guarantee = serializers.BooleanField()
+    replace_on_lost = serializers.BooleanField()
 
 
 class Tiers(ApiView):

@@ -33,6 +33,7 @@ class TierTerms:
     advance_seconds: int
     description: str = ""
     counts_against_guarantee: bool = True
+    replace_on_lost: bool = False
 
 
 LIMITS = {

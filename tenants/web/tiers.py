@@ -16,6 +16,7 @@ from tenants.services import TierTerms, seconds_read, seconds_text, tier_set, wh
 from tenants.web.acts import act_run
 from tenants.web.frame import operator_page, tenant_page
 
+FLAGS = ("pausable", "counts", "replaces")
 TIMES = ("grace", "protected", "max_duration", "advance")
 LABELS = {
     "slug": "Short name, it stays",
@@ -55,6 +56,7 @@ class TierForm:
     title: str
     pausable: bool
     counts: bool
+    replaces: bool
     fields: tuple[FieldShown, ...]
     is_new: bool
     failed: bool
@@ -90,14 +92,14 @@ def ops_tiers(request: HttpRequest, operator: User) -> HttpResponse:
             tier,
             _form_sent(request.POST, refusal, tier)
             if refusal and tier["slug"] == sent
-            else _form(tier, pausable=bool(tier["pausable"]), counts=bool(tier["counts"])),
+            else _form(tier, flags=tier),
         )
         for tier in shown
     ]
     new = (
         _form_sent(request.POST, refusal, None)
         if refusal and is_new
-        else _form(EMPTY, pausable=True, counts=True, is_new=True)
+        else _form(EMPTY, flags={"pausable": True, "counts": True}, is_new=True)
     )
     context = {"tiers": forms, "new": new, "refusal": refusal}
     return render(request, "tenants/ops_tiers.html", context, status=422 if refusal else 200)
@@ -114,6 +116,7 @@ def _set(operator: User, form: QueryDict) -> str:
         pausable="pausable" in form,
         description=form.get("description", ""),
         counts_against_guarantee="counts" in form,
+        replace_on_lost="replaces" in form,
         **times,
     )
     tier = tier_set(operator=operator, slug=slug, terms=terms, now=timezone.now())
@@ -122,9 +125,8 @@ def _set(operator: User, form: QueryDict) -> str:
 
 def _form_sent(sent: QueryDict, refusal: Refused, tier: Mapping[str, object] | None) -> TierForm:
     param = (refusal.param or "").removesuffix("_seconds")
-    form = _form(
-        sent.dict(), pausable="pausable" in sent, counts="counts" in sent, is_new=tier is None
-    )
+    flags = {name: name in sent for name in FLAGS}
+    form = _form(sent.dict(), flags=flags, is_new=tier is None)
     fields = tuple(
         replace(field, error=refusal.sentence) if field.name == param else field
         for field in form.fields
@@ -134,13 +136,12 @@ def _form_sent(sent: QueryDict, refusal: Refused, tier: Mapping[str, object] | N
 
 
 def _form(
-    values: Mapping[str, object], *, pausable: bool, counts: bool, is_new: bool = False
+    values: Mapping[str, object], *, flags: Mapping[str, object], is_new: bool = False
 ) -> TierForm:
     return TierForm(
         slug=str(values.get("slug", "")),
         title=str(values.get("name", "")),
-        pausable=pausable,
-        counts=counts,
+        **{name: bool(flags.get(name)) for name in FLAGS},
         fields=tuple(
             FieldShown(name, label, str(values.get(name, "")), "", name != "description")
             for name, label in LABELS.items()
@@ -158,6 +159,7 @@ def _shown(tier: Tier) -> dict[str, object]:
         "priority": str(tier.priority),
         "pausable": tier.pausable,
         "counts": tier.counts_against_guarantee,
+        "replaces": tier.replace_on_lost,
         "description": tier.description,
         **{name: seconds_text(getattr(tier, f"{name}_seconds")) for name in TIMES},
     }

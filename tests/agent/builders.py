@@ -19,6 +19,7 @@ from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Outgoing
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.process import Agent, Clock
 from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
@@ -210,6 +211,8 @@ def a_rig(
         driver = stack.enter_context(installed(hardware))
         port = NvmlGpu(hardware.process_signal)
         stack.callback(port.close)
+        watch = NvmlWatch(hardware.process_user)
+        stack.callback(watch.close)
         host = host_simulated(NODE, len(hardware.gpus))
         programs = SimulatedPrograms(hardware)
         cdi = Cdi(state / "cdi", SimulatedDeviceNodes(hardware), {})
@@ -220,6 +223,7 @@ def a_rig(
             handover=Handover(state / "bookings", owners(hardware)),
             bookings=Bookings(state / "bookings", cdi=cdi),
             inventory=lambda: inventory_take(host, port),
+            watch=watch,
             programs=programs,
             suspender=suspender(hardware),
             pause_signal=signal.SIGUSR1,

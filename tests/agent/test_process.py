@@ -1,5 +1,6 @@
 """The agent as a process of its own, on a real Valkey and against a portal's enrolment."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -69,6 +70,14 @@ class Portal:
         raw = wire.seal(desired, key=KEY, key_version=1).to_json()
         self.client.set(wire.desired_key(NODE), raw)
         self.client.publish(wire.wake_channel(NODE), b"")
+
+    def grant(self) -> None:
+        """Answers the newest heartbeat."""
+        beats = [m for m in self.messages() if isinstance(m, wire.Heartbeat)]
+        lease = wire.Lease(node=NODE, epoch=1, seq=beats[-1].seq, ttl=20)
+        raw = wire.seal(lease, key=KEY, key_version=1).to_json()
+        self.client.set(wire.lease_key(NODE), raw)
+        self.client.publish(wire.wake_channel(NODE), wire.LEASE_WAKE)
 
     def messages(self) -> list[wire.FromAgent]:
         entries: Any = self.client.xrange(wire.report_stream(NODE))
@@ -179,6 +188,25 @@ def test_a_node_enrols_serves_a_booking_and_stops_cleanly(portal: Portal, agent:
         wire.Heartbeat,
         wire.Telemetry,
     }
+
+
+def test_leased_work_waits_for_the_answer_and_outlives_a_quick_restart(
+    portal: Portal, agent: Process
+) -> None:
+    agent.start()
+    seen(lambda: len(portal.reports()) > 0)
+    booked = dataclasses.replace(a_slice(starts=now(), ends=now() + HOUR), lease=True)
+    also = a_slice("a2", slot=2, starts=now(), ends=now() + HOUR)
+    portal.publish(a_document({portal.gpu(): [booked, also]}))
+    seen(lambda: portal.states() == {"a2": "ready"})
+    portal.grant()
+    seen(lambda: portal.states() == {"a1": "ready", "a2": "ready"})
+
+    agent.stop(signal.SIGKILL)
+    said = len(portal.reports())
+    agent.start()
+    seen(lambda: len(portal.reports()) > said)
+    assert portal.states() == {"a1": "ready", "a2": "ready"}
 
 
 def test_a_booking_reaches_containers_hooks_and_programs(

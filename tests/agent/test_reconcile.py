@@ -5,21 +5,8 @@ import dataclasses
 import pytest
 
 from allocation.agent.gpu import FoundInstance, Place, Truth
-from allocation.agent.reconcile import (
-    Create,
-    Destroy,
-    EndProcesses,
-    HandOver,
-    Held,
-    Plan,
-    Problem,
-    SetMode,
-    Step,
-    TakeBack,
-    plan,
-    remember,
-    wishes,
-)
+from allocation.agent.reconcile import Held, Plan, Problem, plan, remember, wishes
+from allocation.agent.steps import Create, Destroy, EndProcesses, HandOver, SetMode, Step, TakeBack
 from allocation.wire import DesiredAllocation, Mode
 from tests.agent.builders import HOUR, NOW, a_document, a_slice, a_whole, cases
 

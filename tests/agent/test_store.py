@@ -201,3 +201,10 @@ def test_a_record_keeps_every_field(tmp_path: Path) -> None:
     follow(store, generation=7)
 
     assert dataclasses.astuple(a_store(tmp_path).held["z"]) == dataclasses.astuple(record)
+
+
+def test_numbers_rise_over_a_restart_even_if_the_clock_was_set_back(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    follow(store, generation=7)
+    last = [store.next_seq() for _ in range(90)][-1]
+    assert a_store(tmp_path, now=NOW - 3600).next_seq() > last

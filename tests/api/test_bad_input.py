@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +20,7 @@ def at(**ahead: float) -> str:
 
 
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
+MAINTENANCE = {"node": "gpu-a1-01", "starts": at(hours=1), "ends": at(hours=2), "reason": "fans"}
 GOOD_ASK: dict[str, Any] = {"count": 1, "classes": ["h100"], "duration": "PT1H"}
 
 
@@ -210,6 +212,12 @@ def test_what_a_role_may_not_do_is_refused_and_changes_nothing(site: Site) -> No
         ("POST", "projects", {"slug": "new", "name": "New"}, [site.lead]),
         ("POST", "fleet/nodes/gpu-a1-01/drain", {"reason": "dust"}, [site.lead, site.admin]),
         ("POST", "fleet/enrolments", {"node": "n1", "rack": "r1"}, [site.lead, site.admin]),
+        ("POST", "fleet/nodes/gpu-a1-01/fence", {"note": "off"}, [site.lead, site.admin]),
+        ("GET", "fleet/nodes/gpu-a1-01/events", None, [site.lead, site.admin]),
+        ("POST", f"fleet/gpus/{uuid4()}/return", {"note": "reset"}, [site.lead, site.admin]),
+        ("POST", "blackouts", MAINTENANCE, [site.researcher, site.admin]),
+        ("POST", "blackouts/preview", MAINTENANCE, [site.researcher, site.admin]),
+        ("POST", f"blackouts/{uuid4()}/end", None, [site.lead, site.admin]),
         (
             "PUT",
             "quotas",

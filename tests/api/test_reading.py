@@ -7,7 +7,7 @@ from tests.api.builders import Api, Site, said
 
 LISTS = [
     "projects", "projects/folding/members", "tiers", "quotas", "tokens", "budgets", "price-books",
-    "gpu-classes", "bookings", "fleet/nodes", "fleet/gpus",
+    "gpu-classes", "bookings", "fleet/nodes", "fleet/gpus", "blackouts",
 ]  # fmt: skip
 
 

@@ -28,6 +28,10 @@ OPEN = {
     "fleet/nodes/<slug:name>/ready",
     "fleet/nodes/<slug:name>/revoke",
     "fleet/nodes/<slug:name>/rotate-key",
+    "fleet/nodes/<slug:name>/fence",
+    "fleet/nodes/<slug:name>/events",
+    "fleet/gpus/<uuid:gpu_id>/return",
+    "blackouts/<uuid:blackout_id>/end",
 }
 BODIES: dict[str, Any] = {
     "extend": {"by": "PT1H"},
@@ -65,6 +69,8 @@ NOBODYS = {
     "budget_id": str(uuid4()),
     "token_id": str(uuid4()),
     "member_id": str(uuid4()),
+    "gpu_id": str(uuid4()),
+    "blackout_id": str(uuid4()),
 }
 
 

@@ -41,7 +41,7 @@ Numbers = npt.NDArray[np.int64]
 def pool_of(count: int, mix: tuple[float, ...]) -> Pool:
     """So many H100 in slices, one to a node; the mix is what has been asked for."""
     fleet = [gpu for n in range(count) for gpu in gpus(1, node=f"n{n:04}", mode="sliced")]
-    lines = sorted((name, 1, round(64 * part)) for name, part in zip(PROFILES, mix, strict=True))
+    lines = sorted((name, 1, 0, round(64 * part)) for name, part in zip(PROFILES, mix, strict=True))
     return pools_of(fleet, [H100], {"h100": Mix(tuple(lines))})["h100"]
 
 

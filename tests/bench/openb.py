@@ -1,8 +1,10 @@
 """Placement on the openb trace: `python -m tests.bench.openb --data DIR --pods NAME --seeds 42`.
 
 Tasks arrive one by one and never leave until far more was asked for than there is; what does not
-fit is dropped. The score is the part of all GPUs that is taken in the end. With `--peers FILE` the
-policies of that simulator run beside the product on the same arrivals. JSON lines on stdout.
+fit is dropped. The score is the part of all GPUs that is taken in the end. Each task is a booking
+that starts now or never, decided by the cycle's own `Working` as `solve` would; a GPU model is a
+class. With `--peers FILE` the policies of that simulator run beside the product on the same
+arrivals. JSON lines on stdout.
 """
 
 import argparse
@@ -13,17 +15,23 @@ import json
 import random
 import sys
 import time
-from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.hosts import WHOLE, Host, HostAsk, Hosts
+from allocation.solver import UNITS_PER_GPU, Ask, Gpu, Host, Model, Policy, Request, Snapshot
+from allocation.solver.geometry import WHOLE_SHARE
+from allocation.solver.ordering import in_order
+from allocation.solver.want import wants_of
+from allocation.solver.working import Working
+from tests.solver.builders import HOUR, a_request
 
 Row = dict[str, str]
 
+PLAIN = Model("plain", 8, 7, "online", ())
 
 PEER_COLUMNS = ("policy", "seed", "alloc_pct", "placed", "p50_ms", "p99_ms", "wall_s")
 
@@ -41,18 +49,50 @@ def read_rows(folder: Path, name: str) -> list[Row]:
         return list(csv.DictReader(lines))
 
 
-def host_of(row: Row) -> Host:
-    """A node of the trace."""
-    gpus, cores, memory = int(row["gpu"]), int(row["cpu_milli"]), int(row["memory_mib"])
-    return Host(row["sn"], row["model"], gpus, cores, memory)
+def fleet_of(nodes: list[Row]) -> tuple[tuple[Gpu, ...], tuple[Host, ...]]:
+    """The nodes of the trace; the model is the class, no GPU can be sliced."""
+    gpus: list[Gpu] = []
+    for row in nodes:
+        for index in range(int(row["gpu"])):
+            gpus.append(
+                Gpu(
+                    id=f"{row['sn']}/{index}",
+                    number=len(gpus),
+                    node=row["sn"],
+                    rack="r",
+                    index=index,
+                    gpu_class=row["model"],
+                    model=PLAIN.slug,
+                    domain=None,
+                    usable=True,
+                    mode=None,
+                )
+            )
+    hosts = (Host(row["sn"], int(row["cpu_milli"]), int(row["memory_mib"])) for row in nodes)
+    return tuple(gpus), tuple(hosts)
 
 
-def ask_of(row: Row) -> HostAsk:
-    """A task of the trace."""
-    count, models = int(row["num_gpu"]), row.get("gpu_spec") or ""
-    share = int(row["gpu_milli"]) if count else 0
-    named = tuple(sorted(models.split("|"))) if models else ()
-    return HostAsk(count, share, int(row["cpu_milli"]), int(row["memory_mib"]), named)
+def ask_of(row: Row, classes: tuple[str, ...]) -> Ask:
+    """A task of the trace; one without a GPU has a count of 0, which no booking has."""
+    count, share = int(row["num_gpu"]), int(row["gpu_milli"])
+    named = tuple(sorted((row.get("gpu_spec") or "|".join(classes)).split("|")))
+    each = max(count, 1)
+    return Ask(
+        count=count,
+        classes=named,
+        profile=None,
+        together="node",
+        required=True,
+        share=share if 0 < share < WHOLE_SHARE else None,
+        cores=int(row["cpu_milli"]) // each,
+        memory=int(row["memory_mib"]) // each,
+        any_class=True,
+    )
+
+
+def request_of(number: int, ask: Ask) -> Request:
+    """The task as a booking that starts now or never."""
+    return replace(a_request(f"b{number:05}", ask), earliest=0)
 
 
 def arrivals(
@@ -94,25 +134,60 @@ def permuted(nodes: list[Row], seed: int) -> list[Row]:
     return sorted(renamed, key=lambda node: node["sn"])
 
 
-def replay(
-    nodes: list[Row], asks: list[HostAsk], order: npt.NDArray[np.int64]
-) -> dict[str, object]:
+class Site:
+    """The trace's cluster as a cycle sees it."""
+
+    def __init__(self, nodes: list[Row], asks: list[Ask]) -> None:
+        """Idle; `asks` are what has been asked for lately."""
+        gpus, hosts = fleet_of(nodes)
+        recent = tuple(request_of(n, ask) for n, ask in enumerate(asks) if ask.count)
+        site = Snapshot(0, (PLAIN,), gpus, (), recent, (), (), hosts=hosts)
+        self.working = Working(in_order(site), Policy(1))
+        self._wants = {ask: wants_of(request_of(0, ask)) for ask in asks}
+
+    def decide(self, ask: Ask) -> int:
+        """Give the task its room, or not; thousandths of GPUs that it got."""
+        if not ask.count:
+            self._without_gpu(ask)
+            return 0
+        found = self.working.first_at(self._wants[ask], 0)
+        if found is None:
+            return 0
+        self.working.reserve(found)
+        return ask.count * (ask.share or WHOLE_SHARE)
+
+    def _without_gpu(self, ask: Ask) -> None:
+        """What needs no GPU is no booking of the portal's: it takes cores where there are many for
+        each free GPU, and the product has to live with it."""
+        best: tuple[int, str] | None = None
+        for want in self._wants[ask]:
+            ground = self.working.ground(want, 0)
+            free, nodes = ground.free, ground.pool.nodes
+            if free is None:
+                continue
+            spare = free.cores * UNITS_PER_GPU // np.maximum(ground.units_left, 1)
+            spare[(free.cores < ask.cores) | (free.memory < ask.memory)] = -1
+            node = int(spare.argmax())
+            if spare[node] >= 0 and (best is None or spare[node] > best[0]):
+                best = (int(spare[node]), nodes[node])
+        if best is not None:
+            self.working.hosts.take(best[1], (ask.cores, ask.memory), (0, HOUR))
+
+
+def replay(nodes: list[Row], asks: list[Ask], order: npt.NDArray[np.int64]) -> dict[str, object]:
     """One run of the product; times in milliseconds for a decision with its bookkeeping."""
     begun = time.perf_counter()
-    hosts = Hosts([host_of(node) for node in nodes], Counter(asks))
+    site = Site(nodes, asks)
     took: list[float] = []
     placed = used = 0
     for at in order.tolist():
-        ask = asks[at]
         since = time.perf_counter()
-        spot = hosts.choose(ask)
-        if spot is not None:
-            hosts.take(ask, spot)
-            placed += 1
-            used += ask.count * ask.share
+        got = site.decide(asks[at])
         took.append((time.perf_counter() - since) * 1_000)
+        placed += got > 0
+        used += got
     wall = time.perf_counter() - begun
-    total = sum(int(node["gpu"]) for node in nodes) * WHOLE
+    total = sum(int(node["gpu"]) for node in nodes) * WHOLE_SHARE
     return {
         "alloc_pct": round(100 * used / total, 3),
         "placed": placed,
@@ -136,7 +211,8 @@ def rows_of(
     pods: list[Row], nodes: list[Row], asked: argparse.Namespace
 ) -> list[dict[str, object]]:
     """A row per seed of the product, then of each peer."""
-    asks = [ask_of(pod) for pod in pods]
+    classes = tuple(sorted({node["model"] for node in nodes}))
+    asks = [ask_of(pod, classes) for pod in pods]
     capacity = sum(int(node["gpu"]) for node in nodes) * 1_000
     rows: list[dict[str, object]] = []
     for seed in asked.seeds:

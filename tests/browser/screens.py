@@ -50,6 +50,8 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "operator": (
         ("ops-fleet", "/ops/fleet"),
+        ("ops-node", "/ops/fleet/gpu-a1-01"),
+        ("ops-maintenance", "/ops/maintenance"),
         ("ops-tiers", "/ops/tiers"),
         ("ops-prices", "/ops/prices"),
         ("ops-quotas", "/ops/quotas"),

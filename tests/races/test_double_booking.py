@@ -9,7 +9,7 @@ from django.db import transaction
 
 from allocation.models import Allocation, Booking, Gpu
 from allocation.services.invariants import invariants_check
-from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_row
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_row, a_share_row
 from tests.races.together import at_once
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -92,6 +92,26 @@ def test_a_gpu_is_never_given_whole_and_in_slices_at_once(real_db: Servers) -> N
         return "won" if Allocation.objects.filter(id=row.id).exists() else "lost"
 
     assert at_once(write, WRITERS).count("won") == 1
+    assert overlaps() == 0
+
+
+def test_eight_writers_of_shares_never_share_out_more_than_the_gpu(real_db: Servers) -> None:
+    _, bookings, gpu = a_crowd()
+
+    def write(number: int) -> int:
+        # Thirds of the GPU for one, two and three hours, so that sums change within a window.
+        won = 0
+        for hours in (3, 1, 2):
+            ends = NOW + hours * HOUR
+            row = a_share_row(bookings[number], gpu, 330, starts=NOW + number % 2 * HOUR, ends=ends)
+            if row.period.lower >= ends:
+                continue
+            with transaction.atomic():
+                Allocation.objects.bulk_create([row], ignore_conflicts=True)
+            won += Allocation.objects.filter(id=row.id).exists()
+        return won
+
+    assert sum(at_once(write, 8)) >= 3
     assert overlaps() == 0
 
 

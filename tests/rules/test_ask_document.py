@@ -20,6 +20,9 @@ FULL: dict[str, Any] = {
     "starts": None,
     "not_before": None,
     "deadline": None,
+    "share": None,
+    "cores": 0,
+    "memory": 0,
 }
 
 
@@ -42,6 +45,12 @@ def test_a_duration_may_be_iso_8601(text: str, seconds: int) -> None:
 
 
 REFUSED: dict[str, tuple[str, Any, str]] = {
+    "a share of several GPUs": ("share", 250, "share_of_one"),
+    "a share that is the whole": ("share", 1_000, "share_out_of_bounds"),
+    "a share of nothing": ("share", 0, "share_out_of_bounds"),
+    "a share with a fraction": ("share", 0.5, "not_a_whole_number"),
+    "cores below none": ("cores", -1, "out_of_bounds"),
+    "more memory than any node has": ("memory", 10**6, "out_of_bounds"),
     "a count that is a truth value": ("count", True, "not_a_whole_number"),
     "a count that is text": ("count", "2", "not_a_whole_number"),
     "a count with a fraction": ("count", 1.5, "not_a_whole_number"),

@@ -34,12 +34,20 @@ def berlin(day: int, hour: int, minute: int = 0) -> datetime:
 def said(parsed: Parsed) -> dict[str, object]:
     """Only the fields that the text set."""
     names = "count classes profile together required duration starts not_before deadline"
+    names += " share cores memory"
     values = {name: getattr(parsed, name) for name in names.split()}
     return {name: value for name, value in values.items() if value not in (None, (), False)}
 
 
 H = 3600
 UNDERSTOOD: dict[str, dict[str, object]] = {
+    "0.25 h100 2h": {"share": 250, "classes": ("h100",), "duration": 2 * H},
+    ".5 h100 2h": {"share": 500, "classes": ("h100",), "duration": 2 * H},
+    "33% of h100 1h": {"share": 330, "classes": ("h100",), "duration": H},
+    "2 h100 6h 16 cores 64gb ram": {
+        "count": 2, "classes": ("h100",), "duration": 6 * H, "cores": 16, "memory": 64,
+    },
+    "h100 1h 128 gb memory": {"classes": ("h100",), "duration": H, "memory": 128},
     "2 h100 6h today same nvlink": {
         "count": 2, "classes": ("h100",), "duration": 6 * H, "together": "domain",
         "required": True, "not_before": WEDNESDAY, "deadline": berlin(19, 6),

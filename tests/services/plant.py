@@ -18,9 +18,10 @@ from allocation.agent.enrol import Identity
 from allocation.agent.follow import Keys
 from allocation.agent.handover import Handover
 from allocation.agent.host import host_simulated, inventory_take
-from allocation.agent.link import Delivered, Document, Outgoing
+from allocation.agent.link import Delivered, Document, Granted, Outgoing
 from allocation.agent.node import Node as AgentNode
 from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.process import Agent, Clock
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
@@ -39,13 +40,18 @@ NAME = "gpu-a1-01"
 
 @dataclasses.dataclass
 class Line:
-    """Stands where the agent's link would be: what it says goes into the stream at once."""
+    """Stands where the agent's link would be: what it says goes into the stream at once, unless
+    the line is cut: then it neither `speaks` nor `hears`."""
 
     node: str
+    speaks: bool = True
+    hears: bool = True
     said: list[wire.Envelope] = dataclasses.field(default_factory=list)
     delivered: list[int] = dataclasses.field(default_factory=list)
 
     def send(self, outgoing: Outgoing) -> None:
+        if not self.speaks:
+            return
         fields: dict[Any, Any] = {**outgoing.envelope.to_fields()}
         agents_redis().xadd(wire.report_stream(self.node), fields)
         self.said.append(outgoing.envelope)
@@ -69,12 +75,14 @@ class Plant:
     def __init__(self, folder: Path, gpus: int, stack: ExitStack) -> None:
         self.now = NOW
         self.line = Line(NAME)
-        self.reader = Reader("the test's", clock=lambda: self.now)
+        self.reader = Reader("the test's", clock=lambda: self.now, steady=Steady(self))
         clock = Steady(self)
         self.hardware = Hardware(NAME, fleet_parse(f"h100:{gpus}"), state=None, clock=clock)
         self.driver: SimulatedNvml = stack.enter_context(installed(self.hardware))
         port = NvmlGpu(self.hardware.process_signal)
         stack.callback(port.close)
+        watch = NvmlWatch(self.hardware.process_user)
+        stack.callback(watch.close)
         host = host_simulated(NAME, gpus)
         self.identity = self._enrol(inventory_take(host, port))
         keys = self.identity.keys
@@ -89,6 +97,7 @@ class Plant:
             handover=Handover(folder / "bookings", ()),
             bookings=Bookings(folder / "bookings"),
             inventory=lambda: inventory_take(host, port),
+            watch=watch,
         )
         self.agent = Agent(node, Clock(wall=clock, steady=clock))
 
@@ -113,9 +122,13 @@ class Plant:
 
     def node_works(self) -> None:
         """The agent reads its document and does what is due."""
-        raw = agents_redis().get(wire.desired_key(NAME))
-        if isinstance(raw, bytes):
-            self.agent.arrived(Document(raw), self.line)
+        if self.line.hears:
+            raw = agents_redis().get(wire.desired_key(NAME))
+            if isinstance(raw, bytes):
+                self.agent.arrived(Document(raw), self.line)
+            lease = agents_redis().get(wire.lease_key(NAME))
+            if isinstance(lease, bytes):
+                self.agent.arrived(Granted(lease), self.line)
         self.agent.turn(self.line)
         while self.line.delivered:
             self.agent.arrived(Delivered(self.line.delivered.pop()), self.line)

@@ -55,7 +55,7 @@ BREAKS = {
         ALTER TABLE allocation_allocation DROP CONSTRAINT allocation_no_double_booking;
         UPDATE allocation_allocation SET gpu_id = '{gpu}', gpu_number = {number}
           WHERE booking_id = '{scheduled}'""",
-    "a GPU whole and sliced at once": """
+    "a GPU whole, sliced and shared at once": """
         ALTER TABLE allocation_allocation DROP CONSTRAINT allocation_no_double_booking;
         ALTER TABLE allocation_allocation DROP CONSTRAINT allocation_one_mode;
         UPDATE allocation_allocation SET gpu_id = '{gpu}', gpu_number = {number}, mode = 'sliced',

@@ -102,8 +102,11 @@ def test_an_agent_reaches_its_own_document_stream_and_channel_and_nothing_else(s
     assert one.get(wire.desired_key(own))
     assert one.xadd(wire.report_stream(own), {"body": "x"}, maxlen=1000)
     assert heard(one, wire.wake_channel(own))
+    assert one.get(wire.lease_key(own)) is None
     attempts: dict[str, Callable[[], object]] = {
         "another's document": lambda: one.get(wire.desired_key(other)),
+        "another's lease": lambda: one.get(wire.lease_key(other)),
+        "writing its own lease": lambda: one.set(wire.lease_key(own), "x"),
         "another's stream": lambda: one.xadd(wire.report_stream(other), {"body": "x"}),
         "another's channel": lambda: heard(one, wire.wake_channel(other)),
         "a pattern of channels": lambda: heard(one, "agent:*", "PSUBSCRIBE"),
@@ -249,3 +252,16 @@ def test_the_portals_own_account_is_never_told_to_an_agent(site: Site) -> None:
 def test_a_name_that_could_mean_other_nodes_is_refused(site: Site, name: str) -> None:
     with as_system(), pytest.raises(Refused, match="node_name_invalid"):
         enrolment_token_create(node_name=name, rack_name="a1", now=NOW)
+
+
+def test_an_account_of_an_older_portal_gets_what_it_lacks(site: Site) -> None:
+    one, server = site.enrol("gpu-a1-01"), cast(Any, agents_redis())
+    server.execute_command(
+        *["ACL SETUSER", "agent-gpu-a1-01", "resetkeys"],
+        *[f"%R~{wire.desired_key('gpu-a1-01')}", f"%W~{wire.report_stream('gpu-a1-01')}"],
+    )
+    assert refused(lambda: one.get(wire.lease_key("gpu-a1-01")))
+    with as_system():
+        assert links_ensure() == 1
+        assert not refused(lambda: one.get(wire.lease_key("gpu-a1-01")))
+        assert links_ensure() == 0

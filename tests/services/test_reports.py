@@ -183,7 +183,13 @@ def test_a_node_that_says_what_no_row_can_hold_is_not_believed_and_stops_nobody(
     one, two = names(starting)
     poison = dataclasses.replace(a_word(one, "failed"), error=f"no{NUL}luck")
     sick_gpu = wire.Inventory(
-        hostname="x", driver=f"5{NUL}", agent="1", boot="b", cores=1 << 40, memory_mb=1, gpus=()
+        hostname="x",
+        driver=f"5{NUL}",
+        agent="1",
+        boot="b",
+        cores=1 << 40,
+        memory_mb=1,
+        seq=1 << 60,
     )
     version = plant.identity.signing_version
     sealed = wire.seal(sick_gpu, key=plant.identity.keys[version], key_version=version)

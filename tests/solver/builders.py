@@ -9,6 +9,7 @@ from allocation.solver import (
     Extension,
     Gpu,
     Held,
+    Host,
     Limit,
     Model,
     Place,
@@ -105,6 +106,17 @@ def an_ask(
     return Ask(count, classes or ("h100",), profile, together, required)
 
 
+def a_share(share: int = 250, *classes: str, cores: int = 0, memory: int = 0) -> Ask:
+    """Thousandths of one GPU, on h100 unless said."""
+    names = classes or ("h100",)
+    return Ask(1, names, None, "any", required=False, share=share, cores=cores, memory=memory)
+
+
+def shared(gpu: str, share: int = 250) -> Place:
+    """A share of a GPU."""
+    return Place(gpu, None, 0, 8, share)
+
+
 def a_request(
     booking: str = "b1",
     ask: Ask | None = None,
@@ -199,6 +211,7 @@ def a_snapshot(
     now: int = 0,
     caps: tuple[Cap, ...] = (),
     used: tuple[Used, ...] = (),
+    hosts: tuple[Host, ...] = (),
 ) -> Snapshot:
     """A site at noon: one node of eight H100 unless said."""
     return Snapshot(
@@ -212,4 +225,5 @@ def a_snapshot(
         tiers=TIERS,
         caps=caps,
         used=used,
+        hosts=hosts,
     )

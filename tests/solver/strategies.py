@@ -4,7 +4,18 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from allocation.solver import Extension, Gpu, Limit, Place, Plan, Promise, Request, Snapshot
+from allocation.solver import (
+    Ask,
+    Extension,
+    Gpu,
+    Host,
+    Limit,
+    Place,
+    Plan,
+    Promise,
+    Request,
+    Snapshot,
+)
 from allocation.solver.types import Held, Mode
 from tests.solver.builders import HOUR, NOON, a_limit, a_request, a_snapshot, an_ask, gpus
 
@@ -69,7 +80,20 @@ def requests(draw: st.DrawFn, number: int) -> Request:
         tier=draw(st.sampled_from(("standard", "flex", "spot"))),
     )
     latest = None if fixed or spare is None else made.earliest + duration + spare
-    return replace(made, duration=duration, latest=latest)
+    ask = draw(beside(made.ask))
+    whose = draw(st.sampled_from(("ann", "bob")))
+    return replace(made, duration=duration, latest=latest, ask=ask, owner=whose)
+
+
+@st.composite
+def beside(draw: st.DrawFn, ask: Ask) -> Ask:
+    """Now and then the ask is for a share, for host cores and memory, or for any of its classes."""
+    if ask.profile is None and draw(st.integers(0, 3)) == 0:
+        ask = replace(ask, count=1, share=draw(st.sampled_from((100, 333, 500, 900))))
+    if draw(st.integers(0, 2)) == 0:
+        cores, memory = draw(st.sampled_from((0, 4_000, 20_000))), draw(st.integers(0, 90)) * 512
+        ask = replace(ask, cores=cores, memory=memory)
+    return replace(ask, any_class=draw(st.booleans()))
 
 
 @st.composite
@@ -81,7 +105,8 @@ def held_rows(draw: st.DrawFn, fleet: tuple[Gpu, ...]) -> tuple[Held, ...]:
             starts = draw(st.sampled_from((-HOUR, 0, 1_000)))
             ends = starts + draw(st.integers(1, 10)) * 1_234
             tenant = draw(st.sampled_from(TENANTS))
-            place = Place(gpu.id, None, 0, 8)
+            part = draw(st.sampled_from((None, None, 250, 700)))
+            place = Place(gpu.id, None, 0, 8, part)
             row = Held(
                 id=f"h-{gpu.id}",
                 booking=f"k-{gpu.id}",
@@ -92,6 +117,8 @@ def held_rows(draw: st.DrawFn, fleet: tuple[Gpu, ...]) -> tuple[Held, ...]:
                 ends=NOON + ends,
                 started=starts <= 0,
                 tier=draw(st.sampled_from(("standard", "flex", "spot"))),
+                cores=draw(st.sampled_from((0, 0, 9_000))),
+                owner=draw(st.sampled_from(("ann", "bob"))),
             )
             found.append(row)
     return tuple(found)
@@ -142,7 +169,16 @@ def sites(draw: st.DrawFn) -> Snapshot:
         for row in held
         if draw(st.integers(0, 3)) == 0
     )
-    return a_snapshot(*wishes, fleet=fleet, held=held, extensions=extensions, limits=draw(limits()))
+    # Four GPUs a node at most, so what is held has its cores everywhere.
+    hosts = tuple(Host(node, 48_000, 65_536) for node in sorted({gpu.node for gpu in fleet}))
+    return a_snapshot(
+        *wishes,
+        fleet=fleet,
+        held=held,
+        extensions=extensions,
+        limits=draw(limits()),
+        hosts=hosts,
+    )
 
 
 def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
@@ -161,6 +197,9 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
             ends=row.ends,
             started=row.starts <= site.now,
             tier=wishes[row.booking].tier,
+            owner=wishes[row.booking].owner,
+            cores=wishes[row.booking].ask.cores,
+            memory=wishes[row.booking].ask.memory,
         )
         for row in plan.assigns
         for place in row.places

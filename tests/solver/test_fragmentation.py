@@ -1,13 +1,10 @@
 """Places by the worth they take from the recent mix of asks; moves and packing beside it."""
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from allocation.solver.demand import Mix, mixes_of
-from allocation.solver.hosts import Host, HostAsk, Hosts, Spot
 from allocation.solver.placement import Want, place
 from allocation.solver.repack import make_room, pack
 from allocation.solver.topology import Pool
@@ -16,8 +13,9 @@ from tests.solver.builders import H100, a_held, a_request, an_ask, gpus
 
 
 def a_pool(*lines: tuple[str | None, int, int], count: int = 2) -> Pool:
-    """H100s of one node after these asks."""
-    return Pool("h100", gpus(count), {H100.slug: H100}, Mix(tuple(lines)))
+    """H100s of one node after these asks: shape, how many, weight."""
+    mix = Mix(tuple((shape, many, 0, weight) for shape, many, weight in lines))
+    return Pool("h100", gpus(count), {H100.slug: H100}, mix)
 
 
 def a_want(profile: str, count: int = 1) -> Want:
@@ -36,8 +34,8 @@ def test_the_mix_counts_every_booking_once_on_each_class_it_accepts() -> None:
     held = (a_held("n1-0", booking="k"), a_held("n1-1", booking="k"))
     wishes = (a_request("b1", an_ask(1, "h100", "h200", profile="1g.10gb")),)
     found = mixes_of(fleet, held, wishes)
-    assert found["h100"].lines == ((None, 2, 32), ("1g.10gb", 1, 32))
-    assert found["h200"].lines == (("1g.10gb", 1, 64),)
+    assert found["h100"].lines == ((None, 2, 0, 512), ("1g.10gb", 1, 0, 512))
+    assert found["h200"].lines == (("1g.10gb", 1, 0, 1_024),)
 
 
 def test_the_mix_does_not_depend_on_the_order_of_the_rows() -> None:
@@ -66,7 +64,7 @@ def test_what_is_often_asked_for_decides_where_a_slice_goes() -> None:
 def test_a_gpu_that_is_only_sliced_is_used_before_one_that_could_be_given_whole() -> None:
     either, sliced = gpus(2)
     fleet = (either, replace(sliced, mode="sliced"))
-    pool = Pool("h100", fleet, {H100.slug: H100}, Mix(((None, 1, 64),)))
+    pool = Pool("h100", fleet, {H100.slug: H100}, Mix(((None, 1, 0, 64),)))
     (found,) = place(pool, a_want("2g.20gb"), taken(pool)) or ()
     assert found.gpu == sliced.id
 
@@ -103,39 +101,3 @@ def test_slices_are_packed_on_the_fewest_gpus_whatever_order_they_come_in() -> N
 def test_what_does_not_fit_is_not_packed() -> None:
     assert pack(a_pool(), ["7g.80gb"] * 3) is None
     assert pack(a_pool(), ["unknown"]) is None
-
-
-TASK = HostAsk(1, 500, 4_000, 1_024)
-
-
-def test_a_share_goes_beside_a_share_that_it_completes() -> None:
-    hosts = Hosts([Host("a", "m", 1, 64_000, 65_536), Host("b", "m", 1, 64_000, 65_536)], mix())
-    hosts.take(TASK, Spot(1, (0,)))
-    assert hosts.choose(TASK) == Spot(1, (0,))
-
-
-def test_host_cores_go_where_there_are_many_for_each_gpu() -> None:
-    hosts = Hosts([Host("a", "m", 8, 96_000, 65_536), Host("b", "m", 2, 96_000, 65_536)], mix())
-    assert hosts.choose(HostAsk(0, 0, 16_000, 1_024)) == Spot(1, ())
-
-
-def test_an_ask_is_not_taken_twice_from_the_same_room() -> None:
-    hosts = Hosts([Host("a", "m", 1, 64_000, 65_536)], mix())
-    whole = HostAsk(1, 1_000, 4_000, 1_024, ("m",))
-    spot = hosts.choose(whole)
-    assert spot == Spot(0, (0,))
-    hosts.take(whole, spot)
-    assert hosts.choose(whole) is None
-    with pytest.raises(ValueError, match="not free"):
-        hosts.take(whole, spot)
-    hosts.give_back(whole, spot)
-    assert hosts.choose(whole) == spot
-
-
-def test_an_ask_for_parts_of_several_gpus_is_refused() -> None:
-    with pytest.raises(ValueError, match="only one GPU"):
-        HostAsk(2, 500, 1_000, 1_024)
-
-
-def mix() -> Counter[HostAsk]:
-    return Counter({TASK: 4, HostAsk(1, 1_000, 8_000, 1_024): 4})

@@ -56,6 +56,9 @@ def assert_true(site: Snapshot, plan: Plan) -> None:
     assert truth.too_many_media_engines(site, plan) == []
     assert truth.torn(site, plan) == []
     assert truth.over_limit(site, plan) == []
+    assert truth.overshared(site, plan) == []
+    assert truth.mixed(site, plan) == []
+    assert truth.beyond_hosts(site, plan) == []
 
 
 @few
@@ -235,7 +238,7 @@ class TestControls:
         fleet = gpus(1, node="n1") + gpus(1, node="n2")
         site = a_snapshot(a_request(ask=ask), fleet=fleet)
         assert truth.torn(site, solve(site, POLICY)) == []
-        monkeypatch.setattr("allocation.solver.placement.want_of", _anywhere)
+        monkeypatch.setattr("allocation.solver.want.want_of", _anywhere)
         assert truth.torn(site, solve(site, POLICY)) == ["b1"]
 
     def test_without_the_quota_s_rows_a_tenant_gets_over_its_limit(
@@ -270,5 +273,7 @@ def _start(plan: Plan, booking: str) -> int:
     return next(each.starts for each in truth.given_by(plan) if each.booking == booking)
 
 
-def _anywhere(_: object, gpu_class: str, duration: int, owners: tuple[str, ...], tier: str) -> Want:
-    return Want(gpu_class, None, 2, "any", duration, owners, tier)
+def _anywhere(
+    _: object, gpu_class: str, duration: int, owners: tuple[str, ...], tier: str, owner: str
+) -> Want:
+    return Want(gpu_class, None, 2, "any", duration, owners, tier, owner=owner)

@@ -10,12 +10,14 @@ from random import Random
 import numpy as np
 import pytest
 
-from allocation.solver.hosts import WHOLE, Host, HostAsk, Hosts, Spot
-from allocation.solver.placement import Want, place
+from allocation.solver import Ask, Host, Place, Policy, Snapshot
+from allocation.solver.placement import place
 from allocation.solver.repack import make_room
 from allocation.solver.topology import Pool
-from allocation.solver.types import Mode, Model, Place
-from tests.solver.builders import A30, A100_40, H100, H200, L40S, gpus
+from allocation.solver.types import Mode, Model
+from allocation.solver.want import Want, wants_of
+from allocation.solver.working import Found, Working
+from tests.solver.builders import A30, A100_40, H100, H200, HOUR, L40S, NOON, a_request, gpus
 
 MODELS = (H100, A100_40, H200, A30, L40S)
 MODES: tuple[Mode | None, ...] = (None, None, "whole", "sliced")
@@ -112,45 +114,81 @@ def run_slices(steps: int) -> int:
     return sum(len(card.live) for card in cards)
 
 
-def an_ask(chance: Random) -> HostAsk:
-    """Cores alone, a share, or some whole GPUs; sometimes of one model."""
-    count = chance.choice((0, 1, 1, 1, 2, 4))
-    share = 0 if count == 0 else WHOLE if count > 1 else chance.choice((130, 470, 810, WHOLE))
-    models = (chance.choice(("a", "b")),) if count and chance.random() < 0.3 else ()
-    return HostAsk(count, share, 1_000 * chance.randint(0, 16), 512 * chance.randint(0, 64), models)
+def an_ask(chance: Random) -> Ask:
+    """A share, some whole GPUs or a slice with cores and memory, of one class or of either."""
+    count = chance.choice((1, 1, 1, 2, 4))
+    shape = "whole" if count > 1 else chance.choice(("whole", "share", "share", "slice"))
+    classes = chance.choice((("a",), ("b",), ("a", "b")))
+    return Ask(
+        count,
+        classes,
+        "2g.20gb" if shape == "slice" else None,
+        "node",
+        required=True,
+        share=chance.choice((130, 470, 810)) if shape == "share" else None,
+        cores=1_000 * chance.randint(0, 16),
+        memory=512 * chance.randint(0, 64),
+        any_class=len(classes) > 1,
+    )
+
+
+HOSTS = {f"n{n}": Host(f"n{n}", 64_000, 262_144) for n in range(8)}
+
+
+def a_working(chance: Random) -> Working:
+    """Eight nodes of one to four H100 in two classes; what is asked for is known."""
+    fleet = tuple(
+        gpu
+        for n in range(8)
+        for gpu in gpus(1 + n % 4, "ab"[n % 2], node=f"n{n}", mode=MODES[n // 2])
+    )
+    lately = tuple(a_request(f"b{n}", an_ask(chance)) for n in range(200))
+    hosts = tuple(HOSTS.values())
+    return Working(Snapshot(NOON, (H100,), fleet, (), lately, (), (), hosts=hosts), Policy(1))
+
+
+@dataclass
+class Books:
+    """Shares, cores and memory, counted apart from the product."""
+
+    used: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def count(self, found: Found, ask: Ask, sign: int) -> None:
+        """AssertionError for too much of anything, and for what was not asked for."""
+        assert len({spot.gpu for spot in found.places}) == ask.count
+        assert found.want.gpu_class in ask.classes
+        for spot in found.places:
+            node = spot.gpu.split("-")[0]
+            self.used[node, "cores"] += sign * ask.cores
+            self.used[node, "memory"] += sign * ask.memory
+            self.used[spot.gpu, "thousandths"] += sign * (ask.share or 125 * spot.size)
+            assert self.used[node, "cores"] <= HOSTS[node].cores
+            assert self.used[node, "memory"] <= HOSTS[node].memory
+            assert 0 <= self.used[spot.gpu, "thousandths"] <= 1_000
+            kind = "share" if ask.share else "slice" if ask.profile else "whole"
+            self.used[spot.gpu, kind] += sign
+            kinds = ("share", "slice", "whole")
+            assert sum(self.used[spot.gpu, each] > 0 for each in kinds) <= 1
 
 
 def run_hosts(steps: int) -> int:
-    """Shares, cores and memory likewise; counted apart from the product."""
+    """Shares, cores and memory likewise, over the days: what ends is given back."""
     chance = Random(2)  # noqa: S311  made-up work, the same each time
-    nodes = [Host(f"n{n}", "ab"[n % 2], 1 + n % 4, 64_000, 262_144) for n in range(8)]
-    hosts = Hosts(nodes, Counter(an_ask(chance) for _ in range(200)))
-    live: list[tuple[HostAsk, Spot]] = []
-    used: Counter[tuple[int, int | str]] = Counter()
+    working, books = a_working(chance), Books()
+    live: list[tuple[Ask, Found]] = []
     for _ in range(steps):
         if live and chance.random() < 0.45:
-            ask, spot = live.pop(chance.randrange(len(live)))
-            hosts.give_back(ask, spot)
-            sign = -1
-        else:
-            ask = an_ask(chance)
-            found = hosts.choose(ask)
-            if found is None:
-                continue
-            spot, sign = found, 1
-            hosts.take(ask, spot)
-            live.append((ask, spot))
-        node = nodes[spot.node]
-        used[spot.node, "cores"] += sign * ask.cores
-        used[spot.node, "memory"] += sign * ask.memory
-        for gpu in spot.gpus:
-            used[spot.node, gpu] += sign * ask.share
-            assert 0 <= gpu < node.gpus
-            assert used[spot.node, gpu] <= WHOLE
-        assert len(set(spot.gpus)) == ask.count
-        assert used[spot.node, "cores"] <= node.cores
-        assert used[spot.node, "memory"] <= node.memory
-        assert not ask.count or not ask.models or node.model in ask.models
+            ask, found = live.pop(chance.randrange(len(live)))
+            working.free(found)
+            books.count(found, ask, -1)
+            continue
+        ask = an_ask(chance)
+        given = working.first_at(wants_of(a_request(ask=ask)), NOON)
+        if given is not None:
+            working.reserve(given)
+            books.count(given, ask, 1)
+            live.append((ask, given))
+    assert working.calendars["a"].busy(np.array([NOON + HOUR]), 1).max() == 0
     return len(live)
 
 

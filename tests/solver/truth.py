@@ -40,7 +40,7 @@ def rows_of(snapshot: Snapshot, plan: Plan) -> list[tuple[str, Row]]:
 
 
 def overlaps(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str]]:
-    """Pairs of bookings that have one slot at one instant."""
+    """Pairs of bookings that have one slot at one instant; shares may lie beside each other."""
     return [
         (one, other)
         for (one, a), (other, b) in combinations(rows_of(snapshot, plan), 2)
@@ -49,7 +49,61 @@ def overlaps(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str]]:
         and b[1] < a[2]
         and a[0].start < b[0].start + b[0].size
         and b[0].start < a[0].start + a[0].size
+        and not (a[0].share and b[0].share)
     ]
+
+
+def overshared(snapshot: Snapshot, plan: Plan) -> list[tuple[str, int]]:
+    """(GPU, second) at which more than a whole GPU is given in shares."""
+    rows = [row for _, row in rows_of(snapshot, plan) if row[0].share]
+    return [
+        (gpu, second)
+        for gpu, second in sorted({(place.gpu, starts) for place, starts, _ in rows})
+        if sum(
+            place.share or 0
+            for place, starts, ends in rows
+            if place.gpu == gpu and starts <= second < ends
+        )
+        > 1_000
+    ]
+
+
+def mixed(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str]]:
+    """Pairs of bookings of different owners, one of them placed now, with shares of one GPU."""
+    people: dict[str, Held | Request] = {row.booking: row for row in snapshot.held}
+    people |= {request.booking: request for request in snapshot.requests}
+    given = {row.booking for row in given_by(plan)}
+    rows = [each for each in rows_of(snapshot, plan) if each[1][0].share]
+    return [
+        (one, other)
+        for (one, a), (other, b) in combinations(rows, 2)
+        if a[0].gpu == b[0].gpu and a[1] < b[2] and b[1] < a[2]
+        if people[one].owner != people[other].owner and {one, other} & given
+    ]
+
+
+def beyond_hosts(snapshot: Snapshot, plan: Plan) -> list[tuple[str, int]]:
+    """(node, second) at which more cores or memory are given than the node has."""
+    node_of = {gpu.id: gpu.node for gpu in snapshot.gpus}
+    asks = {request.booking: request.ask for request in snapshot.requests}
+    rows = [
+        (node_of[place.gpu], ask.cores, ask.memory, given.starts, given.ends)
+        for given in given_by(plan)
+        for ask in (asks[given.booking],)
+        for place in given.places
+    ]
+    rows += [
+        (node_of[row.place.gpu], row.cores, row.memory, row.starts, row.ends)
+        for row in snapshot.held
+    ]
+    hosts = {host.id: (host.cores, host.memory) for host in snapshot.hosts}
+    bad = []
+    for node, second in sorted({(row[0], row[3]) for row in rows}):
+        now = [row for row in rows if row[0] == node and row[3] <= second < row[4]]
+        most = hosts.get(node, (0, 0))
+        if sum(row[1] for row in now) > most[0] or sum(row[2] for row in now) > most[1]:
+            bad.append((node, second))
+    return bad
 
 
 def illegal(snapshot: Snapshot, plan: Plan) -> list[Place]:
@@ -61,7 +115,8 @@ def illegal(snapshot: Snapshot, plan: Plan) -> list[Place]:
         for place in given.places:
             gpu = gpus[place.gpu]
             mode = "whole" if place.profile is None else "sliced"
-            fits = gpu.usable and gpu.mode in (None, mode) and gpu.gpu_class == given.gpu_class
+            modes = (None, mode, "shared") if place.share else (None, mode)
+            fits = gpu.usable and gpu.mode in modes and gpu.gpu_class == given.gpu_class
             if not fits or not _is_legal(models[gpu.model], place):
                 bad.append(place)
     return bad
@@ -85,8 +140,8 @@ def torn(snapshot: Snapshot, plan: Plan) -> list[str]:
             }[level]
             for gpu in (gpus[place.gpu] for place in given.places)
         }
-        shapes = {place.profile for place in given.places}
-        if len(given.places) != ask.count or shapes != {ask.profile} or len(groups) != 1:
+        shapes = {place.shape for place in given.places}
+        if len(given.places) != ask.count or shapes != {ask.shape} or len(groups) != 1:
             bad.append(given.booking)
     return bad
 
@@ -106,11 +161,15 @@ def too_many_media_engines(snapshot: Snapshot, plan: Plan) -> list[str]:
     return bad
 
 
-def over_limit(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str, int]]:
+def over_limit(
+    snapshot: Snapshot, plan: Plan, *, always: bool = False
+) -> list[tuple[str, str, int]]:
     """(owner, class, second) at which an owner has more than guaranteed + borrow limit, or at
-    which what can't be paused has more than the guarantee, when something of it begins."""
+    which what can't be paused has more than the guarantee, when something of it begins that was
+    decided now, or `always` when anything does."""
     tiers = {tier.slug: tier for tier in snapshot.tiers}
     use = [row for row in _usage(snapshot, plan) if tiers[row.tier].counts]
+    use = [row._replace(decided=True) for row in use] if always else use
     bad = []
     for limit in snapshot.limits:
         rows = [row for row in use if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)]
@@ -157,7 +216,7 @@ def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
 
 def _units(model: Model, place: Place) -> int:
     if place.profile is None:
-        return 56_000
+        return 56 * (place.share or 1_000)
     row = next(p for p in model.placements if p.profile == place.profile)
     return max(
         row.compute * 56_000 // model.compute_slices, row.size * 56_000 // model.memory_slots

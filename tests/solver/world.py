@@ -8,6 +8,7 @@ from random import Random
 from allocation.solver import (
     Ask,
     Held,
+    Host,
     Place,
     Plan,
     Policy,
@@ -81,7 +82,16 @@ def wishes(site: Snapshot) -> Iterable[Request]:
 def left_of(rows: list[Held], now: int) -> Request:
     """The wish behind these rows from now on, anywhere."""
     row = rows[0]
-    ask = Ask(len(rows), ("h100",), row.place.profile, "any", required=False)
+    ask = Ask(
+        len(rows),
+        ("h100",),
+        row.place.profile,
+        "any",
+        required=False,
+        share=row.place.share,
+        cores=row.cores,
+        memory=row.memory,
+    )
     wish = a_claim(row.booking, tier=row.tier, tenant=row.tenant, ask=ask)
     return replace(wish, duration=row.ends - now, pauses=row.pauses)
 
@@ -103,6 +113,8 @@ def after(site: Snapshot, plan: Plan) -> Snapshot:
             since=row.starts if row.starts <= site.now else None,
             tier=asked[row.booking].tier,
             pauses=asked[row.booking].pauses,
+            cores=asked[row.booking].ask.cores,
+            memory=asked[row.booking].ask.memory,
         )
         for row in plan.assigns
         for place in row.places
@@ -166,11 +178,15 @@ def check(site: Snapshot, plan: Plan) -> None:
     """Everything that must hold of one plan with pauses."""
     true = with_room_made(site, plan)
     assert truth.overlaps(true, plan) == []
+    assert truth.overshared(true, plan) == []
+    assert truth.beyond_hosts(true, plan) == []
     assert truth.illegal(true, plan) == []
     assert truth.torn(true, plan) == []
     # Whose quota a promise stands on before anybody is told is not said in the plan.
-    untold = {row.booking for row in standing(plan)} - {each.beneficiary for each in plan.pauses}
-    sure = replace(plan, waits=tuple(row for row in plan.waits if row.booking not in untold))
+    told = {each.beneficiary for each in plan.pauses}
+    if {row.booking for row in standing(plan)} <= told:
+        assert truth.over_limit(true, plan) == []
+    sure = replace(plan, waits=tuple(row for row in plan.waits if row.booking in told))
     assert truth.over_limit(true, sure) == []
     assert encode(solve(site, RESTLESS)) == encode(plan)
     tiers = {tier.slug: tier for tier in site.tiers}
@@ -212,7 +228,11 @@ def is_needed(site: Snapshot, plan: Plan, victim: str) -> bool:
     """Putting this one back breaks the plan: a slot twice, or somebody over a limit."""
     back = with_room_made(site, plan, but=victim)
     only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
-    return bool(truth.overlaps(back, only) or truth.over_limit(back, only))
+    return bool(
+        truth.overlaps(back, only)
+        or truth.over_limit(back, only, always=True)
+        or truth.beyond_hosts(back, only)
+    )
 
 
 def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int) -> bool:
@@ -223,7 +243,12 @@ def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int)
         return PRIORITY[loser.tier] < PRIORITY[wish.tier]
     only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
     counted, spot = units_of(with_room_made(site, plan, but=victim), only, loser.tenant, at)
-    mine, my_spot = units_of(with_room_made(site, plan), plan, wish.tenant, at)
+    alone = replace(
+        plan,
+        assigns=tuple(row for row in plan.assigns if row.booking == winner),
+        waits=tuple(row for row in plan.waits if row.booking == winner),
+    )
+    mine, my_spot = units_of(with_room_made(site, plan), alone, wish.tenant, at)
     is_borrowed = loser.tier == "spot" or counted > 0
     return is_borrowed and (mine == 0 or mine + my_spot < counted + spot)
 
@@ -236,7 +261,8 @@ def units_of(site: Snapshot, plan: Plan, tenant: str, at: int) -> tuple[int, int
     units: Counter[bool] = Counter()
     for booking, (place, starts, ends) in rows:
         if starts <= at < ends and owner[booking][0] == tenant:
-            size = 56_000 if place.profile is None else SIZES[place.profile]
+            whole = 56 * (place.share or 1_000)
+            size = whole if place.profile is None else SIZES[place.profile]
             units[owner[booking][1] == "spot"] += size
     sure = sum(row.guaranteed for row in site.limits if row.owner == tenant)
     return max(0, units[False] - sure), units[True]
@@ -263,7 +289,8 @@ def a_world(chance: Random) -> World:
     )
     site = a_site(fleet=fleet, limits=limits)
     quick = tuple(replace(tier, protected=0, pauses=None) for tier in site.tiers)
-    return World(replace(site, tiers=quick))
+    hosts = tuple(Host(node, 48_000, 0) for node in sorted({gpu.node for gpu in fleet}))
+    return World(replace(site, tiers=quick, hosts=hosts))
 
 
 def an_arrival(chance: Random, number: int, now: int) -> Request:
@@ -273,6 +300,9 @@ def an_arrival(chance: Random, number: int, now: int) -> Request:
     wish = chance.choice((0, 0, 0, 2 * GRACE, HOUR))
     together: Together = "node" if chance.random() < 0.3 else "any"
     ask = Ask(chance.choice((1, 1, 2, 3)), ("h100",), profile, together, together == "node")
+    ask = replace(ask, cores=chance.choice((0, 0, 0, 8_000, 20_000)))
+    if ask.profile is None and chance.random() < 0.15:
+        ask = replace(ask, count=1, share=chance.choice((250, 600)), required=False)
     fixed = chance.random() < 0.2
     return a_claim(
         f"b{number:02}",

@@ -257,3 +257,72 @@ def test_more_nodes_make_no_more_queries(client: Client) -> None:
             _page(client, f"/t/{member.tenant.slug}/fleet")
         counts.append(len(queries))
     assert counts[2] == counts[0]
+
+
+def test_the_install_page_counts_down_and_says_when_the_agent_has_come(operator: Client) -> None:
+    sent = {"node_name": "gpu-c1-01", "rack_name": "c1"}
+    page = operator.post("/ops/install", sent).content.decode()
+    assert 'data-seconds-left="900"' in page
+    assert "Waiting for the agent of gpu-c1-01" in page
+    waiting = _page(operator, "/ops/install/gpu-c1-01")
+    assert "Waiting for the agent of gpu-c1-01" in waiting
+    assert 'id="arrival"' in waiting
+
+    now = timezone.now()
+    with as_system():
+        EnrolmentToken.objects.update(used_at=now)
+        Node.objects.update(state=Node.State.READY)
+    assert "gpu-c1-01 arrived at" in _page(operator, "/ops/install/gpu-c1-01")
+    with as_system():
+        Node.objects.update(state=Node.State.QUARANTINED, state_reason="GPU 1 is new.")
+    assert "waits for your approval: GPU 1 is new." in _page(operator, "/ops/install/gpu-c1-01")
+    with as_system():
+        EnrolmentToken.objects.update(used_at=None, expires=now - timedelta(seconds=1))
+    assert "has not come" in _page(operator, "/ops/install/gpu-c1-01")
+    _page(operator, "/ops/install/no-such-node", 404)
+
+
+def test_what_has_changed_of_a_node_is_listed_and_approved_on_its_page(operator: Client) -> None:
+    node = a_node(now=timezone.now())
+    with as_system():
+        Node.objects.update(
+            state=Node.State.QUARANTINED,
+            state_reason="GPU 8 is new.",
+            differences=["GPU 8 is new: H100, GPU-x.", "GPU 1 was in no NVLink domain."],
+        )
+    page = _page(operator, f"/ops/fleet/{node.name}")
+    assert "GPU 8 is new: H100, GPU-x." in page
+    assert "GPU 1 was in no NVLink domain." in page
+    assert f"Approve {node.name} as it is now" in page
+    assert operator.post(f"/ops/fleet/{node.name}/ready").status_code == 302
+    assert "Waits for your approval" not in _page(operator, f"/ops/fleet/{node.name}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"clock_wrong": True, "clock_skew_seconds": 7}, "Its clock is wrong"),
+        ({"cut_off": True}, "It was cut off"),
+        ({"ahead_epoch": 7}, "the portal was restored from a backup"),
+    ],
+)
+def test_a_node_that_is_not_trusted_says_why(
+    operator: Client, fields: dict[str, int], sentence: str
+) -> None:
+    node = a_node(now=timezone.now())
+    assert "Not trusted" not in _page(operator, f"/ops/fleet/{node.name}")
+    with as_system():
+        Node.objects.update(**fields)
+    page = _page(operator, f"/ops/fleet/{node.name}")
+    assert "Not trusted" in page
+    assert sentence in page
+    assert ("manage.py epoch_raise" in page) == ("ahead_epoch" in fields)
+    assert ("7 s ahead" in page) == ("clock_wrong" in fields)
+
+
+def test_only_operators_see_what_was_refused_of_a_node(client: Client) -> None:
+    node = a_node(now=timezone.now())
+    member = a_member(a_project())
+    client.force_login(member.user)
+    page = _page(client, f"/t/{member.tenant.slug}/fleet/{node.name}")
+    assert "Messages refused" not in page

@@ -251,12 +251,14 @@ TIER = {
     "advance": "7d",
     "description": "Runs while others sleep.",
     "pausable": "on",
+    "replaces": "on",
 }
 
 
 def test_an_operator_makes_a_tier_that_all_can_read(operator: Client, tenant: Tenant) -> None:
     assert operator.post("/ops/tiers", TIER).status_code == 302
     tier = Tier.objects.get(slug="night")
+    assert tier.replace_on_lost
     assert (tier.pausable, tier.protected_seconds, tier.max_duration_seconds) == (
         True,
         5400,

@@ -1,0 +1,100 @@
+"""What went wrong on the GPUs lately, and who uses what nobody was given, for the reports."""
+
+import dataclasses
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+
+from allocation import wire
+from allocation.agent.apply import Outcome
+from allocation.agent.gpu import FoundError, GpuError, GpuPort, Place, Truth, WatchPort
+from allocation.agent.reconcile import Held, place_of
+
+log = logging.getLogger(__name__)
+
+# Each report says the latest again: the portal knows what it has heard, and a lost report costs
+# nothing.
+ERRORS_SAID = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """As it stands in a report."""
+
+    errors: tuple[wire.HardwareError, ...] = ()
+    foreign: tuple[wire.Foreign, ...] = ()
+
+
+NOTHING_SEEN = Seen()
+
+
+class Watch:
+    """Keeps the latest errors. Without a `watch` the driver can't be asked, and nothing is seen."""
+
+    def __init__(self, port: GpuPort, watch: WatchPort | None) -> None:
+        self._port = port
+        self._watch = watch
+        self._errors: deque[wire.HardwareError] = deque(maxlen=ERRORS_SAID)
+
+    def look(self, outcomes: Iterable[Outcome], held: Mapping[str, Held], now: float) -> Seen:
+        """What there is to say after a turn. A driver that does not answer adds nothing."""
+        if self._watch is None:
+            return NOTHING_SEEN
+        for error in self._watch.errors():
+            told = self._told(error, now)
+            if told not in self._errors:
+                self._errors.append(told)
+                log.warning("%s tells of %s %d", told.gpu, told.kind, told.code)
+        given = {
+            (h.gpu, place_of(h.allocation)) for h in held.values() if h.given and not h.emptied
+        }
+        foreign = [
+            item
+            for outcome in outcomes
+            if outcome.truth is not None
+            for item in self._foreign(self._watch, outcome.truth, given)
+        ]
+        return Seen(tuple(self._errors), tuple(foreign))
+
+    def _told(self, error: FoundError, now: float) -> wire.HardwareError:
+        return wire.HardwareError(
+            gpu=error.gpu,
+            kind=error.kind,
+            code=error.code,
+            instance=None if error.instance is None else self._uuid(error.gpu, error.instance),
+            at=int(now),
+        )
+
+    def _uuid(self, gpu: str, instance: int) -> str | None:
+        """The slice's; None when it is gone, or the GPU is: then the error is the GPU's."""
+        try:
+            there = self._port.truth(gpu).instances
+        except GpuError:
+            return None
+        return next((found.uuid for found in there if found.id == instance), None)
+
+    def _foreign(
+        self, watch: WatchPort, truth: Truth, given: set[tuple[str, Place | None]]
+    ) -> Iterator[wire.Foreign]:
+        """Processes where no booking was given anything. What can't be counted is not accused."""
+        spots: list[tuple[Place | None, int | None, int | None]] = [
+            (found.place, found.id, found.processes) for found in truth.instances
+        ]
+        if truth.mode == "whole":
+            spots.append((None, None, truth.processes))
+        for place, instance, processes in spots:
+            if processes and (truth.uuid, place) not in given:
+                yield wire.Foreign(
+                    gpu=truth.uuid,
+                    slot=None if place is None else place.slot,
+                    processes=processes,
+                    users=_users(watch, truth.uuid, instance),
+                )
+
+
+def _users(watch: WatchPort, gpu: str, instance: int | None) -> tuple[str, ...]:
+    try:
+        return watch.users(gpu, instance)
+    except GpuError as error:
+        log.warning("whose processes are on %s is not known: %s", gpu, error)
+        return ()

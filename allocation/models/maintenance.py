@@ -1,0 +1,125 @@
+"""What keeps hardware from work: planned maintenance, and what went wrong on it."""
+
+import uuid
+from datetime import datetime
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+
+from allocation.models.hardware import Gpu, Node, Rack
+
+
+class Blackout(models.Model):
+    """A rack, a node or a GPU is kept free of bookings in [starts, ends).
+
+    What runs there at `starts` may go on until `drain_by`. One that was called off or ended early
+    has `ended_at`, and counts only until then.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    rack = models.ForeignKey(Rack, on_delete=models.PROTECT, null=True, blank=True)
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, null=True, blank=True)
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, null=True, blank=True)
+    starts = models.DateTimeField()
+    ends = models.DateTimeField()
+    drain_by = models.DateTimeField()
+    reason = models.CharField(max_length=120)
+    created = models.DateTimeField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["starts", "id"]
+        indexes = [
+            models.Index(fields=["ends"], name="blackout_open", condition=Q(ended_at=None)),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(rack__isnull=False, node=None, gpu=None)
+                | Q(rack=None, node__isnull=False, gpu=None)
+                | Q(rack=None, node=None, gpu__isnull=False),
+                name="blackout_of_one_thing",
+            ),
+            models.CheckConstraint(
+                condition=Q(starts__lt=F("ends"), drain_by__gte=F("starts"))
+                & Q(drain_by__lte=F("ends")),
+                name="blackout_window_sane",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+    @property
+    def where(self) -> str:
+        """`rack a1`, `gpu-a1-01`, `GPU 3 of gpu-a1-01`."""
+        if self.gpu is not None:
+            return f"GPU {self.gpu.index} of {self.gpu.node.name}"
+        return self.node.name if self.node is not None else f"rack {self.rack}"
+
+    def covers(self, gpu: Gpu) -> bool:
+        """Whether the GPU, with its node loaded, is part of it."""
+        return (
+            gpu.id == self.gpu_id or gpu.node_id == self.node_id or gpu.node.rack_id == self.rack_id
+        )
+
+    def stage(self, now: datetime) -> str:
+        """planned, running, over or called_off."""
+        if self.ended_at is not None:
+            return "called_off" if self.ended_at <= self.starts else "over"
+        if now >= self.ends:
+            return "over"
+        return "running" if now >= self.starts else "planned"
+
+
+class GpuEvent(models.Model):
+    """One line of the history of a GPU, or with `gpu` None of its node, for operators.
+
+    Errors are points in time. Drift (slices made by hand) and foreign processes last from `at`
+    until `until`; None while they are there.
+    """
+
+    class Kind(models.TextChoices):
+        XID = "xid", "Error"
+        ECC = "ecc", "Memory error"
+        LOST = "lost", "Not found"
+        DRIFT = "drift", "Made by hand"
+        FOREIGN = "foreign", "Unbooked use"
+        OPERATOR = "operator", "Operator"
+
+    LASTING = (Kind.DRIFT.value, Kind.FOREIGN.value)
+
+    id = models.BigAutoField(primary_key=True)
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
+    gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, null=True, blank=True)
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    code = models.IntegerField(null=True, blank=True)
+    instance = models.CharField(max_length=80, blank=True)
+    slot = models.SmallIntegerField(null=True, blank=True)
+    at = models.DateTimeField()
+    until = models.DateTimeField(null=True, blank=True)
+    sentence = models.CharField(max_length=300)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["node", "-id"], name="gpu_event_of_node")]
+        constraints = [
+            # An agent says its latest errors again in every report; each is written down once.
+            models.UniqueConstraint(
+                fields=["gpu", "kind", "code", "instance", "at"],
+                condition=Q(kind__in=["xid", "ecc"]),
+                name="gpu_error_once",
+            ),
+            models.UniqueConstraint(
+                fields=["gpu", "kind", "slot"],
+                condition=Q(kind__in=["drift", "foreign"], until=None),
+                nulls_distinct=False,
+                name="gpu_trouble_once",
+            ),
+        ]
+
+    @property
+    def is_open(self) -> bool:
+        """True for what lasts and is still there."""
+        return self.kind in self.LASTING and self.until is None

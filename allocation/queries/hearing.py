@@ -1,0 +1,87 @@
+"""What is known of a node's agent: how well it is heard, and what keeps its node from new work."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from allocation.models import EnrolmentToken, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """One node's agent, for operators. `skew` is its clock less ours in seconds, None before the
+    first heartbeat. `throttled` counts seconds in which it said too much."""
+
+    skew: int | None
+    clock_wrong: bool
+    restored: bool
+    stale_dropped: int
+    refused: int
+    throttled: int
+    differences: tuple[str, ...]
+
+    @property
+    def clock(self) -> str:
+        """How far its clock is from ours, in words."""
+        if self.skew is None:
+            return "not known"
+        if not self.skew:
+            return "right"
+        return f"{abs(self.skew)} s {'ahead' if self.skew > 0 else 'behind'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How far a node has come since a token was made for it. `until` is when the token ends."""
+
+    node: str
+    state: str
+    reason: str
+    gpus: int
+    arrived_at: datetime | None
+    until: datetime | None
+
+
+def hearing_of(node_id: UUID) -> Hearing:
+    """For operators: inside `operator_tx`."""
+    node = Node.objects.get(id=node_id)
+    return Hearing(
+        skew=node.clock_skew_seconds,
+        clock_wrong=node.clock_wrong,
+        restored=node.ahead_epoch is not None,
+        stale_dropped=node.stale_dropped,
+        refused=node.refused,
+        throttled=node.throttled,
+        differences=tuple(node.differences),
+    )
+
+
+def arrival_of(node_name: str, now: datetime) -> Arrival | None:
+    """Whether the agent that the newest token lets in has come; None without node or token."""
+    token = (
+        EnrolmentToken.objects.filter(node__name=node_name)
+        .select_related("node")
+        .order_by("-expires")
+        .first()
+    )
+    if token is None:
+        return None
+    return Arrival(
+        node=node_name,
+        state=token.node.state,
+        reason=token.node.state_reason,
+        gpus=token.node.gpus.count(),
+        arrived_at=token.used_at,
+        until=token.expires if token.expires > now else None,
+    )
+
+
+def doubt_of(node: Node) -> str:
+    """Why a node that is in service gets nothing new all the same; empty when it does."""
+    if node.ahead_epoch is not None:
+        return "It follows a newer word than the portal has: the portal was restored from a backup."
+    if node.clock_wrong:
+        return "Its clock is wrong: nothing new is placed there until it is right."
+    if node.cut_off:
+        return "It was cut off: nothing new is placed there until it has caught up."
+    return ""

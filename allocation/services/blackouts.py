@@ -1,0 +1,233 @@
+"""Planned maintenance: made, ended early, and shown beforehand with what it would move."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+
+from allocation.models import (
+    Allocation,
+    Blackout,
+    Booking,
+    Gpu,
+    GpuEvent,
+    Node,
+    PolicyVersion,
+    Rack,
+)
+from allocation.queries.blackouts import in_scope
+from allocation.rules.states import State
+from allocation.services.healing import RUNNING, Because, leave_by_tell
+from allocation.services.lifecycle import STARTED
+from allocation.services.policies import policy_of
+from allocation.services.snapshot import instant, requests_of, seconds, snapshot_read
+from allocation.services.snapshot_blackouts import blackouts_laid
+from allocation.solver import Plan, Snapshot, solve
+from tenants.errors import Refused, invalid, missing
+from tenants.models import User
+from tenants.outbox import nudge
+
+LONGEST = timedelta(days=90)
+AHEAD = timedelta(days=365)
+# People type and read before they press.
+JUST_NOW = timedelta(minutes=15)
+Starts = dict[str, int | None]
+"""Start by booking, Unix seconds; None: there is no room for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlackoutWish:
+    """Maintenance as an operator says it: of a rack, or of a node, or of one GPU of that node.
+
+    Work that runs at `starts` may go on until `drain_by`; None: until `starts`.
+    """
+
+    starts: datetime
+    ends: datetime
+    reason: str
+    rack: str = ""
+    node: str = ""
+    gpu: int | None = None
+    drain_by: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A booking whose start would be another. `after` None: there would be no room for it."""
+
+    label: str
+    tenant: str
+    before: datetime | None
+    after: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What saving would do: starts that move, and running bookings that would be broken off."""
+
+    moved: tuple[Moved, ...]
+    running: tuple[Booking, ...]
+
+
+def blackout_plan(*, operator: User, wish: BlackoutWish, now: datetime) -> Blackout:
+    """Saves maintenance. The next decision keeps it free; owners in its way are told.
+
+    Raises:
+        Refused: `window_past`, `end_before_start`, `too_long`, `advance_window`, `bad_deadline`,
+            `reason_needed`, `not_found`.
+    """
+    blackout = _blackout_of(operator, wish, now)
+    blackout.save(force_insert=True)
+    _note(blackout, f"{operator.username} planned maintenance: {blackout.reason}.", now)
+    because = Because("R33", f"Maintenance of {blackout.where}: {blackout.reason}.")
+    leave_by_tell(_reaching(blackout), blackout.drain_by, because, now)
+    nudge("allocation.cycle")
+    return blackout
+
+
+def blackout_end(*, operator: User, blackout: Blackout, now: datetime) -> Blackout:
+    """Ends it now, or calls it off when it has not begun: what it kept free is there again.
+
+    Raises:
+        Refused: `blackout_over`.
+    """
+    blackout = (
+        Blackout.objects.select_for_update(of=("self",))
+        .select_related("rack", "node", "gpu__node")
+        .get(id=blackout.id)
+    )
+    if blackout.ended_at is not None or blackout.ends <= now:
+        raise Refused("blackout_over", f"The maintenance of {blackout.where} is over already.")
+    blackout.ended_at = now
+    blackout.save(update_fields=["ended_at"])
+    _note(blackout, f"{operator.username} ended maintenance: {blackout.reason}.", now)
+    nudge("allocation.cycle")
+    return blackout
+
+
+def blackout_preview(*, operator: User, wish: BlackoutWish, now: datetime) -> Preview:
+    """Decides on the calendar as it is now, without the maintenance and with it. Saves nothing.
+
+    Raises:
+        Refused: as `blackout_plan`.
+    """
+    blackout = _blackout_of(operator, wish, now)
+    policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
+    without = snapshot_read(now)
+    planned = Booking.objects.filter(state=State.SCHEDULED)
+    starts = dict(planned.values_list("id", "planned_starts"))
+    before: Starts = {str(key): seconds(at) for key, at in starts.items() if at is not None}
+    after: Starts = {**before, **_starts(solve(_kept_off(without, blackout, now), policy))}
+    before |= _starts(solve(without, policy))
+    moved = [key for key in sorted(after) if after[key] != before.get(key)]
+    rows = Booking.objects.filter(id__in=moved).select_related("tenant").order_by("id")
+    running = Allocation.objects.filter(
+        _reaching(blackout), state__in=STARTED, period__endswith__gt=blackout.drain_by
+    )
+    return Preview(
+        tuple(_moved(row, before, after) for row in rows),
+        tuple(
+            Booking.objects.filter(allocations__in=running, state__in=RUNNING)
+            .select_related("tenant")
+            .distinct()
+            .order_by("id")
+        ),
+    )
+
+
+def _moved(booking: Booking, before: Starts, after: Starts) -> Moved:
+    was, becomes = before.get(str(booking.id)), after[str(booking.id)]
+    return Moved(
+        booking.label,
+        booking.tenant.name,
+        None if was is None else instant(was),
+        None if becomes is None else instant(becomes),
+    )
+
+
+def _kept_off(snapshot: Snapshot, blackout: Blackout, now: datetime) -> Snapshot:
+    """The snapshot that the next cycle would see: places in the way are given back."""
+    rows = Allocation.objects.filter(_reaching(blackout), state=Allocation.State.PLANNED)
+    waiting = Booking.objects.filter(allocations__in=rows, state=State.SCHEDULED)
+    waiting = waiting.select_related("tier").distinct()
+    gone = {str(booking.id) for booking in waiting}
+    return replace(
+        snapshot,
+        held=tuple(held for held in snapshot.held if held.booking not in gone),
+        requests=(*snapshot.requests, *requests_of(waiting, now)),
+        blackouts=(*snapshot.blackouts, *blackouts_laid([blackout])),
+    )
+
+
+def _starts(plan: Plan) -> Starts:
+    found: Starts = {row.booking: row.starts for row in plan.assigns}
+    found |= {row.booking: row.starts for row in plan.waits}
+    return found | {row.booking: None for row in plan.refusals}
+
+
+def _reaching(blackout: Blackout) -> Q:
+    """Allocations on its hardware that overlap it."""
+    return in_scope(blackout) & Q(period__overlap=(blackout.starts, blackout.ends))
+
+
+def _blackout_of(operator: User, wish: BlackoutWish, now: datetime) -> Blackout:
+    _window_check(wish, now)
+    reason = wish.reason.strip().rstrip(".")
+    if not reason:
+        raise invalid("reason_needed", "Say what is done: users read it.", "reason")
+    drain_by = wish.drain_by or wish.starts
+    if not wish.starts <= drain_by <= wish.ends:
+        sentence = "Work has to leave between the start and the end of the maintenance."
+        raise invalid("bad_deadline", sentence, "drain_by")
+    rack, node, gpu = _target(wish)
+    return Blackout(
+        rack=rack,
+        node=node,
+        gpu=gpu,
+        starts=wish.starts,
+        ends=wish.ends,
+        drain_by=drain_by,
+        reason=reason[:120],
+        created=now,
+        created_by=operator,
+    )
+
+
+def _window_check(wish: BlackoutWish, now: datetime) -> None:
+    if wish.ends <= wish.starts:
+        raise invalid("end_before_start", "The end must lie after the start.", "ends")
+    if wish.starts < now - JUST_NOW:
+        raise invalid("window_past", "Maintenance can't begin in the past.", "starts")
+    if wish.starts - now > AHEAD:
+        raise invalid("advance_window", "Plan at most a year ahead.", "starts")
+    if wish.ends - wish.starts > LONGEST:
+        raise invalid("too_long", "One maintenance lasts at most 90 days.", "ends")
+
+
+def _target(wish: BlackoutWish) -> tuple[Rack | None, Node | None, Gpu | None]:
+    if bool(wish.rack) == bool(wish.node):
+        raise invalid("one_target", "Name either a rack or a node.", "rack")
+    if wish.rack:
+        rack = Rack.objects.filter(name=wish.rack).first()
+        if rack is None or wish.gpu is not None:
+            raise missing("rack", "rack")
+        return rack, None, None
+    node = Node.objects.filter(name=wish.node).first()
+    if node is None:
+        raise missing("node", "node")
+    if wish.gpu is None:
+        return None, node, None
+    gpu = Gpu.objects.select_related("node").filter(node=node, index=wish.gpu).first()
+    if gpu is None:
+        raise missing("GPU", "gpu")
+    return None, None, gpu
+
+
+def _note(blackout: Blackout, sentence: str, now: datetime) -> None:
+    """A line in the history of each node that it covers."""
+    gpu = blackout.gpu
+    nodes = Node.objects.filter(Q(id=blackout.node_id) | Q(rack=blackout.rack_id))
+    for node in [gpu.node] if gpu is not None else nodes:
+        GpuEvent.objects.create(
+            node=node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence[:300]
+        )

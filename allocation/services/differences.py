@@ -1,0 +1,30 @@
+"""What a node is made of, against what it was made of when it was last approved."""
+
+from collections import Counter
+
+from allocation import wire
+from allocation.models import Gpu, Node
+
+
+def differences_of(node: Node, inventory: wire.Inventory) -> list[str]:
+    """A sentence for each thing that an operator has to look at; none for a node that comes for
+    the first time. A GPU that is gone is no news here: it is marked as lost."""
+    if node.state == Node.State.EXPECTED:
+        return []
+    known = {gpu.uuid: gpu for gpu in Gpu.objects.filter(node=node)}
+    found = [
+        f"GPU {item.index} is new: {item.name}, {item.uuid}."
+        for item in inventory.gpus
+        if item.uuid not in known
+    ]
+    links = [
+        f"GPU {item.index} was in {_domain(gpu.domain)}, and is in {_domain(item.nvlink_domain)}."
+        for item in inventory.gpus
+        if (gpu := known.get(item.uuid)) and gpu.domain != item.nvlink_domain
+    ]
+    twice = [uuid for uuid, count in Counter(i.uuid for i in inventory.gpus).items() if count > 1]
+    return [*found, *links, *(f"{uuid} is said to be there twice." for uuid in sorted(twice))]
+
+
+def _domain(number: int | None) -> str:
+    return "no NVLink domain" if number is None else f"NVLink domain {number}"

@@ -1,0 +1,35 @@
+"""The fence of restores: after one, the nodes have heard newer words than the database knows."""
+
+import logging
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import F, Max
+
+from allocation.models import Node, SolverState
+from tenants.outbox import nudge
+
+logger = logging.getLogger(__name__)
+
+
+def epoch_raise(now: datetime) -> int:
+    """Makes what we say from now on newer than anything that any node has heard; returns the epoch.
+
+    Unix seconds, so above every backup's; above what nodes have told of, should a clock be wrong.
+    """
+    with transaction.atomic():
+        fence, _ = SolverState.objects.get_or_create(id=1)
+        fence = SolverState.objects.select_for_update().get(id=fence.id)
+        ahead = Node.objects.aggregate(top=Max("ahead_epoch"))["top"] or 0
+        fence.epoch = max(fence.epoch + 1, ahead + 1, int(now.timestamp()))
+        fence.save(update_fields=["epoch"])
+        Node.objects.update(generation=F("generation") + 1, ahead_epoch=None)
+    logger.warning("The epoch is %d now; every node is told anew", fence.epoch)
+    nudge("allocation.publish")
+    return fence.epoch
+
+
+def nodes_ahead() -> list[str]:
+    """The nodes that have heard newer words than we know of: this database was restored."""
+    ahead = Node.objects.filter(ahead_epoch__isnull=False).order_by("name")
+    return list(ahead.values_list("name", flat=True))

@@ -1,0 +1,131 @@
+"""Beginning bookings anew elsewhere when their node is silent, or has ended them by itself.
+
+The device stays occupied until its node proves it empty; only the booking goes on without it.
+"""
+
+import logging
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
+
+from allocation.models import Allocation, Booking, Node
+from allocation.rules.catalogue import BY_CODE
+from allocation.rules.states import State
+from allocation.services.history import event_add
+from allocation.services.lifecycle import STARTED, nodes_bump
+from tenants.outbox import nudge
+
+logger = logging.getLogger(__name__)
+
+WORTH_SECONDS = 60
+REPLACEABLE = (State.STARTING, State.ACTIVE)
+
+
+def node_replace(*, node_id: UUID, seq: int, now: datetime) -> int:
+    """Begins anew whatever the node holds on lease, unless a heartbeat after `seq` was heard.
+
+    Returns how many bookings. For the process that has counted the node's silence.
+    """
+    with transaction.atomic():
+        # Bookings before nodes, as everywhere.
+        held = Allocation.objects.filter(gpu__node=node_id, leased=True, state__in=STARTED)
+        bookings = list(
+            Booking.objects.select_for_update(of=("self",))
+            .filter(id__in=held.values("booking_id"), state__in=REPLACEABLE)
+            .order_by("id")
+        )
+        node = Node.objects.select_for_update().get(id=node_id)
+        if node.heartbeat_seq != seq:
+            return 0
+        seen = node.heartbeat_at or now
+        why = f"{node.name} has fallen silent."
+        Node.objects.filter(id=node_id).update(cut_off=True)
+        done = sum(booking_replace(booking, until=seen, why=why, now=now) for booking in bookings)
+    if done:
+        logger.warning("%d bookings of %s are begun anew elsewhere", done, node.name)
+        nudge("allocation.cycle")
+    return done
+
+
+def lease_ran_out(allocation_id: UUID, *, since: datetime, now: datetime) -> None:
+    """The agent says that it has ended an allocation because its lease ran out: nothing of it has
+    been left there `since` then."""
+    with transaction.atomic():
+        booking = (
+            Booking.objects.select_for_update(of=("self",))
+            .filter(allocations__id=allocation_id, state__in=REPLACEABLE)
+            .first()
+        )
+        row = Allocation.objects.select_related("gpu__node").get(id=allocation_id)
+        if booking is None or row.state not in STARTED:
+            return
+        node = row.gpu.node
+        Node.objects.filter(id=node.id).update(cut_off=True)
+        why = f"{node.name} was cut off from the portal and ended it."
+        if booking_replace(booking, until=min(now, since), why=why, now=now):
+            nudge("allocation.cycle")
+
+
+def booking_replace(booking: Booking, *, until: datetime, why: str, now: datetime) -> bool:
+    """Puts a locked booking that runs back into the line for the time it has left, as a whole.
+
+    It is charged in the end for what it had until `until`. False when less than a minute is left:
+    then it ends where it is.
+    """
+    used = booking.used_seconds
+    if booking.ready_at is not None:
+        used += max(0, int((until - booking.ready_at).total_seconds()))
+    booking.used_seconds = used
+    if time_left(booking, now)[0] < WORTH_SECONDS:
+        return False
+    _rows_leave(booking, now)
+    booking.state, booking.replaced = State.QUEUED, booking.replaced + 1
+    booking.ready_at = booking.planned_starts = booking.planned_ends = None
+    booking.extension_until = None
+    rule = BY_CODE["node_silent"]
+    booking.planned_places, booking.reasons = [], [_reason(rule.id, rule.check, why)]
+    booking.version += 1
+    booking.save()
+    event_add(
+        booking,
+        kind="replaced",
+        sentence=f"{why} It waits for another place, for the time it has left.",
+        now=now,
+        detail={"rule": rule.id, "used_seconds": used},
+    )
+    return True
+
+
+def time_left(booking: Booking, now: datetime) -> tuple[int, datetime | None]:
+    """The seconds a booking that begins anew still has, and when it must be over at the latest."""
+    left = booking.duration_seconds - booking.used_seconds
+    if booking.starts is None:
+        return left, booking.deadline
+    ends = booking.starts + timedelta(seconds=booking.duration_seconds)
+    return min(left, int((ends - now).total_seconds())), ends
+
+
+def _rows_leave(booking: Booking, now: datetime) -> None:
+    """The calendar is free again; the nodes are told to clear what may still be there."""
+    second = timedelta(seconds=1)
+    whole = now.replace(microsecond=0) + second
+    rows = list(booking.allocations.filter(state__in=STARTED))
+    for row in rows:
+        ends = min(row.period.upper, max(whole, row.period.lower + second))
+        row.state, row.left = Allocation.State.RELEASING, True
+        row.period = DateTimeTZRange(row.period.lower, ends)
+        row.save(update_fields=["state", "left", "period"])
+    nodes_bump(row.gpu_id for row in rows)
+
+
+def _reason(rule: str, check: str, sentence: str) -> dict[str, object]:
+    return {
+        "rule": rule,
+        "code": "node_silent",
+        "check": check,
+        "sentence": sentence,
+        "numbers": {},
+        "frees_at": None,
+    }

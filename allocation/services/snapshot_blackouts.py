@@ -1,0 +1,25 @@
+"""What a snapshot says of planned maintenance: GPU by GPU."""
+
+from datetime import datetime
+
+from allocation.models import Blackout, Gpu
+from allocation.queries.blackouts import blackouts_by_gpu, blackouts_open
+from allocation.solver import Blackout as SolverBlackout
+
+
+def blackouts_read(now: datetime) -> tuple[SolverBlackout, ...]:
+    """Maintenance that runs or is planned; everybody may know of it."""
+    return blackouts_laid(blackouts_open(now))
+
+
+def blackouts_laid(blackouts: list[Blackout]) -> tuple[SolverBlackout, ...]:
+    """The same for blackouts that need not be saved."""
+    gpus = Gpu.objects.select_related("node") if blackouts else ()
+    return tuple(
+        SolverBlackout(
+            gpu=str(gpu.id),
+            starts=int(blackout.starts.timestamp()),
+            ends=int(blackout.ends.timestamp()),
+        )
+        for gpu, blackout in blackouts_by_gpu(blackouts, gpus)
+    )

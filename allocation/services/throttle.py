@@ -1,0 +1,45 @@
+"""How much one node may say, so that one that says too much keeps nobody from being heard."""
+
+from collections import Counter, defaultdict
+
+# A node says a few words every ten seconds, and a report after each change.
+PER_SECOND = 100
+FLOOD_SECONDS = 10
+WATCHED_SECONDS = 60
+
+
+class Throttle:
+    """Counts messages per node in seconds of a steady clock, in the process that reads them."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._said: Counter[str] = Counter()
+        self._full: defaultdict[str, set[int]] = defaultdict(set)
+
+    def said(self, node: str, count: int, steady_now: float) -> bool:
+        """Counts messages; returns whether the node's share of this second was used up by them."""
+        self._turn(steady_now)
+        before = self._said[node]
+        self._said[node] += count
+        if before < PER_SECOND <= self._said[node]:
+            self._full[node].add(self._second)
+            return True
+        return False
+
+    def may_speak(self, node: str, steady_now: float) -> bool:
+        """Whether more is read from the node in this second."""
+        self._turn(steady_now)
+        return self._said[node] < PER_SECOND
+
+    def floods(self, node: str) -> bool:
+        """Whether it has used up its share in too many seconds of the last minute."""
+        return len(self._full[node]) >= FLOOD_SECONDS
+
+    def _turn(self, steady_now: float) -> None:
+        second = int(steady_now)
+        if second == self._second:
+            return
+        self._second = second
+        self._said.clear()
+        for seconds in self._full.values():
+            seconds -= {each for each in seconds if each < second - WATCHED_SECONDS}

@@ -1,0 +1,154 @@
+"""Room of all classes over time, with what their nodes have: what is taken, and where one could go.
+
+`Working` decides who gets it; here nothing knows of quota, order or pauses.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocation.solver.calendar import Calendar
+from allocation.solver.demand import mixes_of
+from allocation.solver.fragmentation import Ints
+from allocation.solver.geometry import WHOLE_MASK, Masks
+from allocation.solver.hosts import Free, Hosts
+from allocation.solver.placement import Choice, Ground, Want, choose, most_together
+from allocation.solver.sharers import Sharers
+from allocation.solver.topology import Pool, pools_of
+from allocation.solver.types import Place, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A gang's places for a window, not yet reserved. `taste` is the rank of its class.
+
+    `over` are the running bookings on whose room it stands: they must be paused for it.
+    """
+
+    want: Want
+    places: tuple[Place, ...]
+    starts: int
+    taste: int = 0
+    over: tuple[str, ...] = ()
+
+    @property
+    def ends(self) -> int:
+        """End of the window."""
+        return self.starts + self.want.duration
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """[starts, ends)."""
+        return (self.starts, self.ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A class in one window, and what was chosen there; void when its key has changed."""
+
+    key: tuple[object, ...]
+    ground: Ground
+    choices: dict[tuple[object, ...], Choice | None]
+
+
+class Space:
+    """Pools, calendars and nodes. Subclasses lay on them what is held and given."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Empty. KeyError: unknown model."""
+        self.now = snapshot.now
+        self.pools: dict[str, Pool] = pools_of(
+            snapshot.gpus,
+            snapshot.models,
+            mixes_of(snapshot.gpus, snapshot.held, snapshot.requests),
+        )
+        self.calendars = {name: Calendar(pool, self.now) for name, pool in self.pools.items()}
+        self.hosts = Hosts(snapshot.hosts, self.pools.values(), self.now)
+        self.sharers = self.held_sharers = Sharers(alone=False)
+        self.firm: dict[str, Calendar] = {}
+        self.firm_hosts: Hosts | None = None
+        self.held_only: dict[str, Calendar] = {}
+        self.held_hosts: Hosts | None = None
+        self._last: dict[str, _Seen] = {}
+        self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+
+    def class_of(self, gpu: str) -> str | None:
+        """Class of a GPU; None when the fleet does not have it."""
+        return self._class_of.get(gpu)
+
+    def is_usable(self, gpu: str) -> bool:
+        """True when the GPU is in the fleet and takes new work."""
+        name = self.class_of(gpu)
+        return name is not None and bool(self.pools[name].usable[self.pools[name].column[gpu]])
+
+    def units(self, gpu_class: str, places: Iterable[Place]) -> int:
+        """Quota units of the places."""
+        pool = self.pools[gpu_class]
+        return sum(pool.geometry(place.gpu).units_taken(place) for place in places)
+
+    def is_free(self, found: Found) -> bool:
+        """True when its places, and what comes with them, are free for the whole window."""
+        want = found.want
+        if not self.calendars[want.gpu_class].is_free(found.places, *found.window):
+            return False
+        if not self.sharers.is_free(found.places, want.owner, found.window):
+            return False
+        return self.hosts.has(found.places, want.of_host, found.window)
+
+    def busy(
+        self, want: Want, starts: Ints, *, held_only: bool = False
+    ) -> tuple[Masks, Free | None]:
+        """What is taken in windows of the want's length, and what nodes have free in them."""
+        calendars, hosts, sharers = self.calendars, self.hosts, self.sharers
+        if held_only and self.held_hosts is not None:
+            calendars, hosts, sharers = self.held_only, self.held_hosts, self.held_sharers
+        masks = calendars[want.gpu_class].busy(starts, want.duration)
+        pool = self.pools[want.gpu_class]
+        if want.share is not None:
+            masks[sharers.others(pool, want.owner, (starts, want.duration))] = WHOLE_MASK
+        if not (any(want.of_host) or (pool.values.minds_cores and hosts.are_known)):
+            return masks, None
+        return masks, hosts.free(pool, starts, want.duration)
+
+    def most_beside(self, want: Want) -> int:
+        """How many of the want one group could hold for its cores and memory if all were idle."""
+        pool = self.pools[want.gpu_class]
+        empty = np.zeros(len(pool), dtype=np.uint16)
+        return most_together(pool, want, empty, self.hosts.whole(pool))
+
+    def free_of_firm(self, want: Want, starts: int) -> Free | None:
+        """What nodes would have free in the window if all who may be paused had left."""
+        if self.firm_hosts is None or not any(want.of_host):
+            return None
+        at = np.array([starts], dtype=np.int64)
+        return self.firm_hosts.free(self.pools[want.gpu_class], at, want.duration).row(0)
+
+    def starts_between(self, want: Want, first: int, last: int) -> Ints:
+        """Candidate starts: `first`, then each instant up to `last` at which room changes."""
+        tried = self.calendars[want.gpu_class].starts_between(first, last)
+        return np.union1d(tried, self.hosts.between(first, last)) if any(want.of_host) else tried
+
+    def ground(self, want: Want, starts: int) -> Ground:
+        """The want's class as it is in the window from `starts` on, for choosing places."""
+        return self._seen(want, starts).ground
+
+    def _choice(self, want: Want, starts: int) -> Choice | None:
+        seen = self._seen(want, starts)
+        key = (want.shape, want.count, want.level, want.of_host)
+        if key not in seen.choices:
+            seen.choices[key] = choose(seen.ground, want)
+        return seen.choices[key]
+
+    def _seen(self, want: Want, starts: int) -> "_Seen":
+        """The last look at the class, when nothing has changed since."""
+        name = want.gpu_class
+        versions = (self.calendars[name].version, self.hosts.version[name])
+        whose = want.owner if want.share is not None else None
+        key = (starts, want.duration, any(want.of_host), whose, *versions)
+        seen = self._last.get(name)
+        if seen is None or seen.key != key:
+            busy, free = self.busy(want, np.array([starts], dtype=np.int64))
+            ground = Ground(self.pools[name], busy[0], free and free.row(0))
+            seen = self._last[name] = _Seen(key, ground, {})
+        return seen

@@ -1,0 +1,106 @@
+"""Step functions of time, the matter of every calendar here.
+
+Time-major arrays: a row is a stretch of time in which nothing changes, so that "what is taken at
+any instant of a window" is an OR, or the most, over neighbouring rows.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from allocation.solver.fragmentation import Ints
+
+
+class Steps:
+    """A step function: row i holds from times[i] until times[i + 1], the last one for ever."""
+
+    def __init__(self, origin: int, width: int, dtype: npt.DTypeLike) -> None:
+        """Zero from `origin` (Unix seconds) on."""
+        self._times = np.full(64, origin, dtype=np.int64)
+        self._values = np.zeros((64, width), dtype=dtype)
+        self._rows = 1
+
+    @property
+    def times(self) -> Ints:
+        """Begin of each row, rising."""
+        return self._times[: self._rows]
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """Rows × width."""
+        return self._values[: self._rows]
+
+    def copy(self) -> "Steps":
+        """The same function, apart from this one."""
+        twin = Steps(int(self._times[0]), self._values.shape[1], self._values.dtype)
+        twin._times, twin._values = self._times.copy(), self._values.copy()
+        twin._rows = self._rows
+        return twin
+
+    def prime(self, instants: Iterable[int]) -> None:
+        """Make rows begin at all these instants at once; only on a function that is still zero."""
+        origin = int(self._times[0])
+        times = np.unique(np.array([origin, *(t for t in instants if t > origin)], dtype=np.int64))
+        self._rows = len(times)
+        self._times = np.concatenate([times, np.empty(len(times) + 64, dtype=np.int64)])
+        self._values = np.zeros((len(self._times), self._values.shape[1]), self._values.dtype)
+
+    def cut(self, starts: int, ends: int) -> slice:
+        """Rows that are exactly [starts, ends), made where missing; clipped to the origin."""
+        first = self._cut(max(starts, int(self._times[0])))
+        return slice(first, max(first, self._cut(max(ends, int(self._times[0])))))
+
+    def rows(self, starts: int, ends: int) -> slice:
+        """Rows that touch [starts, ends), without making any."""
+        first = max(int(self.times.searchsorted(starts, side="right")) - 1, 0)
+        return slice(first, int(self.times.searchsorted(ends, side="left")))
+
+    def _cut(self, instant: int) -> int:
+        rows = self._rows
+        at = int(self._times[:rows].searchsorted(instant))
+        if at < rows and self._times[at] == instant:
+            return at
+        if rows == len(self._times):
+            self._times = np.concatenate([self._times, self._times])
+            self._values = np.concatenate([self._values, self._values])
+        self._times[at + 1 : rows + 1] = self._times[at:rows]
+        self._values[at + 1 : rows + 1] = self._values[at:rows]
+        self._times[at] = instant
+        self._values[at] = self._values[at - 1]
+        self._rows = rows + 1
+        return at
+
+    def between(self, first: int, last: int) -> Ints:
+        """Instants in (first, last] at which something changes."""
+        low = int(self.times.searchsorted(first, side="right"))
+        return self.times[low : int(self.times.searchsorted(last, side="right"))]
+
+    def over(self, windows: tuple[Ints, int], merge: np.ufunc) -> npt.NDArray[Any]:
+        """Rows merged over each window, given as rising starts and a length: (starts, width)."""
+        starts, duration = windows
+        first = np.maximum(self.times.searchsorted(starts, side="right") - 1, 0)
+        last = self.times.searchsorted(starts + duration, side="left")
+        if len(starts) == 1:
+            alone: npt.NDArray[Any] = merge.reduce(
+                self._values[int(first[0]) : int(last[0])], axis=0
+            )
+            return alone[None, :]
+        low = int(first[0])
+        return _merged(self._values[low : int(last[-1])], first - low, last - low, merge)
+
+
+def _merged(rows: npt.NDArray[Any], first: Ints, last: Ints, merge: np.ufunc) -> npt.NDArray[Any]:
+    """Rows [first, last) for each pair, rising, by doubling: two overlapping halves each."""
+    level = np.frexp(last - first)[1] - 1
+    found = np.empty((len(first), rows.shape[1]), dtype=rows.dtype)
+    table = rows
+    for power in range(int(level.max()) + 1):
+        width = 1 << power
+        if power:
+            table = merge(table[: -width // 2], table[width // 2 :])
+        pick = level == power
+        if pick.any():
+            found[pick] = merge(table[first[pick]], table[last[pick] - width])
+    return found

@@ -1,0 +1,72 @@
+"""What a booking wants of one class."""
+
+from dataclasses import dataclass
+
+from allocation.solver.types import Ask, Request, Shape, Together
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """An ask brought down to one class. `level` is what `required` demands, else "any".
+
+    `owners` are those whose quota it uses: tenant, project; `tier` says how far they may go. Each
+    of the `count` comes with `cores` (thousandths) and `memory` (MiB) of its node. `owner` is whose
+    work it is.
+    """
+
+    gpu_class: str
+    profile: str | None
+    count: int
+    level: Together
+    duration: int
+    owners: tuple[str, ...]
+    tier: str = ""
+    share: int | None = None
+    cores: int = 0
+    memory: int = 0
+    any_class: bool = False
+    owner: str = ""
+
+    @property
+    def shape(self) -> Shape:
+        """What it wants of each GPU."""
+        return self.profile if self.share is None else self.share
+
+    @property
+    def of_host(self) -> tuple[int, int]:
+        """Cores and memory of each of the `count`."""
+        return (self.cores, self.memory)
+
+
+def want_of(
+    ask: Ask,
+    gpu_class: str,
+    duration: int,
+    owners: tuple[str, ...],
+    tier: str = "",
+    owner: str = "",
+) -> Want:
+    """The ask on one of its classes."""
+    return Want(
+        gpu_class,
+        ask.profile,
+        ask.count,
+        ask.together if ask.required and ask.count > 1 else "any",
+        duration,
+        owners,
+        tier,
+        ask.share,
+        ask.cores,
+        ask.memory,
+        ask.any_class,
+        owner,
+    )
+
+
+def wants_of(request: Request) -> tuple[Want, ...]:
+    """The booking on each of its classes, in order of taste."""
+    owners = (request.tenant, request.project)
+    return tuple(
+        want_of(request.ask, gpu_class, request.duration, owners, request.tier, request.owner)
+        for gpu_class in dict.fromkeys(request.ask.classes)
+    )

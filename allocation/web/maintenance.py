@@ -1,0 +1,175 @@
+"""Maintenance for operators: what is planned, a form with a look ahead, and ending it early."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
+
+from allocation.models import Blackout, Gpu, Node, Rack
+from allocation.services.blackouts import (
+    BlackoutWish,
+    Preview,
+    blackout_end,
+    blackout_plan,
+    blackout_preview,
+)
+from allocation.services.upkeep import gpu_return, hardware_fence
+from tenants.errors import Refused, missing
+from tenants.models import User
+from tenants.web.acts import SHOWN_ON_PAGE
+from tenants.web.frame import operator_page
+
+OVER_SHOWN = timedelta(days=30)
+STAGES = {
+    "planned": ("clock", "info", "Planned"),
+    "running": ("wrench", "wait", "Running"),
+    "over": ("check", "idle", "Over"),
+    "called_off": ("x", "idle", "Called off"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BlackoutRow:
+    """A blackout in the table; `is_open`: it can be ended."""
+
+    blackout: Blackout
+    icon: str
+    tone: str
+    stage: str
+    is_open: bool
+
+
+class _Local(forms.DateTimeInput):
+    input_type = "datetime-local"
+
+    def __init__(self) -> None:
+        super().__init__(format="%Y-%m-%dT%H:%M")
+
+
+class BlackoutForm(forms.Form):
+    """What, from when to when, and why. `where` is `rack:NAME` or `node:NAME`."""
+
+    where = forms.CharField(max_length=80, label="Rack or node")
+    gpu = forms.IntegerField(required=False, min_value=0, max_value=63, label="Only this GPU")
+    starts = forms.DateTimeField(widget=_Local(), label="From")
+    ends = forms.DateTimeField(widget=_Local(), label="Until")
+    drain_by = forms.DateTimeField(required=False, widget=_Local(), label="Running work out by")
+    reason = forms.CharField(max_length=120, label="Why, for its users")
+
+    def wish(self) -> BlackoutWish:
+        """What was said; only of a valid form."""
+        said = self.cleaned_data
+        kind, _, name = said["where"].partition(":")
+        return BlackoutWish(
+            starts=said["starts"],
+            ends=said["ends"],
+            reason=said["reason"],
+            rack=name if kind == "rack" else "",
+            node=name if kind == "node" else "",
+            gpu=said["gpu"],
+            drain_by=said["drain_by"],
+        )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
+    """The list and the form; `act=look` shows what saving would do, `act=save` saves."""
+    now = timezone.now()
+    form = BlackoutForm(request.POST or None, initial={"where": request.GET.get("where", "")})
+    preview: Preview | None = None
+    refusal: Refused | None = None
+    if request.method == "POST" and form.is_valid():
+        try:
+            if request.POST.get("act") == "save":
+                made = blackout_plan(operator=operator, wish=form.wish(), now=now)
+                messages.success(request, f"Maintenance of {made.where} is planned.")
+                return redirect("ops-maintenance")
+            preview = blackout_preview(operator=operator, wish=form.wish(), now=now)
+        except Refused as refused:
+            if refused.kind not in (*SHOWN_ON_PAGE, "missing"):
+                raise
+            refusal = refused
+    context: dict[str, Any] = {
+        "form": form,
+        "preview": preview,
+        "refusal": refusal,
+        "rows": _rows(now),
+        "racks": Rack.objects.order_by("name"),
+        "nodes": Node.objects.order_by("name"),
+    }
+    status = 422 if refusal is not None or form.errors else 200
+    return render(request, "allocation/ops_maintenance.html", context, status=status)
+
+
+@require_POST
+@operator_page
+def ops_maintenance_end(request: HttpRequest, operator: User, blackout_id: UUID) -> HttpResponse:
+    """Ends maintenance now, or calls it off."""
+    found = Blackout.objects.filter(id=blackout_id).first()
+    if found is None:
+        raise missing("maintenance")
+    ended = blackout_end(operator=operator, blackout=found, now=timezone.now())
+    messages.success(request, f"{ended.where} takes bookings again as soon as it is well.")
+    return redirect("ops-maintenance")
+
+
+@require_POST
+@operator_page
+def ops_gpu_return(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
+    """Puts a GPU back into service."""
+    gpu = _gpu(name, index)
+    gpu_return(operator=operator, gpu=gpu, note=request.POST.get("note", ""), now=timezone.now())
+    messages.success(request, f"GPU {index} of {name} takes bookings again.")
+    return redirect("ops-node", name=name)
+
+
+@require_POST
+@operator_page
+def ops_fence(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Takes the operator's word that a node, or one GPU of it, is off."""
+    node = Node.objects.filter(name=name).first()
+    if node is None:
+        raise missing("node")
+    said = request.POST.get("gpu", "")
+    gpu = _gpu(name, int(said)) if said.isdecimal() else None
+    note = request.POST.get("note", "")
+    closed = hardware_fence(operator=operator, node=node, gpu=gpu, note=note, now=timezone.now())
+    places = f"{closed} place{'s' * (closed != 1)}"
+    messages.success(request, f"{places} on {name} count as empty now.")
+    return redirect("ops-node", name=name)
+
+
+def _rows(now: datetime) -> list[BlackoutRow]:
+    found = Blackout.objects.filter(ends__gt=now - OVER_SHOWN).select_related(
+        "rack", "node", "gpu__node"
+    )
+    rows = []
+    for blackout in found.order_by("starts", "id"):
+        stage = blackout.stage(now)
+        icon, tone, words = STAGES[stage]
+        rows.append(BlackoutRow(blackout, icon, tone, words, stage in ("planned", "running")))
+    return sorted(rows, key=lambda row: not row.is_open)
+
+
+def _gpu(name: str, index: int) -> Gpu:
+    found = Gpu.objects.select_related("node").filter(node__name=name, index=index).first()
+    if found is None:
+        raise missing("GPU")
+    return found
+
+
+urlpatterns = [
+    path("ops/maintenance", ops_maintenance, name="ops-maintenance"),
+    path("ops/maintenance/<uuid:blackout_id>/end", ops_maintenance_end, name="ops-maintenance-end"),
+    path("ops/fleet/<slug:name>/<int:index>/return", ops_gpu_return, name="ops-gpu-return"),
+    path("ops/fleet/<slug:name>/fence", ops_fence, name="ops-fence"),
+]

@@ -1,0 +1,99 @@
+"""Maintenance and failed hardware over REST: operators act, everybody may read what is planned."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from allocation.models import Gpu, Node
+from tests.api.builders import Site, said
+from tests.roles import as_system
+
+NODE = "gpu-a1-01"
+
+
+def a_blackout(**values: object) -> dict[str, object]:
+    starts = timezone.now() + timedelta(hours=2)
+    window = {"starts": starts.isoformat(), "ends": (starts + timedelta(hours=3)).isoformat()}
+    return {"node": NODE, "reason": "New fans", **window, **values}
+
+
+def test_an_operator_plans_maintenance_that_everybody_reads_and_ends_it(site: Site) -> None:
+    made = site.operator.post("blackouts", a_blackout())
+    assert (made.status_code, said(made)["where"]) == (201, NODE)
+    assert said(made)["drain_by"] == said(made)["starts"]
+    (read,) = said(site.viewer.get("blackouts"))["items"]
+    assert (read["reason"], read["node"], read["gpu"]) == ("New fans", NODE, None)
+    ended = site.operator.post(f"blackouts/{read['id']}/end")
+    assert said(ended)["ended_at"] is not None
+    again = site.operator.post(f"blackouts/{read['id']}/end")
+    assert (again.status_code, said(again)["code"]) == (409, "blackout_over")
+
+
+def test_a_preview_saves_nothing(site: Site) -> None:
+    preview = site.operator.post("blackouts/preview", a_blackout())
+    assert (preview.status_code, said(preview)) == (200, {"moved": [], "running": []})
+    assert said(site.viewer.get("blackouts"))["items"] == []
+
+
+def test_maintenance_is_busy_time_in_the_availability(site: Site) -> None:
+    until = (timezone.now() + timedelta(hours=8)).isoformat()
+    site.operator.post("blackouts", a_blackout())
+    found = said(site.viewer.get("availability", gpu_class="h100", until=until))
+    assert {block["mode"] for gpu in found["gpus"] for block in gpu["busy"]} == {"maintenance"}
+    assert [free["whole_gpus"] for free in found["free"]][1] == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "param"),
+    [
+        ({"reason": ""}, "reason"),
+        ({"rack": "a1"}, "rack"),
+        ({"gpu": 63}, "gpu"),
+        ({"gpu": "0"}, "gpu"),
+        ({"ends": "2026-01-01T00:00:00Z"}, "ends"),
+        ({"drain_by": "2026-01-01T00:00:00Z"}, "drain_by"),
+        ({"forever": True}, "forever"),
+    ],
+)
+def test_bad_maintenance_is_refused_at_its_field(
+    site: Site, values: dict[str, object], param: str
+) -> None:
+    answer = site.operator.post("blackouts", a_blackout(**values))
+    assert (answer.status_code // 100, said(answer)["param"]) == (4, param)
+
+
+def test_an_operator_drains_with_a_deadline(site: Site) -> None:
+    by = (timezone.now() + timedelta(hours=1)).replace(microsecond=0).isoformat()
+    drained = site.operator.post(f"fleet/nodes/{NODE}/drain", {"reason": "fans", "by": by})
+    assert said(drained)["drain_by"] is not None
+    past = {"reason": "fans", "by": "2026-01-01T00:00:00Z"}
+    answer = site.operator.post(f"fleet/nodes/{NODE}/drain", past)
+    assert said(answer)["code"] == "deadline_past"
+
+
+def test_an_operator_puts_a_gpu_back_and_reads_what_happened(site: Site) -> None:
+    with as_system():
+        gpu = Gpu.objects.filter(node__name=NODE).order_by("index")[0]
+        Gpu.objects.filter(id=gpu.id).update(
+            health="draining", health_reason="Xid 95", needs_operator=True
+        )
+    done = site.operator.post(f"fleet/gpus/{gpu.id}/return", {"note": "reset it"})
+    assert (done.status_code, said(done)["health"]) == (200, "ok")
+    again = site.operator.post(f"fleet/gpus/{gpu.id}/return", {"note": "reset it"})
+    assert said(again)["code"] == "gpu_in_service"
+    (event,) = said(site.operator.get(f"fleet/nodes/{NODE}/events"))["items"]
+    assert (event["kind"], event["gpu"]) == ("operator", gpu.index)
+    assert "reset it" in event["sentence"]
+    assert "Xid 95" in event["sentence"]
+
+
+def test_only_hardware_that_is_out_can_be_said_to_be_off(site: Site) -> None:
+    busy = site.operator.post(f"fleet/nodes/{NODE}/fence", {"note": "off"})
+    assert (busy.status_code, said(busy)["code"]) == (409, "still_in_service")
+    with as_system():
+        Node.objects.filter(name=NODE).update(state="draining")
+    done = site.operator.post(f"fleet/nodes/{NODE}/fence", {"note": "off", "gpu": 0})
+    assert said(done) == {"node": NODE, "closed": 0}
+    missing = site.operator.post(f"fleet/nodes/{NODE}/fence", {"note": "off", "gpu": 60})
+    assert missing.status_code == 422

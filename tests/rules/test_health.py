@@ -1,0 +1,43 @@
+"""What each error of a GPU does to the work on it."""
+
+import pytest
+
+from allocation.rules.health import XIDS, Action, error_name, finding_of
+
+TABLE = {
+    48: Action.GPU,
+    63: Action.FINISH,
+    64: Action.GPU,
+    74: Action.GPU,
+    79: Action.LOST,
+    92: Action.FINISH,
+    94: Action.INSTANCE,
+    95: Action.GPU,
+    154: Action.NODE,
+}
+
+
+@pytest.mark.parametrize(("xid", "action"), TABLE.items())
+def test_each_xid_of_the_table_has_its_action(xid: int, action: Action) -> None:
+    assert finding_of("xid", xid).action is action
+
+
+def test_no_xid_is_in_the_table_without_a_test() -> None:
+    assert set(XIDS) == set(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("xid", 13), ("xid", 31), ("xid", 0), ("ecc", 1), ("ecc", 9), ("fan", 79)]
+)
+def test_what_is_not_in_the_table_is_noted_and_changes_nothing(kind: str, code: int) -> None:
+    assert finding_of(kind, code).action is Action.NOTE
+
+
+def test_a_memory_error_of_two_bits_lets_work_finish() -> None:
+    assert finding_of("ecc", 2).action is Action.FINISH
+
+
+def test_errors_are_called_by_their_usual_names() -> None:
+    assert error_name("xid", 79) == "Xid 79"
+    assert error_name("ecc", 2) == "ECC, 2 bits"
+    assert error_name("ecc", 1) == "ECC, 1 bit"

@@ -1,0 +1,323 @@
+"""Leases on the portal's side: what is begun anew elsewhere, when, and what it costs."""
+
+import dataclasses
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import pytest
+import redis
+
+from allocation import wire
+from allocation.agent.leases import Leases
+from allocation.agent.reconcile import Held
+from allocation.models import Booking, Gpu, Node, Occupancy
+from allocation.rules.ask import AskDocument
+from allocation.services import leases
+from allocation.services.bookings import booking_cancel, booking_cost, booking_request
+from allocation.services.invariants import invariants_check
+from allocation.services.leases import SILENCE_SECONDS, TTL_SECONDS, LeaseWatch
+from allocation.services.lifecycle import allocation_empty, allocation_ready
+from allocation.services.links import agents_redis
+from allocation.services.reader import Reader
+from allocation.services.replace import node_replace
+from tenants.models import Tier
+from tests.builders import a_tier
+from tests.builders_allocation import NOW, Lab, a_lab, a_node, a_wish, an_ask
+from tests.roles import as_system
+from tests.services.plant import NAME, Plant, Steady, fresh, rows_of
+
+SECOND = timedelta(seconds=1)
+OTHER = "gpu-b1-01"
+
+
+@pytest.fixture
+def lab(plant: Plant) -> Lab:
+    return a_lab("helix", gpus=0)
+
+
+def on_lease(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
+    """A booking that runs on the plant's node, of a tier that begins anew; and room elsewhere."""
+    a_tier("standard")
+    with as_system():
+        Tier.objects.update(replace_on_lost=True)
+        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+    plant.round()
+    plant.later(SECOND * 5)
+    assert fresh(booking).state == "active"
+    a_node(OTHER, gpus=2)
+    return booking
+
+
+def lives(plant: Plant, *, minutes: int) -> None:
+    """Time passes in steps in which leases are renewed."""
+    for _ in range(minutes * 5):
+        plant.later(SECOND * 12)
+
+
+def node(name: str = NAME) -> Node:
+    with as_system():
+        return Node.objects.get(name=name)
+
+
+@dataclasses.dataclass
+class Second:
+    """What was true in one second: the device in use here, the next run begun elsewhere."""
+
+    here: bool
+    elsewhere: bool
+
+
+def watched(plant: Plant, booking: Booking, seconds: int) -> list[Second]:
+    """Lets time pass second by second, with a program on the device that has to be killed."""
+    gpu = plant.hardware.gpus[0]
+    row = rows_of(booking)[0]
+    plant.hardware.process_start(gpu.uuid, label=row.id.hex, stubborn=True)
+    seen = []
+    for _ in range(seconds):
+        plant.agent.pause()
+        plant.now += SECOND
+        plant.node_works()
+        plant.portal_reads()
+        plant.cycle()
+        begun = [r for r in rows_of(booking) if r.gpu.node.name == OTHER and r.state != "planned"]
+        seen.append(Second(bool(gpu.processes), bool(begun)))
+    return seen
+
+
+CUTS = {
+    "both ways": (False, False),
+    "it is not heard": (False, True),
+    "it hears nothing": (True, False),
+}
+
+
+@pytest.mark.parametrize(("speaks", "hears"), CUTS.values(), ids=CUTS.keys())
+def test_it_begins_elsewhere_only_after_it_has_ended_here(
+    plant: Plant, lab: Lab, *, speaks: bool, hears: bool
+) -> None:
+    booking = on_lease(plant, lab)
+    plant.line.speaks, plant.line.hears = speaks, hears
+    seen = watched(plant, booking, SILENCE_SECONDS + 8)
+    assert seen[0].here
+    assert seen[-1].elsewhere
+    assert not [second for second in seen if second.here and second.elsewhere]
+
+
+def test_without_the_fence_it_would_run_twice(
+    plant: Plant, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: an agent that does not end what outlives its lease."""
+
+    def never(_: Leases, held: dict[str, Held], __: float) -> dict[str, Held]:
+        return held
+
+    monkeypatch.setattr(Leases, "fence", never)
+    booking = on_lease(plant, lab)
+    plant.line.speaks = plant.line.hears = False
+    seen = watched(plant, booking, SILENCE_SECONDS + 8)
+    assert [second for second in seen if second.here and second.elsewhere]
+
+
+def test_a_cut_that_is_shorter_than_the_lease_changes_nothing(plant: Plant, lab: Lab) -> None:
+    booking = on_lease(plant, lab)
+    plant.line.speaks = plant.line.hears = False
+    watched(plant, booking, 10)
+    plant.line.speaks = plant.line.hears = True
+    seen = watched(plant, booking, SILENCE_SECONDS + 8)
+    assert all(second.here and not second.elsewhere for second in seen)
+    assert fresh(booking).state == "active"
+
+
+def test_other_tiers_run_on_where_they_are(plant: Plant, lab: Lab) -> None:
+    booking = on_lease(plant, lab)
+    with as_system():
+        Tier.objects.update(replace_on_lost=False)
+        other = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+    plant.round()
+    assert {row.leased for row in rows_of(other)} == {False}
+    cut_until_replaced(plant, booking)
+    assert fresh(other).state == "active"
+    (row,) = rows_of(other)
+    assert row.id.hex in plant.node.handover.devices()
+
+
+def cut_until_replaced(plant: Plant, booking: Booking) -> datetime:
+    """Cuts the node off until the booking has left it; when its last heartbeat was heard."""
+    plant.line.speaks = plant.line.hears = False
+    heard = node().heartbeat_at
+    assert heard is not None
+    for _ in range(5):
+        plant.agent.pause()
+        plant.now += SECOND * 11
+        plant.node_works()
+        plant.portal_reads()
+    assert fresh(booking).state == "queued"
+    return heard
+
+
+def test_what_is_left_behind_keeps_the_device_until_it_is_proven_empty(
+    plant: Plant, lab: Lab
+) -> None:
+    booking = on_lease(plant, lab, an_ask(2))
+    cut_until_replaced(plant, booking)
+    plant.cycle()
+    assert fresh(booking).state == "starting"
+    left, now_there = rows_of(booking)[:2], rows_of(booking)[2:]
+    assert {(row.state, row.left, row.gpu.node.name) for row in left} == {("releasing", True, NAME)}
+    assert {(row.state, row.left, row.gpu.node.name) for row in now_there} == {
+        ("starting", False, OTHER)
+    }
+    with as_system():
+        assert Occupancy.objects.filter(closed=None).count() == 4
+        assert invariants_check() == []
+
+    plant.line.speaks = plant.line.hears = True
+    plant.later(SECOND * 5)
+    assert {row.state for row in rows_of(booking)[:2]} == {"ended"}
+    assert fresh(booking).state == "starting"
+    with as_system():
+        assert Occupancy.objects.filter(closed=None).count() == 2
+        assert invariants_check() == []
+
+
+def test_it_is_charged_for_what_it_had_and_gets_the_time_it_has_left(
+    plant: Plant, lab: Lab
+) -> None:
+    booking = on_lease(plant, lab)
+    ready = fresh(booking).ready_at
+    assert ready is not None
+    lives(plant, minutes=2)
+    heard = cut_until_replaced(plant, booking)
+    used = int((heard - ready).total_seconds())
+    now = fresh(booking)
+    assert (now.used_seconds, now.replaced, now.ready_at) == (used, 1, None)
+    assert now.reasons[0]["rule"] == "R55"
+
+    plant.cycle()
+    row = rows_of(booking)[-1]
+    assert (row.period.upper - row.period.lower).total_seconds() == 7200 - used
+    began = plant.now
+    with as_system():
+        allocation_ready(row.id, ["GPU-x"], began)
+        plant.now = row.period.upper
+        allocation_empty(row.id, plant.now)
+        over = fresh(booking)
+        assert over.state == "ended"
+        second = int((row.period.upper - began).total_seconds())
+        assert over.charged == booking_cost(over, used + second)
+        # The node that fell silent is still silent, and the booking is over all the same.
+        assert Occupancy.objects.filter(closed=None).count() == 1
+        assert invariants_check() == []
+
+
+def test_what_is_cancelled_while_it_waits_is_charged_for_what_it_had(
+    plant: Plant, lab: Lab
+) -> None:
+    booking = on_lease(plant, lab)
+    lives(plant, minutes=2)
+    cut_until_replaced(plant, booking)
+    with as_system():
+        over = booking_cancel(actor=lab.actor, booking=fresh(booking), now=plant.now)
+        assert over.charged == booking_cost(over, over.used_seconds) > 0
+        assert invariants_check() == []
+
+
+def test_a_fixed_window_takes_what_is_left_of_it(plant: Plant, lab: Lab) -> None:
+    booking = on_lease(plant, lab, an_ask(starts=NOW))
+    cut_until_replaced(plant, booking)
+    plant.cycle()
+    assert rows_of(booking)[-1].period.upper <= NOW + timedelta(hours=2)
+    assert fresh(booking).state == "starting"
+
+
+def test_a_fixed_window_that_finds_no_place_is_over_and_charged(plant: Plant, lab: Lab) -> None:
+    booking = on_lease(plant, lab, an_ask(starts=NOW))
+    with as_system():
+        Gpu.objects.filter(node__name=OTHER).update(health=Gpu.Health.LOST)
+    cut_until_replaced(plant, booking)
+    plant.now = NOW + timedelta(hours=2)
+    plant.cycle()
+    over = fresh(booking)
+    assert over.state == "expired"
+    assert over.charged == booking_cost(over, over.used_seconds) > 0
+
+
+def test_less_than_a_minute_is_not_worth_another_start(plant: Plant, lab: Lab) -> None:
+    booking = on_lease(plant, lab, an_ask(hours=0.03))
+    lives(plant, minutes=1)
+    plant.line.speaks = plant.line.hears = False
+    for _ in range(5):
+        plant.now += SECOND * 11
+        plant.portal_reads()
+    assert fresh(booking).state == "active"
+
+
+def test_a_heartbeat_that_was_heard_in_the_meantime_keeps_it_where_it_is(
+    plant: Plant, lab: Lab
+) -> None:
+    booking = on_lease(plant, lab)
+    seq = node().heartbeat_seq
+    plant.later(SECOND * 5)
+    assert node().heartbeat_seq > seq
+    with as_system():
+        assert node_replace(node_id=node().id, seq=seq, now=plant.now) == 0
+    assert fresh(booking).state == "active"
+
+
+def test_a_jump_of_the_portals_clock_replaces_nothing(plant: Plant, lab: Lab) -> None:
+    booking = on_lease(plant, lab)
+    jumped = Reader(
+        "another",
+        clock=lambda: plant.now + timedelta(hours=1),
+        steady=Steady(plant),
+    )
+    for _ in range(3):
+        plant.now += SECOND * 5
+        plant.node_works()
+        with as_system():
+            jumped.turn(block_ms=1)
+    assert fresh(booking).state == "active"
+
+
+def test_a_node_whose_agent_knows_no_lease_gets_none_and_nothing_is_held_on_one(
+    plant: Plant, lab: Lab
+) -> None:
+    agents_redis().delete(wire.lease_key(NAME))
+    with as_system():
+        Node.objects.update(agent_version="0.2.0")
+        Tier.objects.update(replace_on_lost=True)
+        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=NOW)
+    plant.cycle()
+    plant.node_works()
+    plant.portal_reads()
+    assert {row.leased for row in rows_of(booking)} == {False}
+    raw = agents_redis().get(wire.desired_key(NAME))
+    assert isinstance(raw, bytes)
+    assert b"lease" not in raw
+    assert agents_redis().get(wire.lease_key(NAME)) is None
+
+
+def test_a_heartbeat_counts_although_its_answer_is_lost(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> None:
+        raise redis.ConnectionError("away")
+
+    before = node().heartbeat_seq
+    plant.now += SECOND * 5
+    plant.node_works()
+    monkeypatch.setattr(leases, "agents_redis", away)
+    plant.portal_reads()
+    assert node().heartbeat_seq > before
+
+
+def test_a_watcher_counts_silence_from_what_it_has_seen_itself() -> None:
+    one, two = uuid4(), uuid4()
+    watch = LeaseWatch()
+    assert watch.silent({one: 1, two: 1}, 1000.0) == {}
+    assert watch.silent({one: 1, two: 2}, 1000.0 + SILENCE_SECONDS) == {}
+    assert watch.silent({one: 1, two: 2}, 1001.0 + SILENCE_SECONDS) == {one: 1}
+    # What comes back is counted anew, and so is what was of no interest for a while.
+    assert watch.silent({two: 2}, 1002.0 + SILENCE_SECONDS) == {}
+    assert watch.silent({one: 1, two: 2}, 1003.0 + SILENCE_SECONDS) == {}
+    assert TTL_SECONDS < SILENCE_SECONDS

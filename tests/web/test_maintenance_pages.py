@@ -1,0 +1,154 @@
+"""Maintenance, failed GPUs and their history on the pages of operators and tenants."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import Blackout, Gpu, GpuEvent, Node
+from tests.builders import a_member, a_project, an_operator
+from tests.builders_allocation import a_policy
+from tests.roles import as_system
+from tests.web.fleet_builders import a_booking, a_node, a_place
+
+pytestmark = pytest.mark.django_db
+NODE = "gpu-a1-01"
+
+
+def _page(client: Client, url: str, status: int = 200) -> str:
+    answer = client.get(url)
+    assert answer.status_code == status, answer.content.decode()[:500]
+    return answer.content.decode()
+
+
+@pytest.fixture
+def operator(client: Client) -> Client:
+    """A browser in which an operator is signed in, and a node of two GPUs."""
+    client.force_login(an_operator())
+    a_policy()
+    a_node(now=timezone.now())
+    return client
+
+
+def typed(moment: datetime) -> str:
+    """As the operator's browser sends it: in the operator's zone."""
+    return f"{moment.astimezone(ZoneInfo('Europe/Berlin')):%Y-%m-%dT%H:%M}"
+
+
+def a_form(act: str = "look", **changed: str) -> Mapping[str, str]:
+    starts = timezone.now() + timedelta(hours=2)
+    return {
+        "act": act,
+        "where": f"node:{NODE}",
+        "starts": typed(starts),
+        "ends": typed(starts + timedelta(hours=3)),
+        "reason": "New fans",
+        **changed,
+    }
+
+
+def test_an_operator_looks_first_then_plans_then_calls_off(operator: Client) -> None:
+    assert "No maintenance is planned" in _page(operator, "/ops/maintenance")
+    looked = operator.post("/ops/maintenance", a_form())
+    assert "start would move" in looked.content.decode()
+    assert not Blackout.objects.exists()
+    saved = operator.post("/ops/maintenance", a_form("save"), follow=True).content.decode()
+    assert f"Maintenance of {NODE} is planned." in saved
+    (blackout,) = Blackout.objects.all()
+    assert "Call off" in saved
+    operator.post(f"/ops/maintenance/{blackout.id}/end")
+    assert "Called off" in _page(operator, "/ops/maintenance")
+
+
+def test_a_preview_names_who_would_be_broken_off(operator: Client) -> None:
+    now = timezone.now()
+    node = Node.objects.get(name=NODE)
+    booking = a_booking(a_member(a_project()), now=now, hours=6)
+    a_place(booking, node.gpus.all()[0])
+    page = operator.post("/ops/maintenance", a_form()).content.decode()
+    assert "1 running booking would be broken off" in page
+    assert booking.label in page
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"ends": "2026-01-01T00:00"}, "The end must lie after the start."),
+        ({"starts": "soon"}, "aria-invalid"),
+        ({"gpu": "60"}, "There is no such GPU"),
+        ({"where": "node:nope"}, "There is no such node"),
+        ({"reason": ""}, "aria-invalid"),
+    ],
+)
+def test_a_form_that_makes_no_sense_comes_back_with_the_reason(
+    operator: Client, changed: dict[str, str], words: str
+) -> None:
+    answer = operator.post("/ops/maintenance", a_form("save", **changed))
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert not Blackout.objects.exists()
+
+
+def test_maintenance_is_drawn_on_the_timeline_and_named_on_the_node(operator: Client) -> None:
+    operator.post("/ops/maintenance", a_form("save"))
+    member = a_member(a_project())
+    client = Client()
+    client.force_login(member.user)
+    timeline = _page(client, f"/t/{member.tenant.slug}/timeline")
+    assert "Maintenance: New fans" in timeline
+    assert "bar maint" in timeline
+    assert "New fans" in _page(client, f"/t/{member.tenant.slug}/fleet/{NODE}")
+    assert "/ops/maintenance" not in _page(client, f"/t/{member.tenant.slug}/fleet")
+
+
+def test_a_broken_gpu_is_returned_with_a_note_and_its_history_says_so(operator: Client) -> None:
+    node = Node.objects.get(name=NODE)
+    gpu = node.gpus.all()[0]
+    with as_system():
+        Gpu.objects.filter(id=gpu.id).update(
+            health="draining", health_reason="Xid 95: a memory error", needs_operator=True
+        )
+        GpuEvent.objects.create(
+            node=node, gpu=gpu, kind="foreign", at=timezone.now(), sentence="1 process: eve."
+        )
+    page = _page(operator, f"/ops/fleet/{NODE}")
+    assert "1 process: eve." in page
+    assert "Unbooked use, now" in page
+    assert "Return to service" in page
+    empty = operator.post(f"/ops/fleet/{NODE}/0/return", {"note": " "})
+    assert empty.status_code == 422
+    done = operator.post(f"/ops/fleet/{NODE}/0/return", {"note": "reset"}, follow=True)
+    assert "put it back into service: reset. It was out: Xid 95" in done.content.decode()
+
+
+def test_a_tenant_reads_no_history_of_hardware(operator: Client) -> None:
+    member = a_member(a_project())
+    client = Client()
+    client.force_login(member.user)
+    page = _page(client, f"/t/{member.tenant.slug}/fleet/{NODE}")
+    assert "History of its hardware" not in page
+    assert "switched off" not in page
+
+
+def test_an_operator_drains_with_a_deadline_and_says_that_a_node_is_off(operator: Client) -> None:
+    assert "is off, nothing runs on it" not in _page(operator, f"/ops/fleet/{NODE}")
+    by = timezone.now() + timedelta(hours=1)
+    operator.post(f"/ops/fleet/{NODE}/drain", {"reason": "Fans", "by": typed(by)})
+    node = Node.objects.get(name=NODE)
+    assert node.drain_by is not None
+    assert abs(node.drain_by - by) < timedelta(minutes=1)
+    assert "is off, nothing runs on it" in _page(operator, f"/ops/fleet/{NODE}")
+    done = operator.post(f"/ops/fleet/{NODE}/fence", {"note": "Unplugged"}, follow=True)
+    assert "0 places on gpu-a1-01 count as empty now." in done.content.decode()
+
+
+@pytest.mark.parametrize("path", ["maintenance", f"fleet/{NODE}/fence", f"fleet/{NODE}/0/return"])
+def test_nobody_else_does_any_of_it(operator: Client, path: str) -> None:
+    member = a_member(a_project())
+    client = Client()
+    client.force_login(member.user)
+    assert client.post(f"/ops/{path}", a_form("save", note="off")).status_code == 404
+    assert not Blackout.objects.exists()
