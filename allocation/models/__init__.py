@@ -3,12 +3,8 @@
 from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupancy
 from allocation.models.decisions import Decision, PolicyVersion, SolverState
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
-<<<<<<< HEAD
-from allocation.models.telemetry import GpuSample, GpuUse, Tally
-=======
 from allocation.models.maintenance import Blackout, GpuEvent
-from allocation.models.telemetry import GpuSample
->>>>>>> main
+from allocation.models.telemetry import GpuSample, GpuUse, Tally
 
 __all__ = [
     "Allocation",

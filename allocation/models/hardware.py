@@ -148,12 +148,9 @@ class MigPlacement(models.Model):
 class Gpu(models.Model):
     """One device. `number` is its stretch [8·number, 8·number + 8) of the global slot line.
 
-<<<<<<< HEAD
     `peers` are the node's other devices as [index, NVLinks, path over PCIe].
-=======
     Work on one that is not healthy has left by `drain_by`; without it, it goes on to its end. What
     `needs_operator` is not healthy again before an operator says so, whatever the agent finds.
->>>>>>> main
     """
 
     class Health(models.TextChoices):
