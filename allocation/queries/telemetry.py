@@ -156,7 +156,9 @@ def use_of_gpu(*, gpu: UUID, since: datetime, until: datetime, now: datetime) ->
     return _curve("gpu_id = %(whose)s AND slot IS NULL", gpu, since, until, now)
 
 
-def _curve(where: str, whose: UUID | list[UUID], since: datetime, until: datetime, now: datetime) -> UseCurve:
+def _curve(
+    where: str, whose: UUID | list[UUID], since: datetime, until: datetime, now: datetime
+) -> UseCurve:
     until = max(since, min(until, now))
     step = _step(since, until, now)
     since = _floor(since, min(step, ROW))

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import F, Max, Min
+from django.db.models import Max, Min
 
 from allocation import wire
-from allocation.models import Allocation, GpuSample, GpuUse, Node, Tally
+from allocation.models import Allocation, GpuSample, GpuUse, Node
 from allocation.queries.telemetry import (
     ROW,
     SAMPLES_KEPT,
@@ -16,6 +16,7 @@ from allocation.queries.telemetry import (
     rolled_values,
     row_of,
 )
+from allocation.services.tallies import tally
 
 USE_KEPT = timedelta(days=90)
 # One reading of a device in this time at most, whatever a node says.
@@ -60,13 +61,6 @@ def samples_store(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:
         ignore_conflicts=True,
     )
     tally("telemetry_absurd", absurd[0])
-
-
-def tally(name: str, count: int = 1) -> None:
-    """Adds to what /metrics tells."""
-    if count and not Tally.objects.filter(name=name).update(count=F("count") + count):
-        Tally.objects.bulk_create([Tally(name=name)], ignore_conflicts=True)
-        Tally.objects.filter(name=name).update(count=F("count") + count)
 
 
 def use_roll(now: datetime) -> int:

@@ -3,9 +3,11 @@
 from django.urls import include, path
 
 from portal.api.health import healthz, readyz
+from portal.api.metrics import metrics
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
     path("api/v1/", include("portal.api.root")),
 ]
