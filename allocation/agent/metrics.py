@@ -24,6 +24,15 @@ _SIGNALS = (
     ("power_mw", "power_milliwatts", "Power."),
     ("temperature_c", "temperature_celsius", "Temperature."),
     ("processes", "processes", "Processes on it."),
+    ("bandwidth", "memory_bandwidth_percent", "Memory bandwidth in use."),
+    ("tensor", "tensor_percent", "Time that tensor cores were busy."),
+    ("sm_mhz", "sm_clock_mhz", "Clock."),
+    ("throttle", "throttle_reasons", "NVML's bits of why the clock is not higher."),
+    ("pcie_rx_kb", "pcie_rx_kib_per_second", "To the GPU over PCIe."),
+    ("pcie_tx_kb", "pcie_tx_kib_per_second", "From the GPU over PCIe."),
+    ("nvlink_rx_kb", "nvlink_rx_kib_per_second", "To the GPU over NVLink."),
+    ("nvlink_tx_kb", "nvlink_tx_kib_per_second", "From the GPU over NVLink."),
+    ("energy_mj", "energy_millijoules", "Since the driver was loaded."),
 )
 
 

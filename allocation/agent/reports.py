@@ -107,4 +107,13 @@ def _sample(reading: Reading, owners: Owners) -> wire.Sample:
         power_mw=reading.power_mw,
         temperature_c=reading.temperature_c,
         processes=reading.processes,
+        bandwidth=reading.bandwidth,
+        tensor=reading.tensor,
+        sm_mhz=reading.sm_mhz,
+        throttle=reading.throttle,
+        pcie_rx_kb=reading.pcie_rx_kb,
+        pcie_tx_kb=reading.pcie_tx_kb,
+        nvlink_rx_kb=reading.nvlink_rx_kb,
+        nvlink_tx_kb=reading.nvlink_tx_kb,
+        energy_mj=reading.energy_mj,
     )

@@ -29,7 +29,6 @@ SAMPLES_MOST = 128
 UNSETTLED = LATE + ROW
 # A long way behind is caught up with in pieces, each a transaction of its own.
 PIECE = timedelta(hours=6)
-_BITS = (1 << 63) - 1
 
 
 def samples_store(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:
@@ -115,6 +114,8 @@ def _moment(sent_at: int, now: datetime) -> datetime:
 
 
 _PERCENT, _NATURAL, _FEW = 100, 2_000_000_000, 30_000
+# KiB a second: more than any GPU has, and the sum of both directions still fits its column.
+_PCIE, _NVLINK = 500 << 20, 900 << 20
 _MOST = {
     "utilisation": _PERCENT,
     "memory_used_mb": _NATURAL,
@@ -122,6 +123,15 @@ _MOST = {
     "power_mw": _NATURAL,
     "temperature_c": 150,
     "processes": _FEW,
+    "bandwidth": _PERCENT,
+    "tensor": _PERCENT,
+    "sm_mhz": 10_000,
+    "throttle": 0xFFFF_FFFF,
+    "pcie_rx_kb": _PCIE,
+    "pcie_tx_kb": _PCIE,
+    "nvlink_rx_kb": _NVLINK,
+    "nvlink_tx_kb": _NVLINK,
+    "energy_mj": 1 << 60,
 }
 
 

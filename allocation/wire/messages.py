@@ -252,7 +252,11 @@ class Heartbeat:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One GPU (slot, size None) or one slice. What can't be measured is None, never 0."""
+    """One GPU (slot, size None) or one slice. What can't be measured is None, never 0.
+
+    Bandwidth of memory and time of tensor cores in percent, links in KiB a second; `throttle` are
+    NVML's bits of why the clock is not higher; `energy_mj` only grows until the driver is loaded
+    anew."""
 
     gpu: Name
     slot: int | None
@@ -264,6 +268,15 @@ class Sample:
     power_mw: int | None
     temperature_c: int | None
     processes: int | None
+    bandwidth: int | None = dataclasses.field(default=None, metadata=_LATER)
+    tensor: int | None = dataclasses.field(default=None, metadata=_LATER)
+    sm_mhz: int | None = dataclasses.field(default=None, metadata=_LATER)
+    throttle: int | None = dataclasses.field(default=None, metadata=_LATER)
+    pcie_rx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
+    pcie_tx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
+    nvlink_rx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
+    nvlink_tx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
+    energy_mj: int | None = dataclasses.field(default=None, metadata=_LATER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
