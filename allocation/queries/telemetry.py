@@ -50,9 +50,10 @@ def rolled_sql(where: str) -> str:
       {_weighted("bandwidth")} AS bandwidth_avg, {_weighted("tensor")} AS tensor_avg,
       round({_weighted("pcie_rx_kb + pcie_tx_kb")})::int AS pcie_kb,
       round({_weighted("nvlink_rx_kb + nvlink_tx_kb")})::int AS nvlink_kb,
-      least(round(sum(CASE WHEN throttle & {THROTTLED} <> 0 THEN weight ELSE 0 END)
-                  FILTER (WHERE throttle IS NOT NULL)),
-            extract(epoch FROM %(bucket)s::interval))::int AS throttled,
+      -- least() passes over nulls: without a reading it would answer with the whole bucket.
+      CASE WHEN count(throttle) > 0 THEN
+        least(round(sum(CASE WHEN throttle & {THROTTLED} <> 0 THEN weight ELSE 0 END)),
+              extract(epoch FROM %(bucket)s::interval))::int END AS throttled,
       sum({_ENERGY})::bigint AS energy_mj
     FROM (
       SELECT *, date_bin(%(bucket)s::interval, at, 'epoch') AS bucket,

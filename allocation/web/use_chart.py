@@ -8,6 +8,7 @@ from typing import Any
 from allocation.models import Booking
 from allocation.queries.bookings import allocations_of
 from allocation.queries.telemetry import UseCurve, UsePoint, use_of_allocations
+from allocation.rules.diagnosis import Moment, signature_of
 from allocation.web.times import clock, day, length_words
 
 WIDTH, HEIGHT = 720, 190
@@ -54,6 +55,7 @@ def use_card(
     return {
         "chart": use_chart(curve, zone, now),
         "measured": any(point.measured for point in curve.points),
+        "signature": signature_of(_moments(curve)),
         "runs": runs,
         "spans": [
             {"key": key, "label": label, "on": key == span, "href": f"{base}?use={key}"}
@@ -75,6 +77,25 @@ def use_chart(curve: UseCurve, zone: tzinfo, now: datetime) -> UseChart:
         text=use_words(curve),
         facts=_facts(curve),
     )
+
+
+def _moments(curve: UseCurve) -> list[Moment]:
+    """The last step is left out: it is not over yet, or the booking ended in it."""
+    seconds = int(curve.step.total_seconds()) * curve.devices
+    return [
+        Moment(
+            seconds=seconds,
+            measured=point.measured,
+            busy_min=point.busy_min,
+            busy=point.busy,
+            busy_max=point.busy_max,
+            bandwidth=point.bandwidth,
+            tensor=point.tensor,
+            pcie_kb=point.pcie_kb,
+            throttled=point.throttled,
+        )
+        for point in curve.points[:-1]
+    ]
 
 
 def use_words(curve: UseCurve) -> str:

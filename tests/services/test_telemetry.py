@@ -112,7 +112,17 @@ def test_what_was_not_measured_stays_null_and_lowers_no_mean(place: Allocation) 
     assert (blank["busy_avg"], blank["busy_min"], blank["measured"]) == (None, None, 0)
     assert blank["seconds"] == 300
     assert (half["busy_avg"], half["busy_min"], half["measured"]) == (80, 80, 150)
-    assert all(row["power_avg_mw"] is None and row["energy_mj"] is None for row in (blank, half))
+    blanks = ("power_avg_mw", "energy_mj", "throttled", "bandwidth_avg", "pcie_kb", "memory_max_mb")
+    assert [row[name] for row in (blank, half) for name in blanks] == [None] * 12
+
+
+def test_seconds_with_a_clock_held_down_are_counted_and_idle_is_no_such_reason(
+    place: Allocation,
+) -> None:
+    reasons = [0, 0x1, 0x2, 0x4, 0x40, 0x21]
+    end = read(place, [50] * 30, throttle=lambda n: reasons[n % 6])
+    (row,) = rolled(end)
+    assert row["throttled"] == 150
 
 
 def test_rolling_up_again_and_again_changes_nothing(place: Allocation) -> None:

@@ -105,3 +105,15 @@ def test_use_under_another_tenants_allocation_is_not_in_the_chart(
             utilisation=99,
         )  # fmt: skip
     assert "99 %" not in page(booking)
+
+
+@pytest.mark.django_db
+def test_the_page_says_what_holds_the_work_up(running: tuple[Booking, Allocation]) -> None:
+    booking, place = running
+    now = timezone.now()
+    measured(place, [0] * 360, now=now, step=timedelta(seconds=10))
+    assert "Idle: it was never more than 0 % busy" in page(booking)
+    with as_system():
+        GpuSample.objects.update(utilisation=60, bandwidth=90, tensor=5)
+    text = page(booking).partition('class="signature')[2]
+    assert "Limited by the GPU&#x27;s memory: 90 %" in text[:200]
