@@ -8,7 +8,8 @@ import pynvml
 from allocation.agent.gpu import Fault, FoundInstance, GpuError, Place, Reading, Truth
 from allocation.agent.nvml_measure import Handle, Measures
 from allocation.agent.nvml_measure import optional as _optional
-from allocation.wire import InventoryGpu, Mode, Placement
+from allocation.agent.nvml_topology import Topology
+from allocation.wire import InventoryGpu, Mode, Peer, Placement
 
 _FAULTS: dict[int, Fault] = {
     pynvml.NVML_ERROR_IN_USE: "in_use",
@@ -60,14 +61,18 @@ class NvmlGpu:
     def inventory(self) -> tuple[InventoryGpu, ...]:
         try:
             handles = dict(_answering())
-            domains = _nvlink_domains(handles)
+            topology = Topology(handles)
+            domains = topology.domains()
             return tuple(
-                self._inventory_gpu(i, handle, domains[i]) for i, handle in handles.items()
+                self._inventory_gpu(i, handle, domains[i], topology.peers(i))
+                for i, handle in handles.items()
             )
         except pynvml.NVMLError as error:
             raise _refused(error, "reading the inventory") from error
 
-    def _inventory_gpu(self, index: int, handle: Handle, domain: int | None) -> InventoryGpu:
+    def _inventory_gpu(
+        self, index: int, handle: Handle, domain: int | None, peers: tuple[Peer, ...]
+    ) -> InventoryGpu:
         uuid = pynvml.nvmlDeviceGetUUID(handle)
         self._handles[uuid] = handle
         mig = _optional(pynvml.nvmlDeviceGetMigMode, handle)
@@ -82,6 +87,7 @@ class NvmlGpu:
             pci=pynvml.nvmlDeviceGetPciInfo(handle).busId,
             nvlink_domain=domain,
             placements=tuple(self._placements(uuid)) if mig is not None else (),
+            peers=peers,
         )
 
     def _placements(self, uuid: str) -> Iterator[Placement]:
@@ -277,35 +283,3 @@ def _compute_instances(instance: Handle) -> Iterator[Handle]:
         found = (pynvml.c_nvmlComputeInstance_t * max(1, profile.instanceCount))()
         pynvml.nvmlGpuInstanceGetComputeInstances(instance, profile.id, found, ctypes.byref(count))
         yield from found[: count.value]
-
-
-def _nvlink_domains(handles: dict[int, Handle]) -> dict[int, int | None]:
-    """Numbers the connected groups of GPUs; GPUs on NVSwitches of one node are one group."""
-    by_pci = {pynvml.nvmlDeviceGetPciInfo(h).busId: i for i, h in handles.items()}
-    group: dict[int | str, int | str] = {}
-
-    def root(member: int | str) -> int | str:
-        while group.setdefault(member, member) != member:
-            member = group[member]
-        return member
-
-    for i, handle in handles.items():
-        for peer in _nvlink_peers(handle):
-            group[root(i)] = root(peer if peer == "switch" else by_pci.get(peer, i))
-    linked = {i: root(i) if i in group else None for i in handles}
-    order = list(dict.fromkeys(r for r in linked.values() if r is not None))
-    return {i: None if r is None else order.index(r) for i, r in linked.items()}
-
-
-def _nvlink_peers(handle: Handle) -> Iterator[str]:
-    """PCI ids of the GPUs at the other ends, "switch" for an NVSwitch."""
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        if not _optional(pynvml.nvmlDeviceGetNvLinkState, handle, link):
-            continue
-        kind = _optional(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
-        if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-            yield "switch"
-        elif kind == pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
-            remote = _optional(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
-            if remote is not None:
-                yield remote.busId

@@ -84,14 +84,18 @@ def reported_allocations(
 
 
 def samples_take(port: GpuPort, gpus: Iterable[str], owners: Owners) -> tuple[wire.Sample, ...]:
-    """A GPU that does not answer has no sample."""
+    """A GPU that does not answer has no sample. Of more than one message may hold, those of
+    bookings go first."""
     samples: list[wire.Sample] = []
     for gpu in gpus:
         try:
             samples += [_sample(reading, owners) for reading in port.readings(gpu)]
         except GpuError as error:
             log.warning("no telemetry of %s: %s", gpu, error)
-    return tuple(samples)
+    if len(samples) > wire.SAMPLES_MOST:
+        log.warning("%d readings are not told", len(samples) - wire.SAMPLES_MOST)
+        samples.sort(key=lambda sample: sample.allocation is None)
+    return tuple(samples[: wire.SAMPLES_MOST])
 
 
 def _sample(reading: Reading, owners: Owners) -> wire.Sample:

@@ -137,6 +137,17 @@ class SimulatedNvml(SimulatedSensors):
         peers = self._peers(self._gpu(handle))
         _target(ref).busId = peers[link % len(peers)].pci
 
+    @_symbol
+    def nvmlDeviceGetTopologyCommonAncestor(self, one: CData, other: CData, ref: CData) -> None:
+        # Two to a PCIe switch, half of the node to a NUMA node.
+        first, second = sorted(self._gpu(handle).index for handle in (one, other))
+        numa = {2 * index // len(self.hardware.gpus) for index in (first, second)}
+        if first // 2 == second // 2:
+            level = pynvml.NVML_TOPOLOGY_SINGLE
+        else:
+            level = pynvml.NVML_TOPOLOGY_NODE if len(numa) == 1 else pynvml.NVML_TOPOLOGY_SYSTEM
+        _target(ref).value = level
+
     # MIG.
 
     @_symbol

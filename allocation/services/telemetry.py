@@ -23,8 +23,6 @@ USE_KEPT = timedelta(days=90)
 READ_EVERY_S = 5
 # An agent that was cut off sends what it measured meanwhile; its clock is believed this far.
 LATE = timedelta(minutes=15)
-# The most a message may hold: 16 GPUs with seven slices each.
-SAMPLES_MOST = 128
 # Rows may still change while readings of their time may come.
 UNSETTLED = LATE + ROW
 # A long way behind is caught up with in pieces, each a transaction of its own.
@@ -33,7 +31,7 @@ PIECE = timedelta(hours=6)
 
 def samples_store(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:
     """Keeps a node's readings. What is too much, or absurd, is dropped and counted."""
-    kept = telemetry.samples[:SAMPLES_MOST]
+    kept = telemetry.samples[: wire.SAMPLES_MOST]
     tally("telemetry_too_many", len(telemetry.samples) - len(kept))
     gpus = dict(node.gpus.values_list("uuid", "id"))
     tenants = {

@@ -15,6 +15,9 @@ Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
 Mode = Literal["whole", "sliced", "shared"]
 """shared: not cut, for several at once; hardware knows no such mode and reports it as whole."""
 AllocationState = Literal["preparing", "ready", "ending", "empty", "failed"]
+PciePath = Literal["board", "switch", "switches", "bridge", "numa", "system"]
+"""From nearest to farthest: one board, one PCIe switch, several, one host bridge, one NUMA node,
+across the machine."""
 PauseMethod = Literal["stop", "signal", "suspend"]
 """stop: TERM, then KILL. signal: the owner's program ends itself, KILL at the deadline. suspend:
 copied to the host's memory and frozen, to go on later on the same node."""
@@ -130,6 +133,16 @@ class Placement:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Another GPU of the node, by index: how many NVLinks join the two, directly or through
+    NVSwitches, and the nearest that they have in common over PCIe (None: not known)."""
+
+    index: int
+    nvlinks: int
+    path: PciePath | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryGpu:
     """`name` is NVML's product name; `nvlink_domain` numbers the node's connected components of
     the NVLink matrix, None without links; `placements` is empty where MIG is impossible."""
@@ -144,6 +157,7 @@ class InventoryGpu:
     pci: str
     nvlink_domain: int | None
     placements: tuple[Placement, ...] = ()
+    peers: tuple[Peer, ...] = dataclasses.field(default=(), metadata=_LATER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
 def parsed(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """As Prometheus reads it, strictly."""
-    assert text.endswith("\n")
+    assert not text or text.endswith("\n")
     found = {}
     typed: set[str] = set()
     for line in text.split("\n")[:-1]:

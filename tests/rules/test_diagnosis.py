@@ -11,8 +11,8 @@ from allocation.rules.diagnosis import Kind, Moment, signature_of
 WORK = Moment(60, 60, 60, 70, 80, 30, 30, 100_000, 0)
 
 
-def a_window(count: int = 30, **values: float | None) -> list[Moment]:
-    return [replace(WORK, **values)] * count  # type: ignore[arg-type]
+def a_window(**values: float | None) -> list[Moment]:
+    return [replace(WORK, **values)] * 30  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_nothing_and_too_little_say_nothing() -> None:
 
 def test_a_signal_that_was_seldom_measured_does_not_speak_for_all() -> None:
     seldom = [replace(WORK, bandwidth=95, tensor=1)] * 5
-    assert signature_of(seldom + a_window(25, bandwidth=None, tensor=None)).kind == "steady"
+    assert signature_of(seldom + a_window(bandwidth=None, tensor=None)[5:]).kind == "steady"
 
 
 percent = st.none() | st.floats(0, 100)

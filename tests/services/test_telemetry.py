@@ -198,7 +198,7 @@ def test_a_message_with_too_many_readings_is_cut_and_the_rest_counted(place: All
     told(place, NOW, *[a_sample(place, utilisation=1, slot=n % 8) for n in range(1000)])
     with as_system():
         assert GpuSample.objects.count() == 8
-        assert Tally.objects.get(name="telemetry_too_many").count == 1000 - 128
+        assert Tally.objects.get(name="telemetry_too_many").count == 1000 - wire.SAMPLES_MOST
 
 
 def test_energy_is_what_the_counter_rose_by_and_a_counter_that_fell_says_nothing(
