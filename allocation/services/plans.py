@@ -279,7 +279,9 @@ def _refused_as(booking: Booking) -> State:
     """What becomes of a booking that there is no room for, now or any more."""
     if booking.hardware_lost_at is not None:
         return State.FAILED
-    is_window = booking.state == State.REQUESTED or booking.starts is not None
+    # What is begun anew had its window; that is over, not refused.
+    is_window = booking.starts is not None and not booking.replaced
+    is_window |= booking.state == State.REQUESTED
     return State.REFUSED if is_window else State.EXPIRED
 
 
