@@ -6,6 +6,7 @@ from django.utils import timezone
 from allocation.services.cycle import cycle_run, tick_run
 from allocation.services.publish import publish_due
 from allocation.services.reports import samples_sweep
+from allocation.services.watch import invariants_watch
 from tenants.outbox import nudge_taken
 
 
@@ -33,3 +34,9 @@ def allocation_publish() -> None:
 def allocation_sweep() -> None:
     """Removes telemetry that is older than it is useful."""
     samples_sweep(timezone.now())
+
+
+@shared_task(name="allocation.invariants")
+def allocation_invariants() -> None:
+    """Asks whether every promise holds; the answer is at /statusz."""
+    invariants_watch(timezone.now())

@@ -3,6 +3,7 @@
 from allocation.web import (
     booking_panel,
     bookings,
+    compaction,
     fleet,
     home,
     maintenance,
@@ -21,5 +22,6 @@ urlpatterns = [
     *speeds.urlpatterns,
     *projects.urlpatterns,
     *fleet.urlpatterns,
+    *compaction.urlpatterns,
     *maintenance.urlpatterns,
 ]

@@ -80,6 +80,7 @@ TICKS = {
     "allocation.cycle": 15,
     "allocation.publish": 5,
     "outbox.relay": 5,
+    "allocation.invariants": 300,
     "allocation.sweep": 600,
     "outbox.sweep": 600,
     "tenants.sweep": 600,

@@ -32,6 +32,7 @@ from allocation.services.bookings import (
     booking_request,
     ends_of,
 )
+from allocation.services.pause_choices import booking_saved, more_time_ask
 from tenants.access import access_project
 from tenants.api.base import ApiView, listed
 from tenants.api.fields import Duration, Instant, Strict, Text
@@ -64,7 +65,7 @@ class Bookings(ApiView):
         """A page."""
         with self.tx():
             bookings, following = page_of(
-                self._rows().select_related("project", "owner"),
+                self._rows().select_related("project", "owner").prefetch_related("pauses"),
                 keys=("-submitted", "-id"),
                 asked=self.asked,
                 scope=f"bookings:{self.actor.tenant_id}",
@@ -220,6 +221,44 @@ class BookingCheckIn(ApiView):
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
             return booking_answer(booking_check_in(actor=self.actor, booking=booking, now=self.now))
+
+        return self.once(work)
+
+
+class BookingAcknowledge(ApiView):
+    """Saying that everything is saved."""
+
+    @described(
+        "act_acknowledge_booking",
+        "Say that everything is saved; ends the grace of a pause. Twice is once",
+        answer=BookingOut,
+    )
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """The booking with `saved_at`, and `acknowledged_at` in its open pause."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(booking_saved(actor=self.actor, booking=booking, now=self.now))
+
+        return self.once(work)
+
+
+class BookingMoreTime(ApiView):
+    """Putting a pause off."""
+
+    @described(
+        "act_more_time_booking",
+        "Ask to put a pause off by what the tier grants; the next decision answers",
+        answer=BookingOut,
+    )
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """The booking with `more_asked_at` in its open pause."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(more_time_ask(actor=self.actor, booking=booking, now=self.now))
 
         return self.once(work)
 

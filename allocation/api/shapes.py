@@ -10,6 +10,7 @@ from allocation.models import Allocation, Booking
 from allocation.queries.outcomes import start_range_of
 from allocation.rules.states import WAITING, State
 from tenants.api.fields import Money, iso_duration
+from tenants.models import Tier
 
 _PLAIN = (
     "name",
@@ -21,6 +22,7 @@ _PLAIN = (
     "alternatives",
     "extension_until",
     "ready_at",
+    "saved_at",
     "checked_in_at",
     "released_at",
     "ended_at",
@@ -47,7 +49,8 @@ class PriceOfBooking(serializers.Serializer[Any]):
 
     currency = serializers.CharField()
     per_hour = Money(max_digits=20, help_text="The whole booking for an hour.")
-    held = Money(max_digits=20)
+    held = Money(max_digits=20, help_text="The most that it can cost.")
+    settled = Money(max_digits=20, help_text="Charged already, for runs that pauses ended.")
     charged = Money(max_digits=20, allow_null=True)
     price_book = serializers.IntegerField()
 
@@ -84,6 +87,34 @@ class WaitingOut(serializers.Serializer[Any]):
     reasons = serializers.ListField(child=serializers.DictField())
 
 
+class PauseOut(serializers.Serializer[Any]):
+    """A pause: while `resumed_at` and `ended_at` are null the notice, afterwards the receipt."""
+
+    number = serializers.IntegerField()
+    noticed_at = serializers.DateTimeField(help_text="From here on nothing is charged.")
+    deadline = serializers.DateTimeField()
+    method = serializers.ChoiceField(choices=Tier.PauseMethod.values)
+    rule = serializers.CharField()
+    sentence = serializers.CharField()
+    stronger_claim = serializers.CharField(
+        source="beneficiary_label", help_text="Its number; empty when it is another tenant's."
+    )
+    more_asked_at = serializers.DateTimeField(allow_null=True)
+    more_times_used = serializers.IntegerField()
+    acknowledged_at = serializers.DateTimeField(allow_null=True)
+    emptied_at = serializers.DateTimeField(allow_null=True)
+    resumed_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    ran_from = serializers.DateTimeField(source="ready_at")
+    lost_seconds = serializers.IntegerField(help_text="Work since the last save, done again.")
+    credit_seconds = serializers.IntegerField(help_text="Of it not charged.")
+    credit = Money(max_digits=20)
+    charged = Money(max_digits=20, help_text="For the run that it ended.")
+    remaining_seconds = serializers.IntegerField(allow_null=True)
+    policy_version = serializers.IntegerField()
+    decision_id = serializers.IntegerField()
+
+
 class BookingOut(serializers.Serializer[Any]):
     """A booking."""
 
@@ -102,11 +133,13 @@ class BookingOut(serializers.Serializer[Any]):
     window = WindowOut()
     price = PriceOfBooking()
     allocations = AllocationOut(many=True)
+    pauses = PauseOut(many=True)
     waiting = WaitingOut(allow_null=True)
     alternatives = serializers.ListField(child=serializers.DictField())
     series = serializers.CharField(allow_null=True, help_text="`sr_…`, if it is one date of it.")
     extension_until = serializers.DateTimeField(allow_null=True)
     ready_at = serializers.DateTimeField(allow_null=True)
+    saved_at = serializers.DateTimeField(allow_null=True)
     checked_in_at = serializers.DateTimeField(allow_null=True)
     released_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
@@ -175,10 +208,12 @@ def shown(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]
                 "currency": booking.currency,
                 "per_hour": booking.price_per_hour,
                 "held": booking.held,
+                "settled": booking.settled,
                 "charged": booking.charged,
                 "price_book": booking.price_version,
             },
             "allocations": allocations,
+            "pauses": booking.pauses.all(),
             "waiting": _waiting(booking),
             "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},
@@ -223,7 +258,7 @@ def _window(booking: Booking) -> dict[str, Any]:
 
 
 def _waiting(booking: Booking) -> dict[str, Any] | None:
-    if booking.state not in WAITING:
+    if booking.state not in (*WAITING, State.PAUSING, State.PAUSED):
         return None
     return {
         "expected_start": booking.planned_starts,

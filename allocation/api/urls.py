@@ -4,10 +4,12 @@ from django.urls import path, register_converter
 
 from allocation.api.availability import Availability
 from allocation.api.bookings import (
+    BookingAcknowledge,
     BookingCancel,
     BookingCheckIn,
     BookingEvents,
     BookingExtend,
+    BookingMoreTime,
     BookingOne,
     BookingRelease,
     Bookings,
@@ -75,6 +77,16 @@ urlpatterns = [
         name="api-booking-release",
     ),
     path("bookings/<booking:reference>/extend", BookingExtend.as_view(), name="api-booking-extend"),
+    path(
+        "bookings/<booking:reference>/acknowledge",
+        BookingAcknowledge.as_view(),
+        name="api-booking-acknowledge",
+    ),
+    path(
+        "bookings/<booking:reference>/more-time",
+        BookingMoreTime.as_view(),
+        name="api-booking-more-time",
+    ),
     path(
         "bookings/<booking:reference>/check-in",
         BookingCheckIn.as_view(),

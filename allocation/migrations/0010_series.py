@@ -63,7 +63,7 @@ GRANT EXECUTE ON FUNCTION portal_pause_outcomes(integer), portal_starts_kept(tex
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("allocation", "0009_maintenance"),
+        ("allocation", "0009_pauses"),
         ("tenants", "0003_quota_algebra"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

@@ -4,6 +4,7 @@ from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupa
 from allocation.models.decisions import Decision, PolicyVersion, SolverState
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
 from allocation.models.maintenance import Blackout, GpuEvent
+from allocation.models.pauses import Pause, PauseCause
 from allocation.models.series import Series, WorkSpeed
 from allocation.models.telemetry import GpuSample
 
@@ -21,6 +22,8 @@ __all__ = [
     "MigPlacement",
     "Node",
     "Occupancy",
+    "Pause",
+    "PauseCause",
     "PolicyVersion",
     "Rack",
     "Series",

@@ -12,11 +12,13 @@ from allocation.models import Allocation, Booking, Series
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.admission import Terms, terms_check
+from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.offers import Offer, offer_of
+from allocation.services.pauses import pause_over
 from billing.queries import budget_effect
-from billing.rules import UNITS_PER_GPU, cost_of, money_text
-from billing.services import hold_place, hold_settle
+from billing.rules import money_text
+from billing.services import hold_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
 from tenants.errors import Refused, invalid
@@ -116,23 +118,6 @@ def booking_take(
     return booking
 
 
-def booking_cost(booking: Booking, seconds: int) -> Decimal:
-    """What the whole booking costs for so many seconds, six places."""
-    return cost_of(per_gpu_hour=booking.price_per_hour, units=UNITS_PER_GPU, seconds=seconds)
-
-
-def earlier_settle(booking: Booking, now: datetime) -> Decimal:
-    """Ends the hold of a booking that waits: what it had before it was begun anew is charged, zero
-    for one that never ran. Returns the charge."""
-    due = booking_cost(booking, booking.used_seconds) if booking.used_seconds else Decimal(0)
-    return hold_settle(
-        tenant_id=booking.tenant_id,
-        reference=booking.id,
-        amount=min(booking.held, due),
-        now=now,
-    )
-
-
 def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
     """Takes the booking back: before its start it is gone at once and all money is free again.
 
@@ -151,27 +136,12 @@ def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
             raise _over(booking)
         if state in ON_HARDWARE:
             return _end(actor, booking, "cancelled", now)
-        booking.allocations.filter(state=Allocation.State.PLANNED).update(
-            state=Allocation.State.SUPERSEDED
-        )
-        booking.state, booking.outcome = State.CANCELLED, "cancelled"
-        booking.charged, booking.ended_at = earlier_settle(booking, now), now
-        _save(booking, "state", "outcome", "charged", "ended_at")
-        freed = money_text(booking.held - booking.charged, booking.currency)
-        event_add(
-            booking,
-            kind="cancelled",
-            sentence=f"Cancelled by {actor.name}; {freed} is free again.",
-            now=now,
-            actor_id=actor.user_id,
-        )
-        _audit(actor, "booking.cancel", booking, now)
-        nudge("allocation.cycle")
-    return booking
+        return _take_back(actor, booking, State.CANCELLED, now)
 
 
 def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Gives the devices back early. Only the time until now is charged.
+    """Gives the devices back early. Only the time until now is charged, while a pause is counting
+    down only the time until its notice. What is paused is over at once.
 
     Raises:
         Refused: `not_started` (cancel it instead) or `booking_over`.
@@ -183,6 +153,8 @@ def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking
             return booking
         if state in TERMINAL:
             raise _over(booking)
+        if state is State.PAUSED:
+            return _take_back(actor, booking, State.ENDED, now)
         if state not in ON_HARDWARE:
             raise Refused(
                 "not_started",
@@ -197,17 +169,13 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
     in the way.
 
     Raises:
-        Refused: `not_extendable`, `end_not_later`, `too_long`, `extension_pending`,
-            `budget_exceeded`, `no_budget`.
+        Refused: `not_extendable`, `extension_while_paused`, `end_not_later`, `too_long`,
+            `extension_pending`, `budget_exceeded`, `no_budget`.
     """
     with transaction.atomic():
         booking = _locked(booking)
         if booking.state not in EXTENDABLE:
-            raise Refused(
-                "not_extendable",
-                f"{booking.label} is {booking.get_state_display().lower()}; only a booking with "
-                "a place or on its device can be extended.",
-            )
+            raise _not_extendable(booking)
         until = until.replace(microsecond=0)
         _extension_check(actor, booking, until)
         seconds = int((until - ends_of(booking)).total_seconds())
@@ -254,8 +222,10 @@ def ends_of(booking: Booking) -> datetime:
     """When the booking's place ends, as planned now.
 
     Raises:
-        Refused: `no_place_yet`.
+        Refused: `no_place_yet`, `extension_while_paused`.
     """
+    if booking.state in (State.PAUSING, State.PAUSED):
+        raise _not_extendable(booking)
     if booking.planned_ends is None:
         raise Refused("no_place_yet", f"{booking.label} has no place yet.")
     return booking.planned_ends
@@ -303,6 +273,46 @@ def _end(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking
     _audit(actor, f"booking.{outcome}", booking, now)
     nudge("allocation.cycle")
     return booking
+
+
+def _take_back(actor: Actor, booking: Booking, state: State, now: datetime) -> Booking:
+    """Ends what is on no device: at once, and what was not charged yet is free again."""
+    booking.allocations.filter(state=Allocation.State.PLANNED).update(
+        state=Allocation.State.SUPERSEDED
+    )
+    is_cancelled = state is State.CANCELLED
+    booking.state, booking.outcome = state, "cancelled" if is_cancelled else "released"
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
+    _save(booking, "state", "outcome", "charged", "ended_at")
+    pause_over(booking, now)
+    freed = money_text(booking.held - booking.charged, booking.currency)
+    done = "Cancelled" if is_cancelled else "Given back"
+    event_add(
+        booking,
+        kind=str(state),
+        sentence=f"{done} by {actor.name}; {freed} is free again.",
+        now=now,
+        actor_id=actor.user_id,
+    )
+    _audit(actor, "booking.cancel" if is_cancelled else "booking.released", booking, now)
+    nudge("allocation.cycle")
+    return booking
+
+
+def _not_extendable(booking: Booking) -> Refused:
+    if booking.state in (State.PAUSING, State.PAUSED):
+        return Refused(
+            "extension_while_paused",
+            f"{booking.label} is {booking.get_state_display().lower()} for a stronger claim; it "
+            "goes on with the time that it has left. Once it runs again, ask for more.",
+            rule="R50",
+            owner="others",
+        )
+    return Refused(
+        "not_extendable",
+        f"{booking.label} is {booking.get_state_display().lower()}; only a booking with "
+        "a place or on its device can be extended.",
+    )
 
 
 def _extension_check(actor: Actor, booking: Booking, until: datetime) -> None:

@@ -2,10 +2,11 @@
 
 from django.urls import include, path
 
-from portal.api.health import healthz, readyz
+from portal.api.health import healthz, readyz, statusz
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
+    path("statusz", statusz, name="statusz"),
     path("api/v1/", include("portal.api.root")),
 ]

@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from allocation.models import Booking
 from allocation.rules.states import State
-from allocation.web.booking_story import Scene, Story, story_of
+from allocation.web.booking_scene import Scene
+from allocation.web.booking_story import Story, story_of
 from allocation.web.times import length_words, window_words
 from billing.rules import month_of
 from billing.services import budget_set, hold_place

@@ -249,6 +249,11 @@ TIER = {
     "protected": "1h 30m",
     "max_duration": "12h",
     "advance": "7d",
+    "credit_cap": "2h",
+    "more_times": "1",
+    "more_time": "5m",
+    "max_pauses": "",
+    "method": "signal",
     "description": "Runs while others sleep.",
     "pausable": "on",
     "replaces": "on",
@@ -264,6 +269,8 @@ def test_an_operator_makes_a_tier_that_all_can_read(operator: Client, tenant: Te
         5400,
         43_200,
     )
+    assert (tier.pause_method, tier.max_pauses, tier.more_times) == ("signal", None, 1)
+    assert (tier.credit_cap_seconds, tier.more_time_seconds) == (7200, 300)
     reader = Client()
     reader.force_login(a_member(a_project(tenant), "viewer").user)
     text = _text(reader.get("/t/own/tiers").content)
@@ -277,6 +284,10 @@ def test_an_operator_makes_a_tier_that_all_can_read(operator: Client, tenant: Te
         ("grace", "ten minutes"),
         ("max_duration", "100d"),
         ("priority", "1e3"),
+        ("max_pauses", "0"),
+        ("method", "ask nicely"),
+        ("more_time", "0"),
+        ("more_times", "99"),
         ("name", ""),
         ("slug", "A B"),
     ],
