@@ -1,5 +1,6 @@
 """What agents say, turned into facts. Every message is verified, fenced and safe to see twice."""
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -148,8 +149,10 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     _broken_runs(hurt, now)
     troubles_apply(node, report, now)
     for item in report.allocations:
-        if item.id in own and (item.state != "empty" or is_proof(report, known)):
-            _allocation(own[item.id], item, now)
+        if item.id in own:
+            unproven = item.state == "empty" and not is_proof(report, known)
+            said = dataclasses.replace(item, state="ending") if unproven else item
+            _allocation(own[item.id], said, now)
     modes_changed = sum(
         Gpu.objects.filter(node=node, uuid=gpu.uuid).exclude(mode=gpu.mode).update(mode=gpu.mode)
         for gpu in report.gpus
