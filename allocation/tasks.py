@@ -6,6 +6,7 @@ from django.utils import timezone
 from allocation.services.cycle import cycle_run, tick_run
 from allocation.services.publish import publish_due
 from allocation.services.telemetry import telemetry_sweep, use_roll
+from allocation.services.watch import invariants_watch
 from tenants.outbox import nudge_taken
 
 
@@ -35,3 +36,9 @@ def allocation_telemetry() -> None:
     now = timezone.now()
     use_roll(now)
     telemetry_sweep(now)
+
+
+@shared_task(name="allocation.invariants")
+def allocation_invariants() -> None:
+    """Asks whether every promise holds; the answer is at /statusz."""
+    invariants_watch(timezone.now())

@@ -222,6 +222,8 @@ REST_FRAMEWORK = {
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 SPECTACULAR_SETTINGS = {
+    # One set of choices under two field names has one name.
+    "ENUM_NAME_OVERRIDES": {"PauseMethodEnum": ["stop", "signal", "suspend"]},
     "TITLE": "GPU portal",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",

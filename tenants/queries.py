@@ -30,12 +30,14 @@ class ProjectPeople:
 
 @dataclass(frozen=True, slots=True)
 class ShareRow:
-    """Units that `owner` (a project or a tenant) has of a class; zero and None without a row."""
+    """Units that `owner` (a project or a tenant) has of a class; zero and None without a row,
+    which is `quota`."""
 
     owner: Project | Tenant
     guaranteed_units: int
     borrow_limit_units: int | None
     lend_limit_units: int | None = None
+    quota: Quota | None = None
 
     @property
     def limit_units(self) -> int | None:
@@ -144,7 +146,13 @@ def _member_order(member: Membership) -> tuple[int, str]:
 def _share(owner: Project | Tenant, quota: Quota | None) -> ShareRow:
     if quota is None:
         return ShareRow(owner, 0, None)
-    return ShareRow(owner, quota.guaranteed_units, quota.borrow_limit_units, quota.lend_limit_units)
+    return ShareRow(
+        owner,
+        quota.guaranteed_units,
+        quota.borrow_limit_units,
+        quota.lend_limit_units,
+        quota,
+    )
 
 
 def outbox_waiting() -> tuple[int, datetime | None]:

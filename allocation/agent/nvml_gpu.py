@@ -1,5 +1,6 @@
 """The GPU port over NVML, through pynvml. Knows nothing of whether the GPUs are simulated."""
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Collection, Iterator
 
@@ -186,7 +187,8 @@ class NvmlGpu:
             profile = _compute_profile(instance, self._compute(gpu, place.profile_id))
             pynvml.nvmlGpuInstanceCreateComputeInstance(instance, profile.id)
         except pynvml.NVMLError as error:
-            _optional(pynvml.nvmlGpuInstanceDestroy, instance)
+            with contextlib.suppress(pynvml.NVMLError):  # refused too: the next look removes it
+                pynvml.nvmlGpuInstanceDestroy(instance)
             raise _refused(error, "making the slice usable") from error
 
     def _compute(self, gpu: str, profile_id: int) -> int:

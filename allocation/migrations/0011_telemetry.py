@@ -19,8 +19,8 @@ WALL = "\n".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0009_maintenance'),
-        ('tenants', '0005_replace'),
+        ('allocation', '0010_series'),
+        ('tenants', '0003_quota_algebra'),
     ]
 
     operations = [

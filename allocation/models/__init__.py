@@ -4,6 +4,8 @@ from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupa
 from allocation.models.decisions import Decision, PolicyVersion, SolverState
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
 from allocation.models.maintenance import Blackout, GpuEvent
+from allocation.models.pauses import Pause, PauseCause
+from allocation.models.series import Series, WorkSpeed
 from allocation.models.telemetry import GpuSample, GpuUse, Tally
 
 __all__ = [
@@ -21,8 +23,12 @@ __all__ = [
     "MigPlacement",
     "Node",
     "Occupancy",
+    "Pause",
+    "PauseCause",
     "PolicyVersion",
     "Rack",
+    "Series",
     "SolverState",
     "Tally",
+    "WorkSpeed",
 ]

@@ -156,6 +156,9 @@ def places_of(booking: Booking) -> list[NodePlace]:
         .exclude(state=Allocation.State.SUPERSEDED)
         .order_by("start")
     )
+    live = [row for row in rows if row.state in Allocation.LIVE]
+    # After a pause the place is where it goes on, not where it was.
+    rows = live or ([] if booking.state == State.PAUSED else rows)
     slots: dict[UUID, list[Slots]] = {}
     gpus = {gpu.id: gpu for gpu in _gpus_of(booking, rows)}
     for row in rows:

@@ -262,7 +262,7 @@ def node_key_rotate(*, operator: User, node: Node) -> None:
             f"{node.name} was told of its new key and has not signed with it yet. If its agent"
             " never answers again, lock it out and enrol it anew.",
         )
-    if not reads_later(node):
+    if not reads(node, wire.LATER_SINCE):
         raise Refused(
             "agent_too_old",
             f"The agent of {node.name} ({node.agent_version or 'version not known'}) can't change"

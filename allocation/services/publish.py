@@ -11,15 +11,17 @@ from django.db import transaction
 from django.db.models import Count, F
 
 from allocation import wire
-from allocation.models import Allocation, Booking, MigPlacement, Node, SolverState
-from allocation.services.fleet import node_key, reads_later
+from allocation.models import Allocation, Booking, MigPlacement, Node, Pause, SolverState
+from allocation.services.fleet import node_key, reads
 from allocation.services.links import agents_redis
+from allocation.services.pauses import OPEN
 
 logger = logging.getLogger(__name__)
 
 TOLD = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
 BEGUN = (*TOLD, Allocation.State.ENDED)
 Profiles = Mapping[tuple[str, str], int]
+_METHODS: dict[str, wire.PauseMethod] = {"stop": "stop", "signal": "signal", "suspend": "suspend"}
 
 
 def publish_due(now: datetime) -> int:
@@ -73,7 +75,7 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
                 _desired_gpu(gpu.uuid, gpu.mode, told[gpu.id])
                 for gpu in node.gpus.order_by("index")
             ),
-            gangs=_gangs(node) if reads_later(node) else (),
+            gangs=_gangs(node) if reads(node, wire.LATER_SINCE) else (),
             rotation=_rotation(node),
         )
         signs = node.key_confirmed
@@ -121,6 +123,7 @@ def _rotation(node: Node) -> wire.Rotation | None:
 
 def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.DesiredAllocation]]:
     told: dict[UUID, list[wire.DesiredAllocation]] = defaultdict(list)
+    notices, resumes = _notices(node), _resumes(node)
     rows = (
         Allocation.objects.filter(gpu__node=node, state__in=TOLD)
         .select_related("booking__owner", "tenant")
@@ -140,11 +143,57 @@ def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.
                 starts=int(row.period.lower.timestamp()),
                 ends=int(row.period.upper.timestamp()),
                 state="release" if row.state == Allocation.State.RELEASING else "run",
+                notice=_notice(row, notices.get(row.booking_id)),
+                resumes=resumes.get(row.id),
                 lease=row.leased,
                 share=row.share,
             )
         )
     return told
+
+
+def _notices(node: Node) -> dict[UUID, Pause]:
+    """The pauses that this node's bookings were told of, if its agent knows what that is."""
+    if not reads(node, wire.PAUSES_SINCE):
+        # The end in the document alone makes it give the place back in time.
+        return {}
+    bookings = Allocation.objects.filter(gpu__node=node, state__in=TOLD).values("booking_id")
+    found = Pause.objects.filter(OPEN, booking__in=bookings, emptied_at=None)
+    return {pause.booking_id: pause for pause in found}
+
+
+def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
+    if pause is None:
+        return None
+    return wire.Notice(
+        id=pause.id.hex,
+        told=int(pause.noticed_at.timestamp()),
+        # Earlier than the deadline once everything is saved.
+        at=int(row.period.upper.timestamp()),
+        method=_METHODS[pause.method],
+    )
+
+
+def _resumes(node: Node) -> dict[UUID, str]:
+    """What was suspended on this node, by the allocation that goes on with it.
+
+    Both sides are taken by device and slot, so that each goes on where it was, or beside it.
+    """
+    if not reads(node, wire.PAUSES_SINCE):
+        return {}
+    here = Allocation.objects.filter(gpu__node=node).order_by("gpu__index", "start", "id")
+    bookings = here.filter(state__in=TOLD, booking__pause_count__gt=0).values("booking_id")
+    frozen: dict[UUID, list[Allocation]] = defaultdict(list)
+    for row in here.filter(booking__in=bookings, suspended=True, state=Allocation.State.ENDED):
+        frozen[row.booking_id].append(row)
+    found: dict[UUID, str] = {}
+    for booking, rows in frozen.items():
+        # Only the last run can go on: an earlier one has gone on already.
+        last = max(row.period.lower for row in rows)
+        goes_on = here.filter(state__in=TOLD, booking=booking, period__startswith__gt=last)
+        frozen_last = [row for row in rows if row.period.lower == last]
+        found |= {row.id: old.id.hex for row, old in zip(goes_on, frozen_last, strict=False)}
+    return found
 
 
 def _desired_gpu(

@@ -55,6 +55,8 @@ RULES: dict[str, tuple[str, str]] = {
     "host_busy": ("R58", "together"),
     "host_too_small": ("R59", "hardware"),
     "share_of_one": ("R60", "policy"),
+    "series_conflict": ("R67", "together"),
+    "class_too_slow": ("R72", "policy"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 

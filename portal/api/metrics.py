@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from rest_framework.exceptions import AuthenticationFailed
 
 from allocation.queries.metrics import metrics_of
+from allocation.services.watch import watch_read
 from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition
 from tenants.api.auth import TokenAuthentication
 from tenants.queries import outbox_waiting
@@ -36,7 +37,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     with operator_tx():
         found = [*metrics_of(now), *_outbox(now)]
     return HttpResponse(
-        exposition([*found, *_queues()]),
+        exposition([*found, *_queues(), *_watched(now)]),
         content_type=CONTENT_TYPE,
         headers={"Cache-Control": "no-store"},
     )
@@ -69,6 +70,17 @@ def _outbox(now: datetime) -> Iterator[Metric]:
     lag = 0.0 if oldest is None else (now - oldest).total_seconds()
     yield Metric("gpu_portal_outbox_waiting", "gauge", "Messages not sent yet.", (Value(waiting),))
     yield Metric("gpu_portal_outbox_lag_seconds", "gauge", "Age of the oldest.", (Value(lag),))
+
+
+def _watched(now: datetime) -> Iterator[Metric]:
+    """What must be 0; not told while nobody has looked."""
+    seen = watch_read(now)
+    for key, name, help_ in (
+        ("invariant_violations", "invariant_violations", "Broken promises."),
+        ("invariants_checked_seconds_ago", "invariants_age_seconds", "Age of that count."),
+        ("failed_cycles", "failed_cycles", "Snapshots that the solver gave up on."),
+    ):
+        yield Metric(f"gpu_portal_{name}", "gauge", help_, (Value(seen[key]),))
 
 
 def _queues() -> Iterator[Metric]:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.core.cache import cache
 from django.test import Client, override_settings
 from django.utils import timezone
 
@@ -56,6 +57,14 @@ def test_it_tells_bookings_nodes_queues_and_what_waits() -> None:
     assert ("gpu_portal_solve_seconds", ()) not in told
     for word in ("secret", "Secret", member.user.username, str(member.tenant_id)):
         assert word not in text
+
+
+def test_broken_promises_are_told_once_somebody_has_looked() -> None:
+    cache.delete("watch:invariants")
+    assert ("gpu_portal_invariant_violations", ()) not in parsed(read()[1])
+    cache.set("watch:invariants", {"violations": 2, "at": timezone.now().timestamp()})
+    assert parsed(read()[1])["gpu_portal_invariant_violations", ()] == 2
+    cache.delete("watch:invariants")
 
 
 @override_settings(BROKER_REDIS_URL="redis://127.0.0.1:1/0")

@@ -55,6 +55,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-tiers", "/ops/tiers"),
         ("ops-prices", "/ops/prices"),
         ("ops-quotas", "/ops/quotas"),
+        ("ops-speeds", "/ops/speeds"),
         ("ops-tenants", "/ops/tenants"),
         ("ops-decisions", "/ops/decisions"),
     ),

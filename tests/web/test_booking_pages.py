@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from allocation.models import Booking
 from allocation.rules.states import State
-from allocation.web.booking_story import Scene, Story, story_of
+from allocation.web.booking_scene import Scene
+from allocation.web.booking_story import Story, story_of
 from allocation.web.times import length_words, window_words
 from billing.rules import month_of
 from billing.services import budget_set, hold_place
@@ -317,3 +318,24 @@ def test_times_name_the_day_unless_it_is_today() -> None:
         "6 h",
         "2 d 4 h",
     ]
+
+
+def test_a_waiting_booking_says_its_range_or_that_there_is_none_yet() -> None:
+    member = a_member(a_project())
+    booking = a_booking(
+        member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3)
+    )
+    page = _client(member).get(_url(booking)).content.decode()
+    assert "No range yet: fewer than 20 bookings in this tier" in page
+
+
+@pytest.mark.parametrize("starts", ["", "-1", "soon", "9" * 40])
+def test_a_change_to_nonsense_is_refused_beside_the_booking(starts: str) -> None:
+    member = a_member(a_project())
+    booking = a_booking(
+        member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3)
+    )
+    sent = {"tier": "standard", "request": "1 h100 1h", "starts": starts}
+    response = _client(member).post(_url(booking, "/change"), sent)
+    assert response.status_code == 409
+    assert _change(booking).state == State.QUEUED
