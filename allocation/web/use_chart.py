@@ -80,7 +80,7 @@ def use_chart(curve: UseCurve, zone: tzinfo, now: datetime) -> UseChart:
 
 
 def _moments(curve: UseCurve) -> list[Moment]:
-    """The last step is left out: it is not over yet, or the booking ended in it."""
+    """Without the first and the last step: the booking began or ended in them, or still is."""
     seconds = int(curve.step.total_seconds()) * curve.devices
     return [
         Moment(
@@ -94,7 +94,7 @@ def _moments(curve: UseCurve) -> list[Moment]:
             pcie_kb=point.pcie_kb,
             throttled=point.throttled,
         )
-        for point in curve.points[:-1]
+        for point in curve.points[1:-1]
     ]
 
 
