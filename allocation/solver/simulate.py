@@ -4,12 +4,12 @@ The fold of `solve` over arrivals. Nothing is drawn here: the same site, policy 
 the same result, byte for byte.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from allocation.solver.cycle import solve
 from allocation.solver.plan import Assign, Pause, Plan, Waiting
-from allocation.solver.tally import Result, Tally
+from allocation.solver.tally import Rates, Result, Tally
 from allocation.solver.types import Held, Policy, Promise, Request, Snapshot
 
 _AGAIN = 3_600
@@ -32,7 +32,7 @@ class Simulation:
         site: Snapshot,
         policy: Policy,
         arrivals: Iterable[Request],
-        rates: Mapping[str, int] | None = None,
+        rates: Rates | None = None,
         every: int = 60,
     ) -> None:
         """Arrivals come at `submitted`, and they and ends are seen every so many seconds.
@@ -72,13 +72,14 @@ class Simulation:
         return not self._jobs and not self._waiting and self._arrived == len(self._arrivals)
 
     def _next(self) -> int:
-        """The next event after now; far ahead when there is none."""
-        later = [time for time in self._events() if time > self.now]
+        """The next event after the last cycle; far ahead when there is none."""
+        soonest = self.now + (self.tally.cycles > 0)
+        later = [time for time in self._events(soonest) if time >= soonest]
         return min(later, default=1 << 62)
 
-    def _events(self) -> Iterator[int]:
+    def _events(self, soonest: int) -> Iterator[int]:
         if self._arrived < len(self._arrivals):
-            yield max(self.now + 1, self._seen(self._arrivals[self._arrived].submitted))
+            yield max(soonest, self._seen(self._arrivals[self._arrived].submitted))
         for job in self._jobs.values():
             for row in job.rows:
                 yield self._seen(row.ends)
@@ -184,7 +185,7 @@ def simulate(
     policy: Policy,
     arrivals: Sequence[Request],
     seconds: int,
-    rates: Mapping[str, int] | None = None,
+    rates: Rates | None = None,
 ) -> Result:
     """So many seconds of the site, with these arrivals."""
     simulation = Simulation(site, policy, arrivals, rates)

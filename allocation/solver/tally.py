@@ -12,6 +12,9 @@ from allocation.solver.types import UNITS_PER_GPU, Ask, Held, Place, Request, Sn
 HOUR = 3_600
 DAY = 86_400
 
+Rates = Mapping[tuple[str, str], int]
+"""Money per GPU-hour by class and tier, in any whole unit; what has none is free of charge."""
+
 
 @dataclass(frozen=True, slots=True)
 class TierResult:
@@ -79,14 +82,14 @@ class Result:
 class Tally:
     """Counts while a simulation runs."""
 
-    def __init__(self, site: Snapshot, rates: Mapping[str, int]) -> None:
-        """`rates`: money per GPU-hour by class; classes without one are free of charge."""
+    def __init__(self, site: Snapshot, rates: Rates) -> None:
+        """Nothing has happened."""
         self._begins, self._rates = site.now, rates
         self._models = {model.slug: model for model in site.models}
         self._gpus = {gpu.id: gpu for gpu in site.gpus}
         self._model_of = {gpu.gpu_class: gpu.model for gpu in site.gpus}
         self._used: Counter[tuple[str, str, str, int]] = Counter()
-        self._tenant_class: Counter[tuple[str, str]] = Counter()
+        self._had: Counter[tuple[str, str, str]] = Counter()
         self._asks: dict[str, Request] = {}
         self._started: dict[str, int] = {}
         self._refused: dict[str, str] = {}
@@ -120,7 +123,7 @@ class Tally:
                 stop = min(ends, day + DAY)
                 amount = self.units(row.place) * (stop - starts)
                 self._used[row.tenant, row.project, gpu.gpu_class, day] += amount
-                self._tenant_class[row.tenant, gpu.gpu_class] += amount
+                self._had[row.tenant, gpu.gpu_class, row.tier] += amount
                 starts = stop
 
     def used(self, since: int) -> tuple[Used, ...]:
@@ -141,7 +144,7 @@ class Tally:
             ends=ends,
             cycles=self.cycles,
             utilisation_ppm=_ppm(
-                self._tenant_class.total(), len(self._gpus) * UNITS_PER_GPU * span
+                self._had.total(), len(self._gpus) * UNITS_PER_GPU * span
             ),
             pauses=self._pauses.total(),
             lost_gpu_seconds=self._lost,
@@ -158,7 +161,7 @@ class Tally:
     def _classes(self, span: int) -> tuple[ClassResult, ...]:
         counts = Counter(gpu.gpu_class for gpu in self._gpus.values())
         had: Counter[str] = Counter()
-        for (_, name), amount in self._tenant_class.items():
+        for (_, name, _tier), amount in self._had.items():
             had[name] += amount
         return tuple(
             ClassResult(name, count, _ppm(had[name], count * UNITS_PER_GPU * span))
@@ -171,9 +174,9 @@ class Tally:
             asked[request.tenant] += self._wanted(request.ask) * request.duration
         had: Counter[str] = Counter()
         money: Counter[str] = Counter()
-        for (tenant, gpu_class), amount in self._tenant_class.items():
+        for (tenant, gpu_class, tier), amount in self._had.items():
             had[tenant] += amount
-            money[tenant] += amount * self._rates.get(gpu_class, 0)
+            money[tenant] += amount * self._rates.get((gpu_class, tier), 0)
         whole = UNITS_PER_GPU * HOUR
         return tuple(
             TenantResult(
