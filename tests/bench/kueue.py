@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--cohorts", type=int, default=5)
     parser.add_argument("--queues", type=int, default=6)
     parser.add_argument("--percent", type=int, default=100, help="of each queue's workloads")
-    parser.add_argument("--every", type=int, default=200, help="ms between cycles, at least")
+    parser.add_argument("--every", type=int, default=500, help="ms between cycles, at least")
     parser.add_argument("--charge", action="store_true", help="deciding takes simulated time too")
     asked = parser.parse_args()
     scale = Scale(asked.cohorts, asked.queues, asked.percent)
