@@ -149,14 +149,8 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
     for place in places:
         if place.allocation is None:
             continue
-        lines = [
-            f"ssh {place.name}",
-            f"source {AGENT_FOLDER}/{booking.label}/{place.allocation.hex}/env",
-        ]
-        devices = [device for gpu in place.gpus for device in gpu.devices]
-        if len(devices) > 1:
-            lines.append(f"export CUDA_VISIBLE_DEVICES={','.join(devices)}")
-        found.append((place.name, "\n".join(lines)))
+        folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.label}"
+        found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))
     return found
 
 
