@@ -100,7 +100,10 @@ class Availability:
         options, blocked = self._as_asked(question, wants, never)
         for variant in variants(working, in_fleet(working, asked)):
             able, _ = possible_wants(working, (variant.want,))
-            other = self._find(question, able)
+            # Later than something that costs no more, nobody would see it.
+            weight = self._weight(question, variant.want)
+            last = min((each.starts for each in options if each.weight <= weight), default=None)
+            other = self._find(question, able, last)
             options += [self._option(question, other, variant.kind)] if other else []
         return Quote(_worth_showing(options), blocked)
 
@@ -111,14 +114,20 @@ class Availability:
         exact = self._find(question, wants)
         if exact is not None:
             return [self._option(question, exact, "as_asked")], None
-        later = next_free(self._working, wants, self._first(question))
+        # Without a deadline that search was this one.
+        is_all = not question.fixed and question.latest is None
+        later = None if is_all else next_free(self._working, wants, self._first(question))
         (blocked,) = freed_by((self._why(question, wants, never),), later)
         return [self._option(question, later, "later")] if later else [], blocked
 
-    def _find(self, question: Question, wants: tuple[Want, ...]) -> Found | None:
+    def _find(
+        self, question: Question, wants: tuple[Want, ...], last: int | None = None
+    ) -> Found | None:
+        """The first start, if it can wait not after `last`."""
         working, first = self._working, self._first(question)
         if not question.fixed:
-            return working.earliest(wants, first, self._last(question))
+            most = self._last(question)
+            return working.earliest(wants, first, most if last is None else min(most, last))
         if question.earliest < working.now or first > self._horizon():
             return None
         return working.first_at(wants, first)
@@ -152,7 +161,6 @@ class Availability:
         use = self._working.use(want)
         units, window = use.units, found.window
         borrowed = self._working.quota.borrowed(use, window)
-        weight = question.rates.get(want.gpu_class, 0) * units * want.duration
         return Option(
             gpu_class=want.gpu_class,
             profile=want.profile,
@@ -163,10 +171,14 @@ class Availability:
             places_hint=tuple(nodes),
             kind=kind,
             units=units,
-            weight=weight,
+            weight=self._weight(question, want),
             borrowed=borrowed,
             at_risk_from=at_risk_from(use, window, self._claims) if borrowed else None,
         )
+
+    def _weight(self, question: Question, want: Want) -> int:
+        units = self._working.use(want).units
+        return question.rates.get(want.gpu_class, 0) * units * want.duration
 
     def _first(self, question: Question) -> int:
         if question.fixed:
