@@ -35,7 +35,9 @@ def philly_arrivals(
         count = int(float(row["num_replicas"]))
         ask = _any_ask(site, count, None, (0, 0))
         at = int(float(row["time"]))
-        found.append(_from_trace(site, f"{number:06}-{row['name']}", application, (at, length, ask)))
+        found.append(
+            _from_trace(site, f"{number:06}-{row['name']}", application, (at, length, ask))
+        )
     return _in_time(site, found)
 
 
@@ -71,9 +73,7 @@ def _any_ask(
     return Ask(count, classes or named, None, "any", False, share, *beside, any_class=True)  # noqa: FBT003  in the order of the fields
 
 
-def _from_trace(
-    site: Snapshot, name: str, tenant: str, job: tuple[int, int, Ask]
-) -> Request:
+def _from_trace(site: Snapshot, name: str, tenant: str, job: tuple[int, int, Ask]) -> Request:
     at, duration, ask = job
     tier = min(site.tiers, key=lambda each: (-tier_weight(each), each.slug), default=ONLY_TIER)
     return Request(
