@@ -175,6 +175,11 @@ def places_of(booking: Booking) -> list[NodePlace]:
     return _by_node([gpus[key] for key in slots], slots, first)
 
 
+def allocations_of(booking: Booking) -> list[UUID]:
+    """Every allocation that it has or had, for what was measured under them."""
+    return list(Allocation.objects.filter(booking=booking).values_list("id", flat=True))
+
+
 def _gpus_of(booking: Booking, rows: Sequence[Allocation]) -> QuerySet[Gpu]:
     wanted = [row.gpu_id for row in rows] or [
         UUID(place["gpu"]) for place in booking.planned_places
