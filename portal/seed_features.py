@@ -26,7 +26,7 @@ TENANT = "helix"
 # that borrows and is paused as soon as North Lab wants what it is guaranteed.
 ASKS = (
     ("mara", "protein-folding", "standard", "0.25 l40s 3h", "label-check"),
-    ("tomas", "language-models", "spot", "1 h100 3h", "scaling-run"),
+    ("mara", "language-models", "spot", "1 h100 3h", "scaling-run"),
     ("tomas", "language-models", "standard", "1 a100 4h kind:training", "warm-up"),
 )
 SERIES = ("mara", "protein-folding", "standard", "1 l40s every mon,wed 9-11 4 times", "lab-course")
