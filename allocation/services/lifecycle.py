@@ -14,6 +14,7 @@ from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.states import OPEN, State
 from allocation.services.bookings import EXTENDABLE
 from allocation.services.costs import booking_cost, earlier_settle, run_seconds
+from allocation.services.frozen import frozen_bump
 from allocation.services.history import event_add
 from allocation.services.leases import lease_possible
 from allocation.services.pauses import (
@@ -160,7 +161,7 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         if allocation.state in STARTED and is_over:
             # The agent ended it by its own clock before our cycle did.
             _end(booking, now)
-        elif allocation.state in STARTED and allocation.period.upper > now + TOO_EARLY:
+        elif booking.state in STARTED and allocation.period.upper > now + TOO_EARLY:
             allocation_failed(allocation_id, "it was cleared too early, by a wrong clock", now)
         allocation.refresh_from_db()
         booking.refresh_from_db()
@@ -236,6 +237,7 @@ def _start(booking_id: UUID, now: datetime) -> bool:
             leased=lease_possible(booking, [row.gpu_id for row in rows]),
         )
         nodes_bump(row.gpu_id for row in rows)
+        frozen_bump(booking)
         booking.state = State.STARTING
         _save(booking, "state")
         event_add(booking, kind="starting", sentence="The node was told to start it.", now=now)
