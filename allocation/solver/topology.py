@@ -164,7 +164,7 @@ class Pool:
         """Windows × columns of ones where idle: has some group of the level so many of them?"""
         narrow = np.uint8 if self._widest[level] < 256 else np.int64
         sums = np.add.reduceat(idle, self.bounds[level], axis=-1, dtype=narrow)
-        found: Bools = (sums >= count).any(axis=-1)
+        found: Bools = np.any(sums >= count, axis=-1)
         return found
 
     def members(self, level: Together, group: int) -> range:

@@ -80,7 +80,8 @@ def demand_arrivals(demand: Demand, site: Snapshot, seed: int) -> tuple[Request,
         return ()
     maker = _Maker(demand, site, Dice(seed))
     whole = sum(gpu.usable for gpu in site.gpus) * UNITS_PER_GPU * demand.days * DAY
-    missing, found = whole * demand.load // 100, []
+    missing = whole * demand.load // 100
+    found: list[Request] = []
     while missing > 0:
         request, amount = maker.request(len(found))
         found.append(request)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Limit, Plan, Policy, Request, Snapshot
+from allocation.solver import Held, Limit, Plan, Policy, Request, Snapshot
 from allocation.solver.simulate import Simulation, simulate
 from allocation.solver.tally import TierResult
 from allocation.solver.traces import trace_arrivals
@@ -130,7 +130,7 @@ def test_a_philly_job_is_a_gang_of_its_replicas() -> None:
         trace_arrivals([{"a": "1"}], a_site())
 
 
-def _meet(one, other) -> bool:  # type: ignore[no-untyped-def]  # two rows of the calendar
+def _meet(one: Held, other: Held) -> bool:
     if one.starts >= other.ends or other.starts >= one.ends:
         return False
     mine, its = one.place, other.place
