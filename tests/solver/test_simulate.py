@@ -37,9 +37,7 @@ def arrives(wish: Request, after: int) -> Request:
 def test_two_bookings_for_one_gpu_run_one_after_the_other() -> None:
     first, second = arrives(a_claim("a", hours=2), 0), arrives(a_claim("b", hours=1), 600)
     site = a_site(1, ("lab", 1))
-    result = simulate(
-        site, POLICY, [second, first], 4 * HOUR, {("h100", "standard"): 250}
-    )
+    result = simulate(site, POLICY, [second, first], 4 * HOUR, {("h100", "standard"): 250})
     assert result.utilisation_ppm == 750_000
     assert result.finished == 2
     assert result.spend == 750
