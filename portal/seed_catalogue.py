@@ -56,6 +56,7 @@ TIERS = {
         grace_seconds=120,
         max_duration_seconds=86_400,
         counts_against_guarantee=False,
+        replace_on_lost=True,
         description="Cheapest; may be paused for stronger claims.",
     ),
 }

@@ -2,11 +2,22 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Count, Min, QuerySet
 
-from tenants.models import ApiToken, GpuClass, Membership, Project, Quota, Role, Tenant, Tier
+from tenants.models import (
+    ApiToken,
+    GpuClass,
+    Membership,
+    OutboxMessage,
+    Project,
+    Quota,
+    Role,
+    Tenant,
+    Tier,
+)
 
 
 @dataclass(slots=True)
@@ -142,3 +153,11 @@ def _share(owner: Project | Tenant, quota: Quota | None) -> ShareRow:
         quota.lend_limit_units,
         quota,
     )
+
+
+def outbox_waiting() -> tuple[int, datetime | None]:
+    """How many messages were not sent yet, and when the oldest was written. For operators."""
+    row = OutboxMessage.objects.filter(sent=None).aggregate(
+        count=Count("id"), oldest=Min("created")
+    )
+    return row["count"], row["oldest"]

@@ -231,6 +231,8 @@ class Agent:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
         self._voice.telemetry(sender, samples, self._clock.wall())
+        if self._node.board is not None:
+            self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
 
 
 def _nothing_new(wish: reconcile.Wish, there: Collection[str]) -> reconcile.Wish:

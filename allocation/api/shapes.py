@@ -93,7 +93,7 @@ class PauseOut(serializers.Serializer[Any]):
     number = serializers.IntegerField()
     noticed_at = serializers.DateTimeField(help_text="From here on nothing is charged.")
     deadline = serializers.DateTimeField()
-    method = serializers.ChoiceField(choices=Tier.PauseMethod.values)
+    pause_method = serializers.ChoiceField(choices=Tier.PauseMethod.values, source="method")
     rule = serializers.CharField()
     sentence = serializers.CharField()
     stronger_claim = serializers.CharField(

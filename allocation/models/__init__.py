@@ -6,7 +6,7 @@ from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlaceme
 from allocation.models.maintenance import Blackout, GpuEvent
 from allocation.models.pauses import Pause, PauseCause
 from allocation.models.series import Series, WorkSpeed
-from allocation.models.telemetry import GpuSample
+from allocation.models.telemetry import GpuSample, GpuUse, Tally
 
 __all__ = [
     "Allocation",
@@ -19,6 +19,7 @@ __all__ = [
     "GpuEvent",
     "GpuModel",
     "GpuSample",
+    "GpuUse",
     "MigPlacement",
     "Node",
     "Occupancy",
@@ -28,5 +29,6 @@ __all__ = [
     "Rack",
     "Series",
     "SolverState",
+    "Tally",
     "WorkSpeed",
 ]

@@ -24,6 +24,7 @@ from allocation.services.plans import PlanStale, plan_apply
 from allocation.services.policies import policy_of
 from allocation.services.publish import publish_due
 from allocation.services.snapshot import snapshot_take
+from allocation.services.tallies import tally
 from allocation.services.watch import cycle_failed
 from allocation.solver import Plan, Snapshot, digest, encode, solve
 
@@ -73,7 +74,11 @@ def cycle_run(now: datetime) -> CycleResult:
         if not cursor.fetchone()[0]:
             return CycleResult("busy")
     try:
-        return _turn(now)
+        began = time.perf_counter()
+        done = _turn(now)
+        tally("cycle_turns")
+        tally("cycle_milliseconds", round((time.perf_counter() - began) * 1000))
+        return done
     finally:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [CYCLE_LOCK])

@@ -163,6 +163,7 @@ def _gpu_apply(node: Node, item: wire.InventoryGpu) -> str | None:
     known.index = item.index
     known.domain = item.nvlink_domain
     known.numa = item.numa
+    known.peers = [[peer.index, peer.nvlinks, peer.path] for peer in item.peers]
     known.mode = item.mode
     gpu_found(known)
     known.save()

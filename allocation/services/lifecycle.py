@@ -164,7 +164,7 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         if allocation.state in STARTED and is_over:
             # The agent ended it by its own clock before our cycle did.
             _end(booking, now)
-        elif allocation.state in STARTED and allocation.period.upper > now + TOO_EARLY:
+        elif booking.state in STARTED and allocation.period.upper > now + TOO_EARLY:
             allocation_failed(allocation_id, "it was cleared too early, by a wrong clock", now)
         allocation.refresh_from_db()
         booking.refresh_from_db()

@@ -67,7 +67,11 @@ def more_time_refusal(tier: Tier, pause: Pause) -> Refused | None:
         )
     if pause.more_times_used >= tier.more_times:
         often = "once" if tier.more_times == 1 else f"{tier.more_times} times"
-        grants = f"grants more time {often}, and that is used" if tier.more_times else "grants none"
+        grants = (
+            f"grants more time {often}, and that is used"
+            if tier.more_times
+            else "grants no more time"
+        )
         return Refused(
             "no_more_time",
             f"The tier {tier.name} {grants}. Save now, or book in a tier that is never paused.",

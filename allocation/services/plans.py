@@ -21,6 +21,7 @@ from allocation.services.pauses import pause_over
 from allocation.services.pausing import pause_begin
 from allocation.services.runs import run_none_left
 from allocation.services.snapshot import instant, place_data
+from allocation.services.work import has_run
 from allocation.solver import (
     Assign,
     Extend,
@@ -130,8 +131,10 @@ def _assign(
         with suppress(Refused):
             price = price_of_class(booking, assign.gpu_class)
             booking.price_per_hour = min(booking.price_per_hour, price)
-    # Work is as long as its class needs from here on.
-    booking.duration_seconds = dict(booking.lengths).get(assign.gpu_class, booking.duration_seconds)
+    if not has_run(booking):
+        # Work is as long as its class needs from here on.
+        lengths = dict(booking.lengths)
+        booking.duration_seconds = lengths.get(assign.gpu_class, booking.duration_seconds)
     if booking.starts is None:
         # A fixed window was paid for where it lies.
         _hold_follows(booking, assign, now)

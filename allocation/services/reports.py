@@ -1,15 +1,16 @@
 """What agents say, turned into facts. Every message is verified, fenced and safe to see twice."""
 
+import dataclasses
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import F
 
 from allocation import wire
-from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
+from allocation.models import Allocation, Booking, Gpu, Node, SolverState
 from allocation.rules.clocks import clock_is_wrong
 from allocation.rules.fencing import Known, is_ahead, is_news, is_proof, is_stale
 from allocation.services.fleet import inventory_apply, key_confirm, node_key, reads
@@ -25,12 +26,12 @@ from allocation.services.lifecycle import (
     allocation_suspended,
 )
 from allocation.services.replace import lease_ran_out
+from allocation.services.telemetry import samples_store
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
 _MOST_SKEW = 2_000_000_000
-SAMPLES_KEPT = timedelta(days=7)
 
 
 def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> str:
@@ -63,11 +64,6 @@ def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> 
     return "applied"
 
 
-def samples_sweep(now: datetime) -> int:
-    """Removes readings that nobody looks at any more; returns how many."""
-    return GpuSample.objects.filter(at__lt=now - SAMPLES_KEPT).delete()[0]
-
-
 class _Stale(Exception):
     """The message is not newer than what is known; nothing of it is written. `ahead` is the epoch
     of a word of ours that its node has and we do not: this database was restored."""
@@ -97,7 +93,7 @@ def _message(node: Node, message: wire.FromAgent, now: datetime) -> None:
             _heartbeat(node, message, now)
         case wire.Telemetry():
             _numbered(node, "telemetry_seq", message.seq, now)
-            _samples(node, message, now)
+            samples_store(node, message, now)
         case wire.Inventory():
             _numbered(node, "inventory_seq", message.seq, now)
             locked = Node.objects.select_for_update().get(id=node.id)
@@ -148,8 +144,10 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     _broken_runs(hurt, now)
     troubles_apply(node, report, now)
     for item in report.allocations:
-        if item.id in own and (item.state != "empty" or is_proof(report, known)):
-            _allocation(own[item.id], item, now)
+        if item.id in own:
+            unproven = item.state == "empty" and not is_proof(report, known)
+            said = dataclasses.replace(item, state="ending") if unproven else item
+            _allocation(own[item.id], said, now)
     modes_changed = sum(
         Gpu.objects.filter(node=node, uuid=gpu.uuid).exclude(mode=gpu.mode).update(mode=gpu.mode)
         for gpu in report.gpus
@@ -232,41 +230,3 @@ def _is_leased(identifier: UUID) -> bool:
 def _moment(seconds: int, now: datetime) -> datetime:
     """A time of the node's clock, which may say anything."""
     return datetime.fromtimestamp(max(0, min(seconds, int(now.timestamp()))), UTC)
-
-
-def _samples(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:
-    gpus = dict(node.gpus.values_list("uuid", "id"))
-    tenants = {
-        row.hex: tenant
-        for row, tenant in Allocation.objects.filter(
-            gpu__node=node, state=Allocation.State.ACTIVE
-        ).values_list("id", "tenant_id")
-    }
-    GpuSample.objects.bulk_create(
-        [
-            GpuSample(
-                gpu_id=gpus[sample.gpu],
-                tenant_id=tenants.get(sample.allocation or ""),
-                slot=sample.slot,
-                allocation_id=UUID(sample.allocation) if sample.allocation in tenants else None,
-                at=now,
-                utilisation=_percent(sample.utilisation),
-                memory_used_mb=_natural(sample.memory_used_mb),
-                memory_total_mb=_natural(sample.memory_total_mb),
-                power_mw=_natural(sample.power_mw),
-                temperature_c=_percent(sample.temperature_c),
-                processes=_natural(sample.processes, 30_000),
-            )
-            for sample in telemetry.samples
-            if sample.gpu in gpus
-        ]
-    )
-
-
-def _percent(value: int | None) -> int | None:
-    """An absurd reading is no reading."""
-    return value if value is not None and 0 <= value <= 100 else None
-
-
-def _natural(value: int | None, most: int = 2_000_000_000) -> int | None:
-    return value if value is not None and 0 <= value <= most else None

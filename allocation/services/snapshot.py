@@ -18,6 +18,7 @@ from allocation.services.pauses import OPEN
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
+from allocation.services.work import has_run
 from allocation.solver import (
     Ask,
     Extension,
@@ -234,8 +235,12 @@ def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:
 def _request_of(row: Booking, now: datetime) -> Request:
     ask = AskDocument.from_json(row.ask)
     duration, latest = row.duration_seconds, row.deadline
-    # What has run already is in the middle of its work on one class.
-    order = [] if row.ready_at or is_rest(row) else row.lengths
+    order = tuple((name, length) for name, length in row.lengths)
+    if ask.workload is not None and has_run(row):
+        # It is in the middle of its work on one class.
+        order = ((row.planned_class, duration),) if row.planned_class else ()
+    elif ask.workload is not None:
+        duration = min((length for _, length in order), default=duration)
     if order:
         ask = replace(ask, classes=tuple(name for name, _ in order))
     if is_rest(row):
@@ -256,10 +261,18 @@ def _request_of(row: Booking, now: datetime) -> Request:
         fixed=row.starts is not None and not is_rest(row),
         promise=_promise_of(row),
         owner=str(row.owner_id),
-        durations=tuple((name, seconds) for name, seconds in order) if ask.workload else (),
+        durations=order if ask.workload is not None and len(order) > 1 else (),
         cheapest=bool(order) and row.deadline is not None,
-        series=str(row.series_id) if row.series and not row.series.is_partial else None,
+        series=_series_of(row),
     )
+
+
+def _series_of(row: Booking) -> str | None:
+    """The series whose dates are decided together; once decided, each goes its own way."""
+    is_bound = row.state == State.REQUESTED and row.starts is not None and not row.replaced
+    if not is_bound or row.series is None or row.series.is_partial:
+        return None
+    return str(row.series_id)
 
 
 def running_read(now: datetime) -> tuple[Request, ...]:

@@ -42,6 +42,10 @@ def borrows_of(
     rows = [*held_rows(working, snapshot), *_given_rows(working, snapshot, answers)]
     touched = {_whose(row) for row in rows if _may_borrow(working.quota, row.use)}
     fresh = Quota(snapshot, working.capacity)
+    instants: dict[str, list[int]] = {}
+    for row in rows:
+        instants.setdefault(row.use.gpu_class, []).extend(row.window)
+    fresh.prime(instants)
     borrowed: list[tuple[Row, int]] = []
     for row in sorted(rows, key=lambda each: rank(working.quota, each)):
         if _whose(row) in touched:

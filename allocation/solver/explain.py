@@ -330,7 +330,7 @@ def pause_reason(code: str, tier: str, lost: int) -> Reason:
     minutes = -(-lost // 60)
     sentence = (
         f"{_PAUSED_BY[code]} What is paused for it loses the least: here {minutes:,} "
-        "GPU-minutes since the last save."
+        f"GPU-minute{'s' if minutes != 1 else ''} since the last save."
     )
     return reason(code, sentence, tier=tier, lost=lost)
 

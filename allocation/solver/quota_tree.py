@@ -190,14 +190,18 @@ class Tree:
         """The most units that fit in all of [starts, ends); never negative."""
         if not way:
             return _UNBOUNDED
-        low, high = 0, max(0, min(way[0].cap, way[-1].cap + sum(node.local for node in way)))
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.over(way, middle, window) is None:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        most = max(0, min(way[0].cap, way[-1].cap + sum(node.local for node in way)))
+        # A parent changes whenever a child does, so its instants are enough for all.
+        top = self._usage[way[-1].owner]
+        times = top.times[top.rows(*window)]
+        left: Ints | None = None
+        for node in reversed(way):
+            usage = self._usage[node.owner]
+            used = usage.values[usage.times.searchsorted(times, side="right") - 1, 0]
+            own = np.maximum(0, node.cap - used)
+            unseen = np.maximum(0, node.local - used)
+            left = own if left is None else np.minimum(own, left + unseen)
+        return most if left is None else int(left.min(initial=most))
 
     def changes(self, owner: str) -> Ints:
         """Seconds at which the owner's use may change."""

@@ -128,12 +128,16 @@ def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:
 
 
 def shape_words(count: int, gpu_class: str, profile: str | None, share: int | None = None) -> str:
-    """`2 × H100 80 GB`, `2 × 1g.10gb slice of H100 80 GB`, `0.25 of an H100 80 GB …`."""
+    """`2 × H100 80 GB`, `2 × 1g.10gb slices of H100 80 GB`, `0.25 of an H100 80 GB …`."""
     if share is not None:
         return f"{share / 1000:g} of one {gpu_class}, shared, not isolated"
     if profile is None:
         return f"{count} × {gpu_class}"
-    return (f"{count} × " if count > 1 else "") + f"{profile} slice of {gpu_class}"
+    return (
+        f"{count} × {profile} slices of {gpu_class}"
+        if count > 1
+        else f"{profile} slice of {gpu_class}"
+    )
 
 
 def state_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
@@ -149,14 +153,8 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
     for place in places:
         if place.allocation is None:
             continue
-        lines = [
-            f"ssh {place.name}",
-            f"source {AGENT_FOLDER}/{booking.label}/{place.allocation.hex}/env",
-        ]
-        devices = [device for gpu in place.gpus for device in gpu.devices]
-        if len(devices) > 1:
-            lines.append(f"export CUDA_VISIBLE_DEVICES={','.join(devices)}")
-        found.append((place.name, "\n".join(lines)))
+        folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.label}"
+        found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))
     return found
 
 
@@ -314,7 +312,7 @@ def _costs(booking: Booking, scene: Scene) -> tuple[CostLine, ...]:
     if booking.charged is not None:
         return (
             *runs,
-            CostLine("Held when booked", money(booking.held)),
+            CostLine("Held at the end" if runs else "Held when booked", money(booking.held)),
             CostLine("Given back", money(booking.held - booking.charged)),
             CostLine("Charged", money(booking.charged), strong=True),
         )

@@ -45,6 +45,7 @@ from allocation.web.booking_story import (
 )
 from allocation.web.pauses import notices_context, pause_context
 from allocation.web.times import moment_words
+from allocation.web.use_chart import use_card
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.errors import Refused, invalid
@@ -134,8 +135,14 @@ def _link(wanted: BookingsWanted, page: int = 1) -> str:
 @require_safe
 @tenant_page
 def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
-    """One booking: state, why it waits, place, cost, history, actions. `part=body` alone."""
+    """One booking: state, why it waits, place, use, cost, history, actions.
+
+    `part=body` is the page without its frame, `part=use` how hard it works, `use=` since when.
+    """
     booking = access_booking(actor, label)
+    if request.GET.get("part") == "use":
+        use = _use(request, booking, scene_of(actor, timezone.now()))
+        return render(request, "allocation/use.html", {"booking": booking, "use": use})
     return _booking_answer(request, actor, booking)
 
 
@@ -157,6 +164,7 @@ def _booking_answer(
         "refusal": refusal,
         "possible": _possible(booking, refusal, scene),
         "is_own": booking.owner_id == actor.user_id,
+        "use": _use(request, booking, scene),
         **pause_context(booking, scene, may_change=may),
         "outlook": outlook_of(actor, booking, scene.labels, scene.zone, scene.now),
         "may_change": may,
@@ -165,6 +173,12 @@ def _booking_answer(
     return render(
         request, f"allocation/{name}.html", context, status=200 if refusal is None else 409
     )
+
+
+def _use(request: HttpRequest, booking: Booking, scene: Scene) -> dict[str, Any] | None:
+    base = f"{scene.base}bookings/{booking.label}"
+    span = request.GET.get("use", "")
+    return use_card(booking, span=span, now=scene.now, zone=scene.zone, base=base)
 
 
 def _possible(booking: Booking, refusal: Refused | None, scene: Scene) -> ExtendChoice | None:

@@ -187,7 +187,7 @@ def test_a_tier_without_more_time_says_so(lab: Lab, rival: Lab) -> None:
     a_tier("standard", pausable=True)
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as caught:
         more_time_ask(actor=lab.actor, booking=fresh(booking), now=AT + MINUTE)
-    assert "grants none" in caught.value.sentence
+    assert "grants no more time" in caught.value.sentence
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -35,7 +35,7 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         gpus=tuple(
             dataclasses.replace(gpu, usable=_is_usable(tables, site, gpu)) for gpu in site.gpus
         ),
-        held=tuple(_held(row, site, int(now)) for row in rows if row.state in LIVE),
+        held=tuple(_held(tables, row, site, int(now)) for row in rows if row.state in LIVE),
         requests=tuple(_request(b, site) for b in bookings if b.state in ("requested", "queued")),
         extensions=tuple(
             SolverExtension(b.id, b.extension)
@@ -112,7 +112,8 @@ def _waiting(tables: Tables, name: str) -> Booking:
     return booking
 
 
-def _held(row: Row, site: Site, now: int) -> Held:
+def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
+    ready_at = tables.bookings[row.booking].ready_at
     started = row.state != "planned"
     clearing = max(row.ends, now + max(CLEARING_SECONDS, now - row.ends))
     name = str(uuid.UUID(row.id))
@@ -126,6 +127,7 @@ def _held(row: Row, site: Site, now: int) -> Held:
         ends=clearing if started else row.ends,
         started=started,
         tier=site.tier,
+        since=None if ready_at is None else int(ready_at),
         owner=site.owner_id,
     )
 

@@ -251,9 +251,10 @@ def test_the_place_and_the_command_to_use_it_are_shown_while_it_runs() -> None:
     member = a_member(a_project())
     booking = a_booking(member, now=timezone.now(), profile="2g.20gb")
     gpu = a_node(now=timezone.now(), gpus=2).gpus.all()[1]
-    place = a_place(booking, gpu, profile="2g.20gb", start=2)
+    a_place(booking, gpu, profile="2g.20gb", start=2)
     page = _client(member).get(_url(booking)).content.decode()
-    assert f"source /var/lib/gpu-agent/bookings/{booking.label}/{place.id.hex}/env" in page
+    folder = f"{member.tenant.slug}.{booking.label}"
+    assert f"source /var/lib/gpu-agent/bookings/{folder}/env" in page
     assert "GPU 1: 2g.20gb, memory slots" in page
     assert page.partition("geo8")[2].count('class="own"') == 2
 

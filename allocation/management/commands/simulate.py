@@ -1,0 +1,130 @@
+"""Runs the site, or a made-up one, ahead of time under a demand, and says how it would go."""
+
+import csv
+import gzip
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from allocation.models import PolicyVersion
+from allocation.services.simulate import (
+    demand_read,
+    limits_shared,
+    policy_numbered,
+    rates_now,
+    site_live,
+    site_made_up,
+    spec_read,
+)
+from allocation.solver import Request, Snapshot
+from allocation.solver.simulate import simulate
+from allocation.solver.tally import Result
+from allocation.solver.traces import trace_arrivals
+from allocation.solver.workload import demand_arrivals
+from billing.rules import LEDGER_STEP
+
+DAY = 86_400
+
+
+class Command(BaseCommand):
+    """`manage.py simulate --gpus h100=64,l40s=32 --demand load=110 --days 7 --seed 1`."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The site, the demand, and how long."""
+        site = parser.add_mutually_exclusive_group(required=True)
+        site.add_argument("--gpus", help="a made-up fleet: class=count,class=count")
+        site.add_argument("--live", action="store_true", help="the fleet and bookings of now")
+        parser.add_argument("--trace", type=Path, help="a job list of openb or Philly, .csv or .gz")
+        parser.add_argument("--demand", default="", help="load=90,tenants=6,slices=30,gangs=25 …")
+        parser.add_argument("--days", type=int, default=7)
+        parser.add_argument("--seed", type=int, default=1)
+        parser.add_argument("--policy", type=int, help="number of a policy version")
+        parser.add_argument("--json", type=Path, help="where the figures go as JSON")
+
+    def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401  as Django declares it
+        """Prints a table; the same input gives the same bytes."""
+        now = timezone.now()
+        try:
+            demand = demand_read(options["demand"], options["days"])
+            policy = policy_numbered(options["policy"])
+            if options["live"]:
+                site = site_live(now)
+            else:
+                site = site_made_up(spec_read(options["gpus"]), demand.tenants)
+            if options["trace"]:
+                arrivals = _within(_read(options["trace"], site), site.now, options["days"])
+                if not options["live"]:
+                    site = limits_shared(site, {each.tenant for each in arrivals})
+            else:
+                arrivals = demand_arrivals(demand, site, options["seed"])
+        except (ValueError, OSError, PolicyVersion.DoesNotExist) as error:
+            raise CommandError(str(error)) from error
+        result = simulate(site, policy, arrivals, options["days"] * DAY, rates_now(now))
+        for line in _table(result):
+            self.stdout.write(line)
+        if options["json"]:
+            text = json.dumps(asdict(result), indent=1, sort_keys=True)
+            options["json"].write_text(text + "\n", encoding="utf-8")
+
+
+def _read(path: Path, site: Snapshot) -> tuple[Request, ...]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", newline="") as file:
+        return trace_arrivals(csv.DictReader(file), site)
+
+
+def _within(arrivals: tuple[Request, ...], now: int, days: int) -> tuple[Request, ...]:
+    return tuple(each for each in arrivals if each.submitted < now + days * DAY)
+
+
+def _table(result: Result) -> list[str]:
+    """What people ask first, on top."""
+    hours = (result.ends - result.begins) // 3_600
+    lines = [
+        f"{hours} hours, {result.cycles} cycles, {result.finished} bookings ended",
+        f"in use {_percent(result.utilisation_ppm)}, {result.pauses} pauses that cost "
+        f"{result.lost_gpu_seconds / 3_600:.1f} GPU-hours, spent {_money(result.spend)}",
+        f"fairness (what each was served): Jain {result.jain_ppm / 1e6:.3f}, "
+        f"most / least {result.max_min_ppm / 1e6:.2f}",
+        "",
+        "tier            asked  started  waiting  refused  pauses  wait p50    p95      max (min)",
+    ]
+    lines += [
+        f"{row.tier:<14}{row.asked:>7}{row.started:>9}{row.waiting:>9}{row.refused:>9}"
+        f"{row.pauses:>8}{_minutes(row.wait_p50):>10}{_minutes(row.wait_p95):>8}"
+        f"{_minutes(row.wait_max):>9}"
+        for row in result.tiers
+    ]
+    lines += ["", "tenant                          GPU-hours   of asked   of all used      spent"]
+    lines += [
+        f"{row.tenant:<32}{row.gpu_hours:>9}{_percent(row.served_ppm):>11}"
+        f"{_percent(row.share_ppm):>14}{_money(row.spend):>11}"
+        for row in result.tenants
+    ]
+    lines += ["", "class             GPUs     in use"]
+    lines += [
+        f"{row.gpu_class:<14}{row.gpus:>8}{_percent(row.utilisation_ppm):>11}"
+        for row in result.classes
+    ]
+    refused = ", ".join(f"{code} {count}" for code, count in result.refused_because)
+    return [*lines, *(["", f"refused: {refused}"] if refused else [])]
+
+
+def _percent(ppm: int) -> str:
+    return f"{ppm / 10_000:.1f} %"
+
+
+def _minutes(seconds: int | None) -> str:
+    return "–" if seconds is None else f"{seconds / 60:.0f}"
+
+
+def _money(steps: int) -> str:
+    return f"{(steps * LEDGER_STEP).quantize(Decimal('0.01'))}"
