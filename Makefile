@@ -22,9 +22,10 @@ clean-demo: $(RUNTIME)
 	$(BIN)/python -m portal.local --clean
 
 # The rings, the quickest first: linters and types, everything beside each other on two cores,
-# then what kills processes or drives a browser, alone.
+# 2,000 seeded schedules of faults, then what kills processes or drives a browser, alone.
 test: check browser
 	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long"
+	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1
 	$(BIN)/python -m pytest -q -m "(faults or browser) and not long"
 
 check: $(TESTING)

@@ -3,12 +3,13 @@
 import re
 from uuid import UUID
 
-from allocation.models import Booking
+from allocation.models import Booking, Series
 from tenants.access import Actor
 from tenants.errors import denied, missing
 
 LABEL = re.compile(r"BK-([1-9][0-9]{0,17})", re.IGNORECASE)
 IDENTIFIER = re.compile(r"bk_([0-9a-f]{32})")
+SERIES = re.compile(r"sr_([0-9a-f]{32})")
 
 
 def access_booking(actor: Actor, reference: str) -> Booking:
@@ -28,6 +29,40 @@ def access_booking(actor: Actor, reference: str) -> Booking:
     if found is None or actor.role_in(found.project_id) is None:
         raise missing("booking")
     return found
+
+
+def access_series(actor: Actor, reference: str) -> Series:
+    """A series of a project the actor may see, by `sr_<hex>`.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    found = None
+    if identifier := SERIES.fullmatch(reference):
+        rows = Series.objects.select_related("project", "owner")
+        found = rows.filter(tenant_id=actor.tenant_id, id=UUID(identifier[1])).first()
+    if found is None or actor.role_in(found.project_id) is None:
+        raise missing("series")
+    return found
+
+
+def may_change_series(actor: Actor, series: Series) -> bool:
+    """True for the series' owner and for who leads its project."""
+    return actor.may_lead(series.project_id) or (
+        series.owner_id == actor.user_id and actor.may_book(series.project_id)
+    )
+
+
+def access_series_to_change(actor: Actor, reference: str) -> Series:
+    """A series the actor may cancel.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    series = access_series(actor, reference)
+    if not may_change_series(actor, series):
+        raise denied("Only its owner and the project's leads may change this series.")
+    return series
 
 
 def may_change(actor: Actor, booking: Booking) -> bool:

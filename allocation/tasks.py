@@ -5,7 +5,8 @@ from django.utils import timezone
 
 from allocation.services.cycle import cycle_run, tick_run
 from allocation.services.publish import publish_due
-from allocation.services.reports import samples_sweep
+from allocation.services.telemetry import telemetry_sweep, use_roll
+from allocation.services.watch import invariants_watch
 from tenants.outbox import nudge_taken
 
 
@@ -29,7 +30,15 @@ def allocation_publish() -> None:
     publish_due(timezone.now())
 
 
-@shared_task(name="allocation.sweep")
-def allocation_sweep() -> None:
-    """Removes telemetry that is older than it is useful."""
-    samples_sweep(timezone.now())
+@shared_task(name="allocation.telemetry")
+def allocation_telemetry() -> None:
+    """Rolls readings up into five-minute rows, and removes what is older than it is useful."""
+    now = timezone.now()
+    use_roll(now)
+    telemetry_sweep(now)
+
+
+@shared_task(name="allocation.invariants")
+def allocation_invariants() -> None:
+    """Asks whether every promise holds; the answer is at /statusz."""
+    invariants_watch(timezone.now())

@@ -1,13 +1,29 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.web import booking_panel, bookings, fleet, home, maintenance, projects, timeline
+from allocation.web import (
+    booking_panel,
+    bookings,
+    compaction,
+    fleet,
+    gpu_use,
+    home,
+    maintenance,
+    projects,
+    series,
+    speeds,
+    timeline,
+)
 
 urlpatterns = [
     *home.urlpatterns,
     *timeline.urlpatterns,
     *booking_panel.urlpatterns,
     *bookings.urlpatterns,
+    *series.urlpatterns,
+    *speeds.urlpatterns,
     *projects.urlpatterns,
     *fleet.urlpatterns,
+    *gpu_use.urlpatterns,
+    *compaction.urlpatterns,
     *maintenance.urlpatterns,
 ]

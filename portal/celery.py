@@ -80,7 +80,8 @@ TICKS = {
     "allocation.cycle": 15,
     "allocation.publish": 5,
     "outbox.relay": 5,
-    "allocation.sweep": 600,
+    "allocation.telemetry": 120,
+    "allocation.invariants": 300,
     "outbox.sweep": 600,
     "tenants.sweep": 600,
 }

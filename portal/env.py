@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -74,6 +75,14 @@ def env_list(name: str, default: str = "") -> list[str]:
     """Comma-separated words, without empty ones."""
     value = env_str(name, default)
     return [word.strip() for word in value.split(",") if word.strip()]
+
+
+def env_networks(name: str, default: str = "") -> list[IPv4Network | IPv6Network]:
+    """Comma-separated networks or addresses, as 10.0.0.0/8. Raises BadSetting."""
+    try:
+        return [ip_network(word) for word in env_list(name, default)]
+    except ValueError as error:
+        raise BadSetting(f"{name}: {error}.") from None
 
 
 def env_secret(name: str) -> str:

@@ -7,6 +7,7 @@ from django.db import transaction
 
 from portal.seed_bookings import Demo, day_seed, start_seed
 from portal.seed_catalogue import catalogue_seed
+from portal.seed_features import features_seed
 from portal.seed_people import keys_write, people_seed
 
 PAST_DAYS = 7
@@ -33,5 +34,6 @@ def seed(*, now: datetime, path: Path, url: str) -> int:
             day_seed(demo, today + timedelta(days=offset))
             for offset in range(-PAST_DAYS, COMING_DAYS)
         )
+        made += features_seed(now)
     keys_write(path, url, now)
     return made

@@ -14,7 +14,7 @@ from django.db import transaction
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings import booking_cost
+from allocation.services.costs import booking_cost
 from allocation.services.plans import reason_data
 from allocation.solver import Reason
 from billing.rules import midnight, money_text

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from allocation.agent.simulated_hardware import Hardware, Model, models_load
-from allocation.models import Gpu, GpuModel, MigPlacement, Node, Rack
+from allocation.models import Gpu, GpuModel, MigPlacement, Node, Rack, WorkSpeed
 from billing.models import PriceBook
 from billing.services import price_book_publish
 from tenants.models import GpuClass, Tier
@@ -42,8 +42,10 @@ TIERS = {
         name="Standard",
         priority=200,
         pausable=True,
-        grace_seconds=600,
+        grace_seconds=120,
         protected_seconds=3600,
+        more_times=1,
+        more_time_seconds=120,
         description="The everyday tier; borrowed time can be called back.",
     ),
     "spot": Tier(
@@ -51,11 +53,17 @@ TIERS = {
         name="Spot",
         priority=100,
         pausable=True,
-        grace_seconds=600,
+        grace_seconds=120,
         max_duration_seconds=86_400,
         counts_against_guarantee=False,
+        replace_on_lost=True,
         description="Cheapest; may be paused for stronger claims.",
     ),
+}
+# How fast each kind of work goes, in thousandths of an H100.
+SPEEDS = {
+    "training": {"h100": 1000, "a100": 450, "a100-40": 430, "l40s": 300},
+    "inference": {"h100": 1000, "a100": 550, "a100-40": 520, "l40s": 480},
 }
 # Per GPU and hour in euro: (assured, standard, spot).
 PRICES = {
@@ -78,6 +86,12 @@ def catalogue_seed(now: datetime) -> None:
         _model_seed(slug, gpu_class, known[product][1])
     for name in NODES:
         _node_seed(name, known)
+    if not WorkSpeed.objects.exists():
+        WorkSpeed.objects.bulk_create(
+            WorkSpeed(workload=workload, gpu_class_id=slug, thousandths=thousandths)
+            for workload, speeds in SPEEDS.items()
+            for slug, thousandths in speeds.items()
+        )
     _prices_seed(now)
 
 

@@ -11,7 +11,7 @@ from django.db.models import F
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu, GpuModel
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings import booking_cost
+from allocation.services.costs import booking_cost
 from allocation.services.snapshot import models_read
 from allocation.solver import Model, units_of
 from billing.queries import price_of

@@ -12,6 +12,7 @@ from portal.env import (
     env_database,
     env_int,
     env_list,
+    env_networks,
     env_origin,
     env_secret,
     env_str,
@@ -221,6 +222,8 @@ REST_FRAMEWORK = {
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 SPECTACULAR_SETTINGS = {
+    # One set of choices under two field names has one name.
+    "ENUM_NAME_OVERRIDES": {"PauseMethodEnum": ["stop", "signal", "suspend"]},
     "TITLE": "GPU portal",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
@@ -230,6 +233,11 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
 }
+
+# --- Metrics --------------------------------------------------------------------------------------
+
+# Who may read /metrics without an operator's token. What a proxy passes on is never one of these.
+METRICS_ALLOW = env_networks("METRICS_ALLOW", "127.0.0.0/8,::1/128")
 
 # --- Words and time -------------------------------------------------------------------------------
 

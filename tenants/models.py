@@ -95,7 +95,17 @@ class GpuClass(models.Model):
 
 
 class Tier(models.Model):
-    """A service class: who goes first, who may be paused, and how long one may book."""
+    """A service class: who goes first, who may be paused, and how long one may book.
+
+    Who is paused is told `grace_seconds` before, may ask `more_times` for `more_time_seconds` more,
+    is paused by `pause_method` and at most `max_pauses` times (null: as often as needed), and does
+    not pay for the work of up to `credit_cap_seconds` that it has to do again.
+    """
+
+    class PauseMethod(models.TextChoices):
+        STOP = "stop", "Ended by the node"
+        SIGNAL = "signal", "Ends itself, killed at the deadline"
+        SUSPEND = "suspend", "Frozen on its node"
 
     slug = models.SlugField(primary_key=True, max_length=40)
     name = models.CharField(max_length=80)
@@ -103,6 +113,13 @@ class Tier(models.Model):
     pausable = models.BooleanField(default=False)
     grace_seconds = models.PositiveIntegerField(default=600)
     protected_seconds = models.PositiveIntegerField(default=0)
+    pause_method = models.CharField(
+        max_length=8, choices=PauseMethod.choices, db_default="stop", default=PauseMethod.STOP
+    )
+    max_pauses = models.PositiveSmallIntegerField(null=True, blank=True)
+    credit_cap_seconds = models.PositiveIntegerField(db_default=4 * 3600, default=4 * 3600)
+    more_times = models.PositiveSmallIntegerField(db_default=0, default=0)
+    more_time_seconds = models.PositiveIntegerField(db_default=0, default=0)
     max_duration_seconds = models.PositiveIntegerField(default=7 * 86_400)
     advance_seconds = models.PositiveIntegerField(default=28 * 86_400)
     counts_against_guarantee = models.BooleanField(db_default=True, default=True)
@@ -123,6 +140,10 @@ class Tier(models.Model):
             models.CheckConstraint(
                 condition=Q(counts_against_guarantee=True) | Q(pausable=True),
                 name="tier_never_paused_counts",
+            ),
+            models.CheckConstraint(
+                condition=Q(pause_method__in=["stop", "signal", "suspend"]),
+                name="tier_pause_method",
             ),
         ]
 

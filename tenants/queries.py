@@ -2,11 +2,22 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Count, Min, QuerySet
 
-from tenants.models import ApiToken, GpuClass, Membership, Project, Quota, Role, Tenant, Tier
+from tenants.models import (
+    ApiToken,
+    GpuClass,
+    Membership,
+    OutboxMessage,
+    Project,
+    Quota,
+    Role,
+    Tenant,
+    Tier,
+)
 
 
 @dataclass(slots=True)
@@ -19,12 +30,14 @@ class ProjectPeople:
 
 @dataclass(frozen=True, slots=True)
 class ShareRow:
-    """Units that `owner` (a project or a tenant) has of a class; zero and None without a row."""
+    """Units that `owner` (a project or a tenant) has of a class; zero and None without a row,
+    which is `quota`."""
 
     owner: Project | Tenant
     guaranteed_units: int
     borrow_limit_units: int | None
     lend_limit_units: int | None = None
+    quota: Quota | None = None
 
     @property
     def limit_units(self) -> int | None:
@@ -133,4 +146,18 @@ def _member_order(member: Membership) -> tuple[int, str]:
 def _share(owner: Project | Tenant, quota: Quota | None) -> ShareRow:
     if quota is None:
         return ShareRow(owner, 0, None)
-    return ShareRow(owner, quota.guaranteed_units, quota.borrow_limit_units, quota.lend_limit_units)
+    return ShareRow(
+        owner,
+        quota.guaranteed_units,
+        quota.borrow_limit_units,
+        quota.lend_limit_units,
+        quota,
+    )
+
+
+def outbox_waiting() -> tuple[int, datetime | None]:
+    """How many messages were not sent yet, and when the oldest was written. For operators."""
+    row = OutboxMessage.objects.filter(sent=None).aggregate(
+        count=Count("id"), oldest=Min("created")
+    )
+    return row["count"], row["oldest"]

@@ -93,7 +93,13 @@ def a_gpu_class(slug: str = "h100", *, label: str = "", order: int = 0) -> GpuCl
 
 
 def a_tier(
-    slug: str = "standard", *, priority: int = 50, pausable: bool = False, grace_seconds: int = 600
+    slug: str = "standard",
+    *,
+    priority: int = 50,
+    pausable: bool = False,
+    grace_seconds: int = 600,
+    more_times: int = 0,
+    more_time_seconds: int = 0,
 ) -> Tier:
     """The tier `slug` with these values, made unless it is there."""
     with as_system():
@@ -104,6 +110,8 @@ def a_tier(
                 "priority": priority,
                 "pausable": pausable,
                 "grace_seconds": grace_seconds,
+                "more_times": more_times,
+                "more_time_seconds": more_time_seconds,
             },
         )[0]
 

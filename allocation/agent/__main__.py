@@ -37,6 +37,7 @@ from allocation.agent.handover import Handover, Owner
 from allocation.agent.hooks import Hooks
 from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
 from allocation.agent.link import Link
+from allocation.agent.metrics import Board, address_parse, metrics_serve
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch, process_user
@@ -93,6 +94,13 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
         default=default("GPU_AGENT_SIMULATE"),
         metavar="MODEL:COUNT[,…]",
         help="simulated GPUs, as h100:8,l40s:4",
+    )
+    parser.add_argument(
+        "--metrics",
+        type=address_parse,
+        default=default("GPU_AGENT_METRICS"),
+        metavar="ADDRESS:PORT",
+        help="tell a Prometheus what is measured, as 127.0.0.1:9835 (default: off)",
     )
     return parser.parse_args(arguments)
 
@@ -255,6 +263,12 @@ def _node(
     if options.device_permissions == "acl":
         doors = Doors(machine.nodes, machine.access(), state / "doors.json")
     memory = {gpu.uuid: gpu.memory_mb for gpu in machine.port.inventory()}
+    board = None
+    if options.metrics:
+        board = Board(identity.node)
+        port, stop = metrics_serve(board, options.metrics)
+        stack.callback(stop)
+        log.info("metrics on port %d", port)
     place = Place(identity.node, state.absolute() / "bookings", options.mps, memory)
     return Node(
         keys=Keys(identity, state / IDENTITY),
@@ -264,6 +278,7 @@ def _node(
         bookings=Bookings(place.root, cdi=cdi, doors=doors, hooks=hooks),
         inventory=machine.inventory,
         watch=machine.watch,
+        board=board,
         place=place,
         programs=machine.programs,
         suspender=machine.suspender,

@@ -72,8 +72,16 @@ class Applier:
             return self._unreachable(wish, lost)
         except StoreError as unsaved:
             problems[wish.gpu] = Problem(f"on the node: {unsaved}")
+            self._untold(wish, plan, problems[wish.gpu])
         problem = problems.get(wish.gpu)
         return Outcome(wish.gpu, truth, plan.states, problem.text if problem else plan.error)
+
+    def _untold(self, wish: Wish, plan: Plan, problem: Problem) -> None:
+        """A proof that a restart would forget is not told."""
+        for task in wish.tasks:
+            state = plan.states.get(task.allocation.id)
+            if state is not None and state.state == "empty" and not task.emptied:
+                plan.states[task.allocation.id] = State("ending", error=problem.text)
 
     def _note_emptied(self, wish: Wish, plan: Plan) -> Wish:
         """From now on the place is free for the next one, in this turn and after a crash."""

@@ -14,12 +14,10 @@ from allocation.agent.cdi import Cdi
 from allocation.agent.doors import Doors
 from allocation.agent.handover import write_whole
 from allocation.agent.hooks import Hooks
-from allocation.agent.parts import HOSTS, MACHINES, NOTICE, SAVED, Part, environment, files
+from allocation.agent.parts import NOTICE, SAVED, Part, environment, files
 from allocation.agent.programs import account_uid
 
 log = logging.getLogger(__name__)
-
-_FILES = ("env", "booking.json", NOTICE, HOSTS, MACHINES, SAVED)
 
 
 class Bookings:
@@ -38,9 +36,8 @@ class Bookings:
         self._doors = doors
         self._hooks = hooks
         # Files of an earlier life are written anew, or removed, by the first look.
-        self._written: dict[str, Part | None] = {
-            file.parent.name: None for file in root.glob("*/booking.json")
-        }
+        folders = root.iterdir() if root.is_dir() else ()
+        self._written: dict[str, Part | None] = {folder.name: None for folder in folders}
 
     def sync(self, parts: Mapping[str, Part]) -> str | None:
         """Returns what went wrong; it is tried again with the next call."""
@@ -88,8 +85,9 @@ class Bookings:
 
     def _remove(self, name: str) -> None:
         folder = self._root / name
-        for file in _FILES:
-            (folder / file).unlink(missing_ok=True)
+        for file in folder.iterdir() if folder.is_dir() else ():
+            if file.is_file():
+                file.unlink(missing_ok=True)
         if folder.exists() and not any(folder.iterdir()):
             folder.rmdir()
         del self._written[name]

@@ -56,7 +56,9 @@ class Truth:
 class Reading:
     """One measurement of a GPU (`place` None) or of a slice. What can't be measured is None.
 
-    Utilisation in percent, memory in MiB, power in milliwatts, temperature in degrees Celsius.
+    Utilisation in percent, memory in MiB, power in milliwatts, temperature in degrees Celsius,
+    bandwidth of memory and time of tensor cores in percent, links in KiB a second. `throttle` are
+    NVML's bits of why the clock is not higher; `energy_mj` counts up from when the driver loaded.
     """
 
     gpu: str
@@ -67,6 +69,15 @@ class Reading:
     power_mw: int | None
     temperature_c: int | None
     processes: int | None
+    bandwidth: int | None = None
+    tensor: int | None = None
+    sm_mhz: int | None = None
+    throttle: int | None = None
+    pcie_rx_kb: int | None = None
+    pcie_tx_kb: int | None = None
+    nvlink_rx_kb: int | None = None
+    nvlink_tx_kb: int | None = None
+    energy_mj: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class Handover:
         self._share = share
         self._owners = tuple(owners)
         root.mkdir(parents=True, exist_ok=True)
+        self._remove_unfinished()
         self.given: dict[str, Given] = {}
         for file in root.glob("*/*/booking.json"):
             try:
@@ -58,6 +59,14 @@ class Handover:
                 log.warning("%s is damaged and will be written anew", file)
                 continue
             self.given[file.parent.name] = found
+
+    def _remove_unfinished(self) -> None:
+        """An agent that died before the mark was there has given nothing; nothing stays of it."""
+        for folder in self.root.glob("*/*/"):
+            if folder.is_dir() and not (folder / "booking.json").exists():
+                for path in folder.iterdir():
+                    path.unlink()
+                folder.rmdir()
 
     def devices(self) -> dict[str, str]:
         """The device of each allocation that is handed over."""

@@ -8,6 +8,7 @@ from allocation.agent.bookings import Bookings
 from allocation.agent.follow import Keys
 from allocation.agent.gpu import GpuPort, WatchPort
 from allocation.agent.handover import Handover
+from allocation.agent.metrics import Board
 from allocation.agent.parts import Place
 from allocation.agent.programs import Programs
 from allocation.agent.store import Store
@@ -19,7 +20,7 @@ class Node:
     """`inventory` reads it anew; `place` is what programs are told of it. Without `programs` none
     is warned or suspended. `pause_signal` is the number of the signal that tells of a notice.
     `one_account`: a shared GPU is for one account at a time. Without a `watch` the driver can't be
-    asked for errors, and none is told."""
+    asked for errors, and none is told. On the `board` stands what a Prometheus here may read."""
 
     keys: Keys
     port: GpuPort
@@ -28,6 +29,7 @@ class Node:
     bookings: Bookings
     inventory: Callable[[], wire.Inventory]
     watch: WatchPort | None = None
+    board: Board | None = None
     place: Place | None = None
     programs: Programs | None = None
     suspender: Suspender | None = None

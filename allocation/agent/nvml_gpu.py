@@ -1,16 +1,16 @@
 """The GPU port over NVML, through pynvml. Knows nothing of whether the GPUs are simulated."""
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, TypeAlias
 
 import pynvml
 
 from allocation.agent.gpu import Fault, FoundInstance, GpuError, Place, Reading, Truth
-from allocation.wire import InventoryGpu, Mode, Placement
-
-Handle: TypeAlias = Any
-"""An opaque pointer of pynvml, which has no types."""
+from allocation.agent.nvml_measure import Handle, Measures
+from allocation.agent.nvml_measure import optional as _optional
+from allocation.agent.nvml_topology import Topology
+from allocation.wire import InventoryGpu, Mode, Peer, Placement
 
 _FAULTS: dict[int, Fault] = {
     pynvml.NVML_ERROR_IN_USE: "in_use",
@@ -37,19 +37,6 @@ def _refused(error: Handle, doing: str) -> GpuError:
     return GpuError(fault, f"{doing}: {_WORDS.get(fault, str(error))}")
 
 
-def _optional(call: Callable[..., Any], *args: object) -> Handle:
-    """The value, or None where this GPU or this driver does not have it."""
-    try:
-        return call(*args)
-    except (
-        pynvml.NVMLError_NotSupported,
-        pynvml.NVMLError_FunctionNotFound,
-        pynvml.NVMLLibraryMismatchError,
-        pynvml.NVMLError_NoPermission,
-    ):
-        return None
-
-
 class NvmlGpu:
     """See gpu.GpuPort. `signal_process(pid, force=)` ends a process of this node."""
 
@@ -57,15 +44,14 @@ class NvmlGpu:
         self._signal_process = signal_process
         self._handles: dict[str, Handle] = {}
         self._profiles: dict[str, tuple[Handle, ...]] = {}
-        self._samplers: dict[tuple[str, int], _Sampler] = {}
+        self._measures = Measures()
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
             raise _refused(error, "no NVIDIA driver answers") from error
 
     def close(self) -> None:
-        for sampler in self._samplers.values():
-            sampler.close()
+        self._measures.close()
         pynvml.nvmlShutdown()
 
     def driver(self) -> str:
@@ -76,14 +62,18 @@ class NvmlGpu:
     def inventory(self) -> tuple[InventoryGpu, ...]:
         try:
             handles = dict(_answering())
-            domains = _nvlink_domains(handles)
+            topology = Topology(handles)
+            domains = topology.domains()
             return tuple(
-                self._inventory_gpu(i, handle, domains[i]) for i, handle in handles.items()
+                self._inventory_gpu(i, handle, domains[i], topology.peers(i))
+                for i, handle in handles.items()
             )
         except pynvml.NVMLError as error:
             raise _refused(error, "reading the inventory") from error
 
-    def _inventory_gpu(self, index: int, handle: Handle, domain: int | None) -> InventoryGpu:
+    def _inventory_gpu(
+        self, index: int, handle: Handle, domain: int | None, peers: tuple[Peer, ...]
+    ) -> InventoryGpu:
         uuid = pynvml.nvmlDeviceGetUUID(handle)
         self._handles[uuid] = handle
         mig = _optional(pynvml.nvmlDeviceGetMigMode, handle)
@@ -98,6 +88,7 @@ class NvmlGpu:
             pci=pynvml.nvmlDeviceGetPciInfo(handle).busId,
             nvlink_domain=domain,
             placements=tuple(self._placements(uuid)) if mig is not None else (),
+            peers=peers,
         )
 
     def _placements(self, uuid: str) -> Iterator[Placement]:
@@ -196,16 +187,15 @@ class NvmlGpu:
             profile = _compute_profile(instance, self._compute(gpu, place.profile_id))
             pynvml.nvmlGpuInstanceCreateComputeInstance(instance, profile.id)
         except pynvml.NVMLError as error:
-            _optional(pynvml.nvmlGpuInstanceDestroy, instance)
+            with contextlib.suppress(pynvml.NVMLError):  # refused too: the next look removes it
+                pynvml.nvmlGpuInstanceDestroy(instance)
             raise _refused(error, "making the slice usable") from error
 
     def _compute(self, gpu: str, profile_id: int) -> int:
         return next(int(p.sliceCount) for p in self._profiles_of(gpu) if p.id == profile_id)
 
     def destroy(self, gpu: str, instance: int) -> None:
-        sampler = self._samplers.pop((gpu, instance), None)
-        if sampler is not None:
-            sampler.close()
+        self._measures.forget(gpu, instance)
         try:
             there = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), instance)
             for compute in _compute_instances(there):
@@ -235,85 +225,21 @@ class NvmlGpu:
         try:
             truth = self.truth(gpu)
             handle = self._handle(gpu)
-            memory = _optional(pynvml.nvmlDeviceGetMemoryInfo, handle)
-            rates = None
-            if truth.mode == "whole":
-                rates = _optional(pynvml.nvmlDeviceGetUtilizationRates, handle)
-            whole = Reading(
-                gpu=gpu,
-                place=None,
-                utilisation=None if rates is None else rates.gpu,
-                memory_used_mb=None if memory is None else memory.used >> 20,
-                memory_total_mb=None if memory is None else memory.total >> 20,
-                power_mw=_optional(pynvml.nvmlDeviceGetPowerUsage, handle),
-                temperature_c=_temperature(handle),
-                processes=truth.processes if truth.mode == "whole" else None,
-            )
+            processes = truth.processes if truth.mode == "whole" else None
+            whole = self._measures.whole(gpu, handle, mode=truth.mode, processes=processes)
             devices = self._mig_devices(gpu) if truth.instances else {}
-            slices = [self._slice(gpu, found, devices.get(found.id)) for found in truth.instances]
+            slices = [
+                self._measures.part(gpu, handle, found, devices.get(found.id))
+                for found in truth.instances
+            ]
         except pynvml.NVMLError as error:
             raise _refused(error, "measuring") from error
         return (whole, *slices)
-
-    def _slice(self, gpu: str, found: FoundInstance, device: Handle) -> Reading:
-        memory = None
-        if device is not None:
-            memory = _optional(pynvml.nvmlDeviceGetMemoryInfo, device)
-        return Reading(
-            gpu=gpu,
-            place=found.place,
-            utilisation=self._slice_utilisation(gpu, found.id),
-            memory_used_mb=None if memory is None else memory.used >> 20,
-            memory_total_mb=None if memory is None else memory.total >> 20,
-            power_mw=None,
-            temperature_c=None,
-            processes=found.processes,
-        )
-
-    def _slice_utilisation(self, gpu: str, instance: int) -> int | None:
-        key = (gpu, instance)
-        if key not in self._samplers:
-            support = _optional(pynvml.nvmlGpmQueryDeviceSupport, self._handle(gpu))
-            if support is None or not support.isSupportedDevice:
-                return None
-            self._samplers[key] = _Sampler()
-        return self._samplers[key].utilisation(self._handle(gpu), instance)
 
     def _handle(self, gpu: str) -> Handle:
         if gpu not in self._handles:
             self._handles[gpu] = pynvml.nvmlDeviceGetHandleByUUID(gpu)
         return self._handles[gpu]
-
-
-class _Sampler:
-    """Busy percent of one slice between two looks, from a pair of GPM samples."""
-
-    def __init__(self) -> None:
-        self._old = pynvml.nvmlGpmSampleAlloc()
-        self._new = pynvml.nvmlGpmSampleAlloc()
-        self._looks = 0
-
-    def utilisation(self, handle: Handle, instance: int) -> int | None:
-        self._old, self._new = self._new, self._old
-        if _optional(pynvml.nvmlGpmMigSampleGet, handle, instance, self._new) is None:
-            self._looks = 0
-            return None
-        self._looks += 1
-        if self._looks < 2:
-            return None
-        asked = pynvml.c_nvmlGpmMetricsGet_t()
-        asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        asked.numMetrics = 1
-        asked.sample1, asked.sample2 = self._old, self._new
-        asked.metrics[0].metricId = pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL
-        got = _optional(pynvml.nvmlGpmMetricsGet, asked)
-        if got is None or got.metrics[0].nvmlReturn != pynvml.NVML_SUCCESS:
-            return None
-        return min(100, round(float(got.metrics[0].value)))
-
-    def close(self) -> None:
-        pynvml.nvmlGpmSampleFree(self._old)
-        pynvml.nvmlGpmSampleFree(self._new)
 
 
 def _answering() -> Iterator[tuple[int, Handle]]:
@@ -334,11 +260,6 @@ def _profile_name(profile: Handle) -> str:
 def _processes(device: Handle) -> int | None:
     found = _optional(pynvml.nvmlDeviceGetComputeRunningProcesses, device)
     return None if found is None else len(found)
-
-
-def _temperature(handle: Handle) -> int | None:
-    value = _optional(pynvml.nvmlDeviceGetTemperatureV, handle, pynvml.NVML_TEMPERATURE_GPU)
-    return None if value is None else int(value)
 
 
 def _compute_profiles(instance: Handle) -> Iterator[Handle]:
@@ -364,35 +285,3 @@ def _compute_instances(instance: Handle) -> Iterator[Handle]:
         found = (pynvml.c_nvmlComputeInstance_t * max(1, profile.instanceCount))()
         pynvml.nvmlGpuInstanceGetComputeInstances(instance, profile.id, found, ctypes.byref(count))
         yield from found[: count.value]
-
-
-def _nvlink_domains(handles: dict[int, Handle]) -> dict[int, int | None]:
-    """Numbers the connected groups of GPUs; GPUs on NVSwitches of one node are one group."""
-    by_pci = {pynvml.nvmlDeviceGetPciInfo(h).busId: i for i, h in handles.items()}
-    group: dict[int | str, int | str] = {}
-
-    def root(member: int | str) -> int | str:
-        while group.setdefault(member, member) != member:
-            member = group[member]
-        return member
-
-    for i, handle in handles.items():
-        for peer in _nvlink_peers(handle):
-            group[root(i)] = root(peer if peer == "switch" else by_pci.get(peer, i))
-    linked = {i: root(i) if i in group else None for i in handles}
-    order = list(dict.fromkeys(r for r in linked.values() if r is not None))
-    return {i: None if r is None else order.index(r) for i, r in linked.items()}
-
-
-def _nvlink_peers(handle: Handle) -> Iterator[str]:
-    """PCI ids of the GPUs at the other ends, "switch" for an NVSwitch."""
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        if not _optional(pynvml.nvmlDeviceGetNvLinkState, handle, link):
-            continue
-        kind = _optional(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
-        if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-            yield "switch"
-        elif kind == pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
-            remote = _optional(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
-            if remote is not None:
-                yield remote.busId

@@ -1,10 +1,11 @@
 """The agent's loop: follow the newest document, end things on time, say what is true."""
 
+import contextlib
 import dataclasses
 import logging
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from allocation.agent import link as links
 from allocation.agent import reconcile, reports
@@ -74,6 +75,9 @@ class Agent:
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
         self._leases = Leases(node.keys, node.store, boot=inventory.boot)
         self._unsaved: str | None = None
+        with contextlib.suppress(StoreError):
+            # The numbers of this life are in hand before the first is said, should it be short.
+            self._store.save()
         self._untold: str | None = None
         self._outcomes: list[Outcome] = []
         self._watch = Watch(node.port, node.watch)
@@ -203,16 +207,17 @@ class Agent:
         if desired is None:
             return []
         steady = self._clock.steady()
-        before = self._leases.fence(self._store.held, steady)
-        self._store.held = reconcile.remember(desired, before, now)
+        fenced = self._leases.fence(self._store.held, steady)
+        self._store.held = reconcile.remember(desired, fenced, now)
         try:
             self._store.save()
         except StoreError as error:
             # Without a record nothing new may begin; what runs goes on, and ends on time.
             self._unsaved = str(error)
             log.error("%s", self._unsaved)  # noqa: TRY400 - the message says it all
-            self._store.held = before
-            return [_nothing_new(wish) for wish in reconcile.wishes(desired, before, now)]
+            self._store.held = self._leases.fence(self._store.held, steady)
+            known = reconcile.wishes(desired, self._store.held, now)
+            return [_nothing_new(wish, self._node.handover.devices()) for wish in known]
         self._unsaved = None
         self._follower.settle()
         self._suspensions.tidy(desired)
@@ -226,8 +231,12 @@ class Agent:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
         self._voice.telemetry(sender, samples, self._clock.wall())
+        if self._node.board is not None:
+            self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
 
 
-def _nothing_new(wish: reconcile.Wish) -> reconcile.Wish:
-    tasks = tuple(task for task in wish.tasks if task.ending or task.given)
-    return dataclasses.replace(wish, tasks=tasks)
+def _nothing_new(wish: reconcile.Wish, there: Collection[str]) -> reconcile.Wish:
+    """What ends, and what is handed over; the mode stays what that needs."""
+    tasks = tuple(task for task in wish.tasks if task.ending or task.allocation.id in there)
+    mode = next((task.mode for task in tasks if not task.ending), None)
+    return dataclasses.replace(wish, mode=mode, tasks=tasks)

@@ -121,11 +121,10 @@ def remember(desired: Desired, held: Mapping[str, Held], now: float) -> dict[str
                 if wanted.state == "release" or wanted.starts <= now:
                     kept[wanted.id] = _first_record(wanted, gpu.uuid, kept, now)
             elif not moved:
-                again = wanted.state == "run" and now < wanted.ends
-                record = dataclasses.replace(
-                    old, allocation=wanted, emptied=old.emptied and not again
-                )
-                kept[wanted.id] = _notice(record, now)
+                # What was told to be empty comes back by another word, never by a clock set back.
+                again = wanted.state == "run" and wanted != old.allocation and now < wanted.ends
+                old = dataclasses.replace(old, emptied=old.emptied and not again)
+                kept[wanted.id] = _notice(dataclasses.replace(old, allocation=wanted), now)
     return kept
 
 
@@ -162,12 +161,13 @@ def wishes(desired: Desired, held: Mapping[str, Held], now: float) -> list[Wish]
         record = held[key]
         wanted = named.get((key, record.gpu, place_of(record.allocation)))
         over = wanted is None or wanted.state == "release" or wanted.ends <= now
+        over = over or record.emptied or record.fenced
         allocation = wanted or record.allocation
         if record.fenced:
             # There is no time to freeze what may begin elsewhere.
             allocation = dataclasses.replace(allocation, notice=None)
         gang = (allocation.tenant, allocation.booking) in gangs
-        task = Task(allocation, over or record.fenced, record.given, record.emptied, gang)
+        task = Task(allocation, over, record.given, record.emptied, gang)
         tasks.setdefault(record.gpu, []).append(task)
     return [Wish(uuid, modes.get(uuid), tuple(tasks[uuid])) for uuid in sorted(tasks)]
 
@@ -321,7 +321,8 @@ def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> N
     name = task.allocation.id
     if given.get(name) == truth.uuid:
         found.states[name] = State("ready", truth.uuid)
-    elif truth.processes == 0 or task.allocation.share is not None:
+    # What runs on what was given, and never proven empty since, is its own.
+    elif truth.processes == 0 or task.given or task.allocation.share is not None:
         found.steps.append(HandOver(task.allocation, truth.uuid))
         found.states[name] = State("preparing")
     else:

@@ -84,14 +84,18 @@ def reported_allocations(
 
 
 def samples_take(port: GpuPort, gpus: Iterable[str], owners: Owners) -> tuple[wire.Sample, ...]:
-    """A GPU that does not answer has no sample."""
+    """A GPU that does not answer has no sample. Of more than one message may hold, those of
+    bookings go first."""
     samples: list[wire.Sample] = []
     for gpu in gpus:
         try:
             samples += [_sample(reading, owners) for reading in port.readings(gpu)]
         except GpuError as error:
             log.warning("no telemetry of %s: %s", gpu, error)
-    return tuple(samples)
+    if len(samples) > wire.SAMPLES_MOST:
+        log.warning("%d readings are not told", len(samples) - wire.SAMPLES_MOST)
+        samples.sort(key=lambda sample: sample.allocation is None)
+    return tuple(samples[: wire.SAMPLES_MOST])
 
 
 def _sample(reading: Reading, owners: Owners) -> wire.Sample:
@@ -107,4 +111,13 @@ def _sample(reading: Reading, owners: Owners) -> wire.Sample:
         power_mw=reading.power_mw,
         temperature_c=reading.temperature_c,
         processes=reading.processes,
+        bandwidth=reading.bandwidth,
+        tensor=reading.tensor,
+        sm_mhz=reading.sm_mhz,
+        throttle=reading.throttle,
+        pcie_rx_kb=reading.pcie_rx_kb,
+        pcie_tx_kb=reading.pcie_tx_kb,
+        nvlink_rx_kb=reading.nvlink_rx_kb,
+        nvlink_tx_kb=reading.nvlink_tx_kb,
+        energy_mj=reading.energy_mj,
     )

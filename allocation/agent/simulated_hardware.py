@@ -6,7 +6,6 @@ the node's name alone, so that a node is the same node after a restart.
 
 import dataclasses
 import json
-import math
 import os
 import uuid
 from collections import deque
@@ -14,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from allocation.agent.simulated_load import Load, load_of, memory_of
+
 _NAMESPACE = uuid.UUID("6d1f8f5c-58c6-5b0a-9a39-2f1c7f0d7a11")
 _FIRST_PID = 100_000
-_RAMP_S = 20
 _PAGES_MB = 2
 FALLEN_OFF = 79
 
@@ -88,11 +88,13 @@ class Process:
     starts: int
     stubborn: bool = False
     user: str = ""
+    load: str = ""
     frozen: bool = False
 
     @property
     def seed(self) -> int:
-        return uuid.uuid5(_NAMESPACE, self.label).int
+        """What its load follows from: whose it is, else what it is."""
+        return uuid.uuid5(_NAMESPACE, self.load or self.label).int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -244,15 +246,31 @@ class Hardware:
     # Simulated programs.
 
     def process_start(
-        self, device: str, *, label: str, delay_s: int = 0, stubborn: bool = False, user: str = ""
+        self,
+        device: str,
+        *,
+        label: str,
+        delay_s: int = 0,
+        stubborn: bool = False,
+        user: str = "",
+        load: str = "",
     ) -> int:
-        """A program on a GPU or MIG device, seen `delay_s` seconds from now. Returns its pid."""
+        """A program on a GPU or MIG device, seen `delay_s` seconds from now. Returns its pid.
+
+        Programs with one `load` work alike; without, it follows from the label.
+        """
         gpu, instance = self._device(device)
         pids = [pid for each in self.gpus for pid in each.processes]
         pid = max(pids, default=_FIRST_PID) + 1
         starts = int(self.clock()) + delay_s
         gpu.processes[pid] = Process(
-            pid=pid, instance=instance, label=label, starts=starts, stubborn=stubborn, user=user
+            pid=pid,
+            instance=instance,
+            label=label,
+            starts=starts,
+            stubborn=stubborn,
+            user=user,
+            load=load,
         )
         self.save()
         return pid
@@ -293,10 +311,8 @@ class Hardware:
 
     def utilisation(self, gpu: Gpu, instance: int | None = None) -> int:
         """Percent of the GPU, or of one instance."""
-        now = self.clock()
         if instance is not None or not gpu.mig:
-            busy = sum(_busy(p, now) for p in self.running(gpu, instance))
-            return min(100, busy)
+            return self.load(gpu, instance).busy
         parts = [self.utilisation(gpu, i.id) * i.profile.compute for i in gpu.instances.values()]
         return sum(parts) // gpu.model.compute
 
@@ -311,6 +327,18 @@ class Hardware:
         else:
             programs, room, used = self.running(gpu), gpu.model.memory_mb, gpu.model.reserved_mb
         return min(room, used + sum(_memory(p, now, room) for p in programs))
+
+    def load(self, gpu: Gpu, instance: int | None = None) -> Load:
+        """What all programs there do together."""
+        now = self.clock()
+        loads = [load_of(p.seed, now - p.starts) for p in self.running(gpu, instance)]
+        return Load(
+            busy=min(100, sum(load.busy for load in loads)),
+            bandwidth=min(100, sum(load.bandwidth for load in loads)),
+            tensor=min(100, sum(load.tensor for load in loads)),
+            pcie_mb=sum(load.pcie_mb for load in loads),
+            nvlink_mb=sum(load.nvlink_mb for load in loads) if gpu.model.nvlinks else 0,
+        )
 
     def power(self, gpu: Gpu) -> int:
         """Milliwatts."""
@@ -365,17 +393,5 @@ class Hardware:
         raise HardwareFault("NVML_ERROR_NOT_FOUND")
 
 
-def _busy(process: Process, now: float) -> int:
-    """Percent. One in eight programs holds its GPU and does next to nothing."""
-    age = now - process.starts
-    if process.seed % 8 == 0:
-        return int(age) % 2
-    level = 62 + process.seed % 31
-    wave = math.sin(2 * math.pi * age / (90 + process.seed % 240))
-    return max(1, min(100, int(level * min(1.0, (age + 1) / _RAMP_S) + 6 * wave)))
-
-
 def _memory(process: Process, now: float, room: int) -> int:
-    share = 35 + process.seed % 55
-    grown = min(1.0, (now - process.starts + 1) / _RAMP_S)
-    return int(room * share / 100 * grown) // _PAGES_MB * _PAGES_MB
+    return int(room * memory_of(process.seed, now - process.starts)) // _PAGES_MB * _PAGES_MB

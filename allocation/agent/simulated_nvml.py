@@ -14,8 +14,8 @@ from allocation.agent.simulated_calls import CData
 from allocation.agent.simulated_calls import symbol as _symbol
 from allocation.agent.simulated_calls import target as _target
 from allocation.agent.simulated_calls import text_give as _text
-from allocation.agent.simulated_events import SimulatedEvents
 from allocation.agent.simulated_hardware import Gpu, Hardware, HardwareFault
+from allocation.agent.simulated_sensors import SimulatedSensors
 
 _COMPUTE_PROFILES = {
     1: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE,
@@ -26,12 +26,8 @@ _COMPUTE_PROFILES = {
 }
 
 
-class SimulatedNvml(SimulatedEvents):
+class SimulatedNvml(SimulatedSensors):
     """The C interface of one simulated node."""
-
-    def __init__(self, hardware: Hardware) -> None:
-        super().__init__(hardware)
-        self._samples: dict[int, tuple[Gpu, int | None, int]] = {}
 
     # The node.
 
@@ -140,6 +136,17 @@ class SimulatedNvml(SimulatedEvents):
     def nvmlDeviceGetNvLinkRemotePciInfo_v2(self, handle: CData, link: CData, ref: CData) -> None:
         peers = self._peers(self._gpu(handle))
         _target(ref).busId = peers[link % len(peers)].pci
+
+    @_symbol
+    def nvmlDeviceGetTopologyCommonAncestor(self, one: CData, other: CData, ref: CData) -> None:
+        # Two to a PCIe switch, half of the node to a NUMA node.
+        first, second = sorted(self._gpu(handle).index for handle in (one, other))
+        numa = {2 * index // len(self.hardware.gpus) for index in (first, second)}
+        if first // 2 == second // 2:
+            level = pynvml.NVML_TOPOLOGY_SINGLE
+        else:
+            level = pynvml.NVML_TOPOLOGY_NODE if len(numa) == 1 else pynvml.NVML_TOPOLOGY_SYSTEM
+        _target(ref).value = level
 
     # MIG.
 
@@ -260,45 +267,6 @@ class SimulatedNvml(SimulatedEvents):
     @_symbol
     def nvmlDeviceGetGpuInstanceId(self, handle: CData, ref: CData) -> None:
         _target(ref).value = self._instance(handle, "mig")[1].id
-
-    # Sampling of slices.
-
-    @_symbol
-    def nvmlGpmQueryDeviceSupport(self, handle: CData, ref: CData) -> None:
-        _target(ref).isSupportedDevice = int(self._gpu(handle).model.gpm)
-
-    @_symbol
-    def nvmlGpmSampleAlloc(self, ref: CData) -> None:
-        self._give(ref, ("sample", "", next(self._fresh)))
-
-    @_symbol
-    def nvmlGpmSampleFree(self, handle: CData) -> None:
-        key = self._key(handle, "sample")
-        del self._keys[self._handles.pop(key)]
-        self._samples.pop(key[2], None)
-
-    @_symbol
-    def nvmlGpmMigSampleGet(self, handle: CData, instance: CData, sample: CData) -> None:
-        gpu = self._gpu(handle)
-        if not gpu.model.gpm or instance not in gpu.instances:
-            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
-        reading = self.hardware.utilisation(gpu, instance)
-        self._samples[self._key(sample, "sample")[2]] = (gpu, instance, reading)
-
-    @_symbol
-    def nvmlGpmMetricsGet(self, ref: CData) -> None:
-        asked = _target(ref)
-        first, second = (
-            self._samples[self._key(handle, "sample")[2]]
-            for handle in (asked.sample1, asked.sample2)
-        )
-        if first[:2] != second[:2]:
-            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
-        for i in range(asked.numMetrics):
-            metric = asked.metrics[i]
-            known = metric.metricId == pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL
-            metric.nvmlReturn = pynvml.NVML_SUCCESS if known else pynvml.NVML_ERROR_NOT_SUPPORTED
-            metric.value = (first[2] + second[2]) / 2
 
 
 @contextlib.contextmanager

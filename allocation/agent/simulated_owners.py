@@ -13,7 +13,12 @@ class SimulatedOwners:
         self._hardware = hardware
 
     def given(self, allocation: DesiredAllocation, device: str) -> None:
-        self._hardware.process_start(device, label=allocation.id, delay_s=_FIRST_LOOK_S)
+        self._hardware.process_start(
+            device,
+            label=allocation.id,
+            delay_s=_FIRST_LOOK_S,
+            load=f"{allocation.tenant}.{allocation.booking}",
+        )
 
     def taken(self, allocation: str) -> None:
         self._hardware.process_forget(allocation)

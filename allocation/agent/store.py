@@ -81,6 +81,7 @@ class Store:
                 self._load(json.loads(path.read_bytes()))
             except (OSError, ValueError, LookupError, TypeError, WireError) as error:
                 raise StoreError(f"{path} can't be used: {error}") from error
+        self._on_disk = self._now()
 
     @property
     def folder(self) -> Path:
@@ -121,7 +122,8 @@ class Store:
         return self._seq
 
     def save(self) -> None:
-        """Writes what changed. Raises StoreError; nothing new may be done on the GPUs then."""
+        """Writes what changed. Raises StoreError; `held` and `suspended` are then as they were last
+        written, and nothing new may be done on the GPUs."""
         data: dict[str, Any] = {
             "envelope": None if self._envelope is None else self._envelope.to_json().decode(),
             "epoch": self._fence[0],
@@ -135,8 +137,13 @@ class Store:
         try:
             write_synced(self._path, json.dumps(data).encode())
         except OSError as error:
+            held, suspended = self._on_disk
+            self.held, self.suspended = dict(held), dict(suspended)
             raise StoreError(f"{self._path} can't be written: {error}") from error
-        self._saved = data
+        self._saved, self._on_disk = data, self._now()
+
+    def _now(self) -> tuple[dict[str, Held], dict[str, Suspended]]:
+        return dict(self.held), dict(self.suspended)
 
     def _load(self, data: dict[str, Any]) -> None:
         saved = (data["epoch"], data["generation"])

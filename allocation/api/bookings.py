@@ -32,6 +32,7 @@ from allocation.services.bookings import (
     booking_request,
     ends_of,
 )
+from allocation.services.pause_choices import booking_saved, more_time_ask
 from tenants.access import access_project
 from tenants.api.base import ApiView, listed
 from tenants.api.fields import Duration, Instant, Strict, Text
@@ -64,7 +65,7 @@ class Bookings(ApiView):
         """A page."""
         with self.tx():
             bookings, following = page_of(
-                self._rows().select_related("project", "owner"),
+                self._rows().select_related("project", "owner").prefetch_related("pauses"),
                 keys=("-submitted", "-id"),
                 asked=self.asked,
                 scope=f"bookings:{self.actor.tenant_id}",
@@ -99,7 +100,7 @@ class Bookings(ApiView):
                 now=self.now,
                 booking_id=booking_id(self.actor, self.idempotency),
             )
-            return _answer(booking, status=201)
+            return booking_answer(booking, status=201)
 
         def decided(response: Response) -> Response:
             return self._decided(response, preferences.wait)
@@ -126,7 +127,7 @@ class Bookings(ApiView):
             booking = access_booking(self.actor, reference)
             if booking.state == State.REFUSED:
                 raise _refusal(booking)
-            answer = _answer(booking, status=201)
+            answer = booking_answer(booking, status=201)
         answer["Preference-Applied"] = f"wait={wait}"
         return answer
 
@@ -138,7 +139,7 @@ class BookingOne(ApiView):
     def get(self, request: Request, reference: str) -> Response:
         """The booking."""
         with self.tx():
-            return _answer(access_booking(self.actor, reference))
+            return booking_answer(access_booking(self.actor, reference))
 
 
 class BookingCancel(ApiView):
@@ -151,7 +152,7 @@ class BookingCancel(ApiView):
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            return _answer(booking_cancel(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(booking_cancel(actor=self.actor, booking=booking, now=self.now))
 
         return self.once(work)
 
@@ -166,7 +167,7 @@ class BookingRelease(ApiView):
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            return _answer(booking_release(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(booking_release(actor=self.actor, booking=booking, now=self.now))
 
         return self.once(work)
 
@@ -202,7 +203,7 @@ class BookingExtend(ApiView):
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
             until = sent["until"] if "until" in sent else _later(booking, sent["by"])
-            return _answer(
+            return booking_answer(
                 booking_extend(actor=self.actor, booking=booking, until=until, now=self.now)
             )
 
@@ -219,7 +220,45 @@ class BookingCheckIn(ApiView):
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            return _answer(booking_check_in(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(booking_check_in(actor=self.actor, booking=booking, now=self.now))
+
+        return self.once(work)
+
+
+class BookingAcknowledge(ApiView):
+    """Saying that everything is saved."""
+
+    @described(
+        "act_acknowledge_booking",
+        "Say that everything is saved; ends the grace of a pause. Twice is once",
+        answer=BookingOut,
+    )
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """The booking with `saved_at`, and `acknowledged_at` in its open pause."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(booking_saved(actor=self.actor, booking=booking, now=self.now))
+
+        return self.once(work)
+
+
+class BookingMoreTime(ApiView):
+    """Putting a pause off."""
+
+    @described(
+        "act_more_time_booking",
+        "Ask to put a pause off by what the tier grants; the next decision answers",
+        answer=BookingOut,
+    )
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """The booking with `more_asked_at` in its open pause."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(more_time_ask(actor=self.actor, booking=booking, now=self.now))
 
         return self.once(work)
 
@@ -257,7 +296,7 @@ class BookingWhy(ApiView):
     def get(self, request: Request, reference: str) -> Response:
         """Six checks."""
         with self.tx():
-            return Response(why(access_booking(self.actor, reference)))
+            return Response(why(access_booking(self.actor, reference), self.now))
 
 
 def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
@@ -267,7 +306,8 @@ def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
         raise invalid("too_long", "No booking lasts that long.", "by") from None
 
 
-def _answer(booking: Booking, status: int = 200) -> Response:
+def booking_answer(booking: Booking, status: int = 200) -> Response:
+    """The booking as the answer to a request, with its address when it is new."""
     said = shown(booking, _allocations([booking])[booking.id])
     headers = {"Location": f"/api/v1/bookings/{booking_id_text(booking)}"} if status == 201 else {}
     return Response(said, status=status, headers=headers)

@@ -34,6 +34,13 @@ class OptionOut(serializers.Serializer[Any]):
     price = Money(max_digits=20)
     currency = serializers.CharField()
     request = serializers.CharField()
+    pause_risk = serializers.IntegerField(help_text="Chance of a pause, in thousandths.")
+    pause_basis = serializers.CharField(
+        help_text="What the chance was counted from; empty for what is never paused."
+    )
+    speed = serializers.IntegerField(
+        allow_null=True, help_text="Beside the ask, in thousandths; null where nobody has compared."
+    )
     notes = serializers.ListField(child=serializers.CharField())
 
 

@@ -4,10 +4,12 @@ from django.urls import path, register_converter
 
 from allocation.api.availability import Availability
 from allocation.api.bookings import (
+    BookingAcknowledge,
     BookingCancel,
     BookingCheckIn,
     BookingEvents,
     BookingExtend,
+    BookingMoreTime,
     BookingOne,
     BookingRelease,
     Bookings,
@@ -32,6 +34,9 @@ from allocation.api.maintenance import (
     NodeFence,
 )
 from allocation.api.quotes import Quotes
+from allocation.api.series import SeriesCancel, SeriesList, SeriesOne
+from allocation.api.sooner import BookingChange, BookingSooner
+from allocation.api.workloads import WorkloadOne, Workloads
 
 
 class ReferenceConverter:
@@ -48,10 +53,19 @@ class ReferenceConverter:
         return value
 
 
+class SeriesConverter(ReferenceConverter):
+    """`sr_<hex>`."""
+
+    regex = r"sr_[0-9a-f]{32}"
+
+
 register_converter(ReferenceConverter, "booking")
+register_converter(SeriesConverter, "series")
 
 urlpatterns = [
     path("gpu-classes", GpuClasses.as_view(), name="api-gpu-classes"),
+    path("workloads", Workloads.as_view(), name="api-workloads"),
+    path("workloads/<slug:slug>", WorkloadOne.as_view(), name="api-workload"),
     path("availability", Availability.as_view(), name="api-availability"),
     path("quotes", Quotes.as_view(), name="api-quotes"),
     path("bookings", Bookings.as_view(), name="api-bookings"),
@@ -64,12 +78,27 @@ urlpatterns = [
     ),
     path("bookings/<booking:reference>/extend", BookingExtend.as_view(), name="api-booking-extend"),
     path(
+        "bookings/<booking:reference>/acknowledge",
+        BookingAcknowledge.as_view(),
+        name="api-booking-acknowledge",
+    ),
+    path(
+        "bookings/<booking:reference>/more-time",
+        BookingMoreTime.as_view(),
+        name="api-booking-more-time",
+    ),
+    path(
         "bookings/<booking:reference>/check-in",
         BookingCheckIn.as_view(),
         name="api-booking-check-in",
     ),
     path("bookings/<booking:reference>/events", BookingEvents.as_view(), name="api-booking-events"),
+    path("bookings/<booking:reference>/sooner", BookingSooner.as_view(), name="api-booking-sooner"),
+    path("bookings/<booking:reference>/change", BookingChange.as_view(), name="api-booking-change"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
+    path("series", SeriesList.as_view(), name="api-series-list"),
+    path("series/<series:series>", SeriesOne.as_view(), name="api-series"),
+    path("series/<series:series>/cancel", SeriesCancel.as_view(), name="api-series-cancel"),
     path("fleet/nodes", Nodes.as_view(), name="api-nodes"),
     path("fleet/nodes/<slug:name>/drain", NodeDrain.as_view(), name="api-node-drain"),
     path("fleet/nodes/<slug:name>/ready", NodeReady.as_view(), name="api-node-ready"),

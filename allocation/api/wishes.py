@@ -9,8 +9,10 @@ from rest_framework import serializers
 from allocation.errors import AskError
 from allocation.queries.catalogue import ask_catalogue
 from allocation.rules.ask import LONGEST_TEXT, AskDocument, Parsed, parse_ask
+from allocation.rules.recurrence import recurrence_read
 from allocation.services.bookings import Wish
 from allocation.services.price_lock import price_lock_read
+from allocation.services.series import Repeat
 from tenants.access import Actor
 from tenants.api.fields import Strict, Text
 from tenants.errors import Refused, invalid
@@ -52,8 +54,9 @@ class WishIn(Strict):
         return given
 
 
-def wish_of(actor: Actor, given: dict[str, Any], now: datetime) -> Wish:
-    """The wish; inside a transaction, because the catalogue is read.
+def wish_of(actor: Actor, given: dict[str, Any], now: datetime, *, first: bool = False) -> Wish:
+    """The wish; inside a transaction, because the catalogue is read. `first` is for what may
+    repeat: the wish for its first date.
 
     Raises:
         Refused: for what can't be read, with the field's path as `param`.
@@ -62,7 +65,7 @@ def wish_of(actor: Actor, given: dict[str, Any], now: datetime) -> Wish:
     return Wish(
         project=given["project"],
         tier=given["tier"],
-        ask=_ask(given, zone, now),
+        ask=_ask(given, zone, now, first=first),
         name=given["name"],
         zone=zone,
         request_text=given.get("request", ""),
@@ -70,7 +73,29 @@ def wish_of(actor: Actor, given: dict[str, Any], now: datetime) -> Wish:
     )
 
 
-def _ask(given: dict[str, Any], zone: str, now: datetime) -> AskDocument:
+def repeat_of(given: dict[str, Any], now: datetime, zone: ZoneInfo) -> Repeat:
+    """How the wish repeats, as its `repeat` or its one line says; never both.
+
+    Raises:
+        Refused: for what can't be read, or does not repeat.
+    """
+    said = None
+    if "request" in given:
+        said = parse_ask(given["request"], catalogue=ask_catalogue(), now=now, zone=zone).repeat
+    if (said is None) == ("repeat" not in given):
+        raise invalid(
+            "missing_field",
+            "Say how it repeats, either in `request` or in `repeat`.",
+            "repeat",
+        )
+    try:
+        rule = said or recurrence_read(given["repeat"]["rrule"])
+    except AskError as error:
+        raise invalid(error.code, error.sentence, error.param) from error
+    return Repeat(rule, given["partial"])
+
+
+def _ask(given: dict[str, Any], zone: str, now: datetime, *, first: bool) -> AskDocument:
     if "ask" in given:
         return _read_document(given["ask"])
     text = given["request"]
@@ -78,7 +103,7 @@ def _ask(given: dict[str, Any], zone: str, now: datetime) -> AskDocument:
     if parsed.unknown and not parsed.problems:
         raise _not_understood(text, parsed)
     try:
-        return parsed.document()
+        return parsed.document(first=first)
     except AskError as error:
         raise invalid(error.code, error.sentence, error.param) from error
 

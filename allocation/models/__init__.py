@@ -4,7 +4,9 @@ from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupa
 from allocation.models.decisions import Decision, PolicyVersion, SolverState
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
 from allocation.models.maintenance import Blackout, GpuEvent
-from allocation.models.telemetry import GpuSample
+from allocation.models.pauses import Pause, PauseCause
+from allocation.models.series import Series, WorkSpeed
+from allocation.models.telemetry import GpuSample, GpuUse, Tally
 
 __all__ = [
     "Allocation",
@@ -17,10 +19,16 @@ __all__ = [
     "GpuEvent",
     "GpuModel",
     "GpuSample",
+    "GpuUse",
     "MigPlacement",
     "Node",
     "Occupancy",
+    "Pause",
+    "PauseCause",
     "PolicyVersion",
     "Rack",
+    "Series",
     "SolverState",
+    "Tally",
+    "WorkSpeed",
 ]

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocation.models.hardware import Gpu, GpuModel
+from allocation.models.series import Series
 from allocation.rules.states import State
 from tenants.models import Project, Tenant, Tier
 
@@ -26,6 +27,11 @@ class Booking(models.Model):
     fields are the promise of the last cycle; `reasons` are that cycle's answer to "why not now".
     Of what it has or is promised `borrowed_units` lie above guarantees, and somebody who lends
     waits for them from `at_risk_from` on. `claims_from` makes this booking such a one.
+    Money: `held` is the most that it can cost; of that `settled` was charged for earlier runs. A
+    run lasts from `ready_at` to `noticed_at` (told to pause) or `released_at`; its last save is
+    `saved_at`.
+    `lengths` are (class, seconds) in order of cost, where time or price decides among classes.
+    `first_promise` is the first start that was ever promised, at `first_promised_at`.
     It was begun anew elsewhere `replaced` times, after `used_seconds` that are charged in the end.
     Its run was last broken off by hardware, or for its maintenance, at `hardware_lost_at`.
     """
@@ -63,6 +69,13 @@ class Booking(models.Model):
     at_risk_from = models.DateTimeField(null=True, blank=True)
     claims_from = models.DateTimeField(null=True, blank=True)
     extension_until = models.DateTimeField(null=True, blank=True)
+    lengths = models.JSONField(default=list)
+    first_promise = models.DateTimeField(null=True, blank=True)
+    first_promised_at = models.DateTimeField(null=True, blank=True)
+    series = models.ForeignKey(
+        Series, on_delete=models.PROTECT, related_name="bookings", null=True, blank=True,
+        db_constraint=False,
+    )  # fmt: skip
     replaced = models.PositiveSmallIntegerField(db_default=0, default=0)
     used_seconds = models.PositiveIntegerField(db_default=0, default=0)
 
@@ -70,9 +83,13 @@ class Booking(models.Model):
     price_version = models.PositiveIntegerField()
     price_per_hour = models.DecimalField(max_digits=20, decimal_places=6)
     held = models.DecimalField(max_digits=20, decimal_places=6)
+    settled = models.DecimalField(max_digits=20, decimal_places=6, db_default=0, default=0)
     charged = models.DecimalField(max_digits=20, decimal_places=6, null=True, blank=True)
 
     ready_at = models.DateTimeField(null=True, blank=True)
+    saved_at = models.DateTimeField(null=True, blank=True)
+    noticed_at = models.DateTimeField(null=True, blank=True)
+    pause_count = models.PositiveSmallIntegerField(db_default=0, default=0)
     released_at = models.DateTimeField(null=True, blank=True)
     hardware_lost_at = models.DateTimeField(null=True, blank=True)
     checked_in_at = models.DateTimeField(null=True, blank=True)
@@ -90,6 +107,14 @@ class Booking(models.Model):
             ),
             models.Index(fields=["tenant", "-submitted"], name="booking_latest"),
             models.Index(fields=["tenant", "project", "-submitted"], name="booking_of_project"),
+            models.Index(
+                fields=["tier", "-first_promise"],
+                name="booking_promised",
+                condition=Q(first_promise__isnull=False),
+            ),
+            models.Index(
+                fields=["-ended_at"], name="booking_ran", condition=Q(ready_at__isnull=False)
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "number"], name="booking_number_in_tenant"),
@@ -102,6 +127,9 @@ class Booking(models.Model):
                 condition=Q(held__gte=0, price_per_hour__gte=0)
                 & (Q(charged=None) | Q(charged__gte=0, charged__lte=F("held"))),
                 name="booking_money_sane",
+            ),
+            models.CheckConstraint(
+                condition=Q(settled__gte=0, settled__lte=F("held")), name="booking_settled_sane"
             ),
         ]
 
@@ -123,6 +151,8 @@ class Allocation(models.Model):
     `slots` is generated: [8·gpu_number + start, … + size) on the global slot line. The exclusion
     constraint over (slots, period) of live rows is the rule "no double booking"; the foreign keys
     to the GPU's identity and to the legal placements are the rule "only what hardware can do".
+    `saved_at` and `suspended` are the agent's words: the owner's last save here, and that what ran
+    here is frozen on the node and can go on there.
 
     A `leased` one is ended by its node when the portal is not heard from; `left` is one whose
     booking went on without it, and that only waits for the proof that its device is empty.
@@ -167,6 +197,8 @@ class Allocation(models.Model):
     state = models.CharField(max_length=12, choices=State.choices, default=State.PLANNED)
     devices = models.JSONField(default=list)
     error = models.CharField(max_length=200, blank=True)
+    saved_at = models.DateTimeField(null=True, blank=True)
+    suspended = models.BooleanField(db_default=False, default=False)
     leased = models.BooleanField(db_default=False, default=False)
     left = models.BooleanField(db_default=False, default=False)
     decision = models.ForeignKey(

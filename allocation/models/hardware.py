@@ -148,6 +148,7 @@ class MigPlacement(models.Model):
 class Gpu(models.Model):
     """One device. `number` is its stretch [8·number, 8·number + 8) of the global slot line.
 
+    `peers` are the node's other devices as [index, NVLinks, path over PCIe].
     Work on one that is not healthy has left by `drain_by`; without it, it goes on to its end. What
     `needs_operator` is not healthy again before an operator says so, whatever the agent finds.
     """
@@ -171,6 +172,7 @@ class Gpu(models.Model):
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
     domain = models.PositiveSmallIntegerField(null=True, blank=True)
     numa = models.SmallIntegerField(null=True, blank=True)
+    peers = models.JSONField(default=list, db_default=[], blank=True)
     health = models.CharField(max_length=10, choices=Health.choices, default=Health.OK)
     health_reason = models.CharField(max_length=200, blank=True)
     drain_by = models.DateTimeField(null=True, blank=True)

@@ -1,38 +1,152 @@
-"""What agents measured. Null is unknown, never zero."""
+"""What agents measured: readings for two days, five-minute rows for ninety. Null is unknown,
+never zero."""
 
 from django.db import models
+from django.db.models import Q
 
 from allocation.models.hardware import Gpu
 from tenants.models import Tenant
+
+
+def _small() -> "models.PositiveSmallIntegerField[int | None, int | None]":
+    return models.PositiveSmallIntegerField(null=True, blank=True)
+
+
+def _number() -> "models.PositiveIntegerField[int | None, int | None]":
+    return models.PositiveIntegerField(null=True, blank=True)
+
+
+def _large() -> "models.PositiveBigIntegerField[int | None, int | None]":
+    return models.PositiveBigIntegerField(null=True, blank=True)
 
 
 class GpuSample(models.Model):
     """One reading of a GPU (slot null) or of one slice on it.
 
     `tenant` is whose allocation was measured: another tenant never sees how hard it works.
+    Percent: utilisation, bandwidth (of memory), tensor. `throttle` are NVML's bits of why the
+    clock is held down. Links in KiB a second. `energy_mj` counts up since the driver was loaded.
     """
 
     id = models.BigAutoField(primary_key=True)
     gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
-    slot = models.PositiveSmallIntegerField(null=True, blank=True)
+    slot = _small()
     allocation_id = models.UUIDField(null=True, blank=True)
     at = models.DateTimeField()
-    utilisation = models.PositiveSmallIntegerField(null=True, blank=True)
-    memory_used_mb = models.PositiveIntegerField(null=True, blank=True)
-    memory_total_mb = models.PositiveIntegerField(null=True, blank=True)
-    power_mw = models.PositiveIntegerField(null=True, blank=True)
-    temperature_c = models.PositiveSmallIntegerField(null=True, blank=True)
-    processes = models.PositiveSmallIntegerField(null=True, blank=True)
+    utilisation = _small()
+    memory_used_mb = _number()
+    memory_total_mb = _number()
+    power_mw = _number()
+    temperature_c = _small()
+    processes = _small()
+    bandwidth = _small()
+    tensor = _small()
+    sm_mhz = _number()
+    throttle = _large()
+    pcie_rx_kb = _number()
+    pcie_tx_kb = _number()
+    nvlink_rx_kb = _number()
+    nvlink_tx_kb = _number()
+    energy_mj = _large()
 
     class Meta:
         indexes = [
-            models.Index(fields=["gpu", "-at"], name="sample_latest"),
+            models.Index(fields=["at"], name="sample_age"),
             models.Index(fields=["allocation_id", "-at"], name="sample_of_allocation"),
         ]
         constraints = [
+            # Times are cut to five seconds: the same reading twice, or a flood, is one row.
+            models.UniqueConstraint(
+                fields=["gpu", "at", "slot"], name="sample_once", nulls_distinct=False
+            ),
             models.CheckConstraint(
-                condition=models.Q(utilisation=None) | models.Q(utilisation__lte=100),
+                condition=Q(utilisation=None) | Q(utilisation__lte=100),
                 name="sample_utilisation_percent",
             ),
+            models.CheckConstraint(
+                condition=(Q(bandwidth=None) | Q(bandwidth__lte=100))
+                & (Q(tensor=None) | Q(tensor__lte=100)),
+                name="sample_percents",
+            ),
+            models.CheckConstraint(
+                condition=Q(tenant=None, allocation_id=None)
+                | Q(tenant__isnull=False, allocation_id__isnull=False),
+                name="sample_whose",
+            ),
         ]
+
+
+class GpuUse(models.Model):
+    """Five minutes from `at` on of one GPU or slice under one allocation (or none).
+
+    `seconds` were covered by readings, `measured` of them told the utilisation. Averages are
+    weighted by time. `pcie_kb` and `nvlink_kb` are KiB a second, both directions together;
+    `energy_mj` is what was used in the row's time; `throttled` are seconds with a clock held down
+    by heat or by power.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, db_index=False)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, blank=True, db_index=False
+    )
+    slot = _small()
+    allocation_id = models.UUIDField(null=True, blank=True)
+    at = models.DateTimeField()
+    seconds = models.PositiveSmallIntegerField()
+    measured = models.PositiveSmallIntegerField()
+    busy_min = _small()
+    busy_avg = models.FloatField(null=True, blank=True)
+    busy_max = _small()
+    memory_avg_mb = _number()
+    memory_max_mb = _number()
+    memory_total_mb = _number()
+    power_avg_mw = _number()
+    power_max_mw = _number()
+    temperature_max_c = _small()
+    processes_max = _small()
+    bandwidth_avg = models.FloatField(null=True, blank=True)
+    tensor_avg = models.FloatField(null=True, blank=True)
+    pcie_kb = _number()
+    nvlink_kb = _number()
+    throttled = _small()
+    energy_mj = _large()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["at"], name="use_age"),
+            models.Index(
+                fields=["allocation_id", "at"],
+                name="use_of_allocation",
+                condition=Q(allocation_id__isnull=False),
+            ),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["gpu", "at", "slot", "allocation_id"],
+                name="use_once",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=Q(measured__lte=models.F("seconds")) & Q(seconds__lte=300),
+                name="use_seconds",
+            ),
+            models.CheckConstraint(
+                condition=Q(measured=0, busy_avg=None)
+                | Q(measured__gt=0, busy_avg__gte=0, busy_avg__lte=100),
+                name="use_measured_or_null",
+            ),
+            models.CheckConstraint(
+                condition=Q(tenant=None, allocation_id=None)
+                | Q(tenant__isnull=False, allocation_id__isnull=False),
+                name="use_whose",
+            ),
+        ]
+
+
+class Tally(models.Model):
+    """How often something happened since the portal was installed, for those who watch it."""
+
+    name = models.CharField(max_length=80, primary_key=True)
+    count = models.PositiveBigIntegerField(default=0)

@@ -66,7 +66,6 @@ class Slots:
     whole: bool
     profile: str | None
     own: frozenset[int]
-    devices: tuple[str, ...]
 
     @property
     def cells(self) -> list[tuple[int, bool]]:
@@ -156,21 +155,29 @@ def places_of(booking: Booking) -> list[NodePlace]:
         .exclude(state=Allocation.State.SUPERSEDED)
         .order_by("start")
     )
+    live = [row for row in rows if row.state in Allocation.LIVE]
+    # After a pause the place is where it goes on, not where it was.
+    rows = live or ([] if booking.state == State.PAUSED else rows)
     slots: dict[UUID, list[Slots]] = {}
     gpus = {gpu.id: gpu for gpu in _gpus_of(booking, rows)}
     for row in rows:
         gpu = gpus[row.gpu_id]
         own = frozenset(range(row.start, row.start + row.size))
-        place = Slots(gpu.index, row.mode != Gpu.Mode.SLICED, row.profile, own, tuple(row.devices))
+        place = Slots(gpu.index, row.mode != Gpu.Mode.SLICED, row.profile, own)
         slots.setdefault(gpu.id, []).append(place)
     if not rows:
         for promised in booking.planned_places:
             gpu = gpus[UUID(promised["gpu"])]
             own = frozenset(range(promised["start"], promised["start"] + promised["size"]))
-            place = Slots(gpu.index, promised["profile"] is None, promised["profile"], own, ())
+            place = Slots(gpu.index, promised["profile"] is None, promised["profile"], own)
             slots.setdefault(gpu.id, []).append(place)
     first = {gpus[row.gpu_id].node_id: row.id for row in reversed(rows)}
     return _by_node([gpus[key] for key in slots], slots, first)
+
+
+def allocations_of(booking: Booking) -> list[UUID]:
+    """Every allocation that it has or had, for what was measured under them."""
+    return list(Allocation.objects.filter(booking=booking).values_list("id", flat=True))
 
 
 def _gpus_of(booking: Booking, rows: Sequence[Allocation]) -> QuerySet[Gpu]:

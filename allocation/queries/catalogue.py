@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from django.db.models import Max
 
-from allocation.models import GpuModel, MigPlacement
+from allocation.models import GpuModel, MigPlacement, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry
 from allocation.solver import Model, Placement, Shape, units_of
 from tenants.models import GpuClass
@@ -29,8 +29,20 @@ def ask_catalogue() -> Catalogue:
                 profiles=tuple(sorted(profiles[row.slug])),
             )
             for row in GpuClass.objects.filter(slug__in=list(memory))
-        )
+        ),
+        workloads=tuple(sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))),
     )
+
+
+def work_speeds() -> dict[str, dict[str, int]]:
+    """Thousandths by class of every kind of work, by name."""
+    found: dict[str, dict[str, int]] = {}
+    rows = WorkSpeed.objects.order_by("workload", "gpu_class__order", "gpu_class")
+    for workload, gpu_class, thousandths in rows.values_list(
+        "workload", "gpu_class_id", "thousandths"
+    ):
+        found.setdefault(workload, {})[gpu_class] = thousandths
+    return found
 
 
 def ask_units(document: AskDocument) -> dict[str, int]:

@@ -173,7 +173,7 @@ def _own_promises(actor: Actor, window: Window) -> Iterator[Block]:
     """Where the tenant's waiting bookings should come to lie."""
     rows = Booking.objects.filter(
         tenant_id=actor.tenant_id,
-        state=State.QUEUED,
+        state__in=(State.QUEUED, State.PAUSING, State.PAUSED),
         planned_starts__lt=window.ends,
         planned_ends__gt=window.starts,
     ).select_related("tier", "project")

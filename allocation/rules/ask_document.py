@@ -34,7 +34,8 @@ class AskDocument:
     A `share` is thousandths of one GPU, which is not isolated from the other shares on it. Each of
     the `count` comes with `cores` (whole ones) and `memory` (GiB) of its node. `duration` is in
     seconds; times are aware UTC in whole seconds. `starts` makes the window fixed (`starts` +
-    `duration`); else it is flexible, not before and by a deadline where given.
+    `duration`); else it is flexible, not before and by a deadline where given. With a `workload`
+    (a kind of work) the duration is that of the first class; others take their own.
     """
 
     count: int
@@ -49,6 +50,7 @@ class AskDocument:
     share: int | None = None
     cores: int = 0
     memory: int = 0
+    workload: str | None = None
 
     @property
     def shape(self) -> str | int | None:
@@ -217,4 +219,5 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "share": share_of,
     "cores": beside_of,
     "memory": beside_of,
+    "workload": _name_or_none,
 }

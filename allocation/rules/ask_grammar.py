@@ -9,6 +9,13 @@ from allocation.errors import AskError
 from allocation.rules.ask_beside import read_beside, read_share
 from allocation.rules.ask_parsed import Catalogue, Parsed
 from allocation.rules.ask_reader import Reader, names_of, tokens_of
+from allocation.rules.ask_repeat import (
+    read_every,
+    read_hours,
+    read_times,
+    read_until,
+    recurrence_said,
+)
 from allocation.rules.ask_shapes import (
     profile_classes,
     read_any,
@@ -17,6 +24,7 @@ from allocation.rules.ask_shapes import (
     read_filler,
     read_profile,
     read_together,
+    read_workload,
 )
 from allocation.rules.ask_windows import (
     read_at,
@@ -60,6 +68,7 @@ def _parsed(reader: Reader) -> Parsed:
     starts = said.get("starts")
     not_before = said.get("not_before") if starts is None or "day" not in said else None
     _check_window(reader, starts, not_before, deadline)
+    repeat = recurrence_said(reader)
     return Parsed(
         count=said.get("count"),
         classes=classes,
@@ -70,6 +79,8 @@ def _parsed(reader: Reader) -> Parsed:
         starts=starts,
         not_before=not_before,
         deadline=deadline,
+        workload=said.get("workload"),
+        repeat=repeat,
         parts=tuple(sorted(reader.parts, key=lambda part: (part.start, part.field))),
         unknown=_joined(reader.unknown),
         problems=tuple(sorted(reader.problems, key=lambda each: (each.start, each.code))),
@@ -126,6 +137,11 @@ def _joined(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 _RULES: tuple[Callable[[Reader, int], int], ...] = (
+    read_every,
+    read_until,
+    read_times,
+    read_hours,
+    read_workload,
     read_beside,
     read_share,
     read_count,

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from allocation.errors import AskError
 from allocation.rules.ask_document import AskDocument, Together, duration_of
+from allocation.rules.recurrence import Recurrence
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +21,11 @@ class ClassEntry:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The classes that an ask may name, in the order in which `any` takes them."""
+    """The classes that an ask may name, in the order in which `any` takes them, and the kinds of
+    work whose speeds are known."""
 
     classes: tuple[ClassEntry, ...]
+    workloads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,17 @@ class Parsed:
     share: int | None = None
     cores: int = 0
     memory: int = 0
+    workload: str | None = None
+    repeat: Recurrence | None = None
 
-    def document(self, *, duration: int | None = None) -> AskDocument:
-        """The structured ask, `duration` seconds long where the text gives none.
+    def document(self, *, duration: int | None = None, first: bool = False) -> AskDocument:
+        """The structured ask, `duration` seconds long where the text gives none; of a series its
+        `first` date, if that is what the caller wants.
 
-        AskError: something was not understood, is wrong, or is missing.
+        AskError: something was not understood, is wrong, is missing, or repeats unexpectedly.
         """
+        if self.repeat is not None and not first:
+            raise AskError("repeats", "This repeats: ask for it as a series.", "request")
         if self.problems:
             raise AskError(self.problems[0].code, self.problems[0].sentence, "request")
         if self.unknown:
@@ -95,6 +103,7 @@ class Parsed:
             share=self.share,
             cores=self.cores,
             memory=self.memory,
+            workload=self.workload,
         )
         document.check_share()
         document.check_window()

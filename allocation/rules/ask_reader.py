@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from allocation.rules.ask_parsed import Catalogue, Part, Problem
 
-_TOKEN = re.compile(r"/|[^\s,;/]+")
+_TOKEN = re.compile(r"[/|]|[^\s,;/|]+")
 _GLUED = re.compile(r"([0-9]{1,6}[x×])(.+)")
 
 

@@ -48,7 +48,7 @@ def read_class(reader: Reader, at: int) -> int:
     used, slugs = _class_at(reader, at)
     if not used:
         return 0
-    while reader.word(at + used) in ("or", "/"):
+    while reader.word(at + used) in ("or", "/", "|"):
         more, others = _class_at(reader, at + used + 1)
         if not more:
             break
@@ -112,6 +112,20 @@ def read_together(reader: Reader, at: int) -> int:
     reader.say("together", group, f"{must} one {name}", span)
     reader.said.setdefault("required", not wish)
     return used
+
+
+def read_workload(reader: Reader, at: int) -> int:
+    """`kind:training`: it is work of that kind, as long as its class needs."""
+    lead, _, kind = reader.word(at).partition(":")
+    if lead != "kind" or not kind:
+        return 0
+    span = reader.span(at, 1)
+    reader.say("workload", kind, f"{kind} work: other GPUs take as long as they need", span)
+    known = reader.catalogue.workloads
+    if kind not in known:
+        names = ", ".join(known) or "none yet"
+        reader.trouble("unknown_workload", f"No such kind of work. There is: {names}.", span)
+    return 1
 
 
 def profile_classes(reader: Reader, profile: str) -> tuple[str, ...]:

@@ -56,4 +56,6 @@ def document_text(ask: AskDocument, zone: tzinfo) -> str:
     if ask.together != "any":
         near = "nvlink" if ask.together == "domain" else ask.together
         parts.append(f"same {near}" if ask.required else f"preferably same {near}")
+    if ask.workload is not None:
+        parts.append(f"kind:{ask.workload}")
     return " ".join(parts)

@@ -16,7 +16,7 @@ _CLOCK_12 = re.compile(r"(\d{1,2})(?::(\d{2}))?(am|pm)", re.ASCII)
 _HOUR = re.compile(r"\d{1,2}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _INSTANT = re.compile(r"(\d{4}-\d{2}-\d{2}t\d{2}:\d{2}(?::\d{2})?)(z|[+-]\d{2}:\d{2})?", re.ASCII)
-_WEEKDAY_WORDS = {
+WEEKDAY_WORDS = {
     word: number
     for number, day in enumerate(
         ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -67,9 +67,9 @@ def moment_in(words: Sequence[str], today: date, *, bare_hour: bool) -> Moment |
         return instant
     day, weekday = _day(words[0], today)
     if day is not None:
-        clock = _clock(words[1], bare_hour=bare_hour) if len(words) > 1 else None
+        clock = clock_of(words[1], bare_hour=bare_hour) if len(words) > 1 else None
         return Moment(1 + (clock is not None), day, clock, weekday)
-    clock = _clock(words[0], bare_hour=bare_hour)
+    clock = clock_of(words[0], bare_hour=bare_hour)
     if clock is None:
         return None
     day, weekday = _day(words[1], today) if len(words) > 1 else (None, False)
@@ -142,8 +142,8 @@ def _day(word: str, today: date) -> tuple[date | None, bool]:
     """The day a word means and whether it is a weekday, which comes again."""
     if word in ("today", "tomorrow"):
         return today + timedelta(days=word == "tomorrow"), False
-    if word in _WEEKDAY_WORDS:
-        return today + timedelta(days=(_WEEKDAY_WORDS[word] - today.weekday()) % 7), True
+    if word in WEEKDAY_WORDS:
+        return today + timedelta(days=(WEEKDAY_WORDS[word] - today.weekday()) % 7), True
     if not _DATE.fullmatch(word):
         return None, False
     try:
@@ -153,7 +153,8 @@ def _day(word: str, today: date) -> tuple[date | None, bool]:
     return (day, False) if _FIRST_DATE <= day <= _LAST_DATE else (None, False)
 
 
-def _clock(word: str, *, bare_hour: bool) -> time | None:
+def clock_of(word: str, *, bare_hour: bool) -> time | None:
+    """The time of day that a word says; `bare_hour` lets `9` mean nine o'clock."""
     if word in _NAMED_CLOCKS:
         return _NAMED_CLOCKS[word]
     if bare_hour and _HOUR.fullmatch(word):

@@ -55,7 +55,7 @@ def read_from(reader: Reader, at: int) -> int:
     if last is not None:
         if moment.day is None and moment.fixed is None:
             moment = replace(moment, day=last.day, weekday=last.weekday)
-        return _say_window(reader, at, (moment, last), used + 1 + last.words)
+        return say_window(reader, at, (moment, last), used + 1 + last.words)
     span = reader.span(at, used)
     found = _instant(reader, moment, span, end_of_day=False, begins=True)
     if found is not None:
@@ -63,7 +63,8 @@ def read_from(reader: Reader, at: int) -> int:
     return used
 
 
-def _say_window(reader: Reader, at: int, window: tuple[Moment, Moment], used: int) -> int:
+def say_window(reader: Reader, at: int, window: tuple[Moment, Moment], used: int) -> int:
+    """A fixed window from one moment to the next of the other."""
     span = reader.span(at, used)
     starts = _instant(reader, window[0], span, end_of_day=False, begins=True)
     if starts is None:

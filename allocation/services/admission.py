@@ -1,7 +1,7 @@
 """What the portal refuses at once: what could never fit, whatever the calendar looks like."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,6 +9,7 @@ from allocation.queries.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.catalogue import BY_CODE
 from allocation.services.snapshot_quota import caps_rolling_read, limits_read, tiers_read
+from allocation.services.work import Lengths, lengths_of
 from allocation.solver import Block, Quota, Snapshot, Use
 from billing.rules import UNITS_PER_GPU
 from tenants.errors import Kind, Refused
@@ -21,12 +22,20 @@ JUST_NOW = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A wish that passed: its tier, its ask, its first second, and its units by class."""
+    """A wish that passed: its tier, its ask, its first second, and its units by class.
+
+    Work has `lengths`, on these classes and on others that it could be offered.
+    """
 
     tier: Tier
     ask: AskDocument
     not_before: datetime
     units: Mapping[str, int]
+    lengths: Lengths
+
+    def seconds_on(self, gpu_class: str) -> int:
+        """How long it takes on a class."""
+        return self.lengths.get(gpu_class, self.ask.duration)
 
 
 def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: datetime) -> Terms:
@@ -35,7 +44,7 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
     Raises:
         Refused: `unknown_tier`, `unknown_class`, `impossible_profile`, `window_past`,
             `deadline_passed`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
-            `project_quota`, `guarantee_only`, `gpu_hours`.
+            `project_quota`, `guarantee_only`, `gpu_hours`, `no_speed`.
     """
     tier = Tier.objects.filter(slug=wish_tier).first()
     if tier is None:
@@ -49,8 +58,28 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
     units = ask_units(ask)
     if not units:
         raise _impossible(ask)
-    not_before = _window_check(ask, tier, now)
-    return Terms(tier, ask, not_before, _within_quota(project, tier, units, ask.duration))
+    lengths = lengths_of(ask)
+    seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}
+    shortest = min(filter(None, seconds.values()), default=ask.duration)
+    not_before = _window_check(replace(ask, duration=shortest), tier, now)
+    short = {
+        name: needed
+        for name, needed in units.items()
+        if 0 < seconds[name] <= tier.max_duration_seconds
+    }
+    return Terms(tier, ask, not_before, _within_quota(project, tier, short, seconds), lengths)
+
+
+def terms_at(terms: Terms, starts: datetime, now: datetime) -> Terms:
+    """The same terms for another start of the same ask.
+
+    Raises:
+        Refused: `window_past` or `advance_window`.
+    """
+    ask = replace(terms.ask, starts=starts)
+    shortest = min(map(terms.seconds_on, terms.units))
+    not_before = _window_check(replace(ask, duration=shortest), terms.tier, now)
+    return replace(terms, ask=ask, not_before=not_before)
 
 
 def _impossible(ask: AskDocument) -> Refused:
@@ -118,7 +147,7 @@ def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -
 
 
 def _within_quota(
-    project: Project, tier: Tier, units: Mapping[str, int], seconds: int
+    project: Project, tier: Tier, units: Mapping[str, int], seconds: Mapping[str, int]
 ) -> dict[str, int]:
     """The classes on which the ask alone stays within what quota could ever give."""
     quota = Quota(_own_site(), {})
@@ -129,7 +158,7 @@ def _within_quota(
     for gpu_class, needed in units.items():
         use = Use(owners, tier.slug, gpu_class, needed)
         problem = _closed(gpu_class) if gpu_class not in open_classes else None
-        block = quota.never(use, seconds)
+        block = quota.never(use, seconds[gpu_class])
         if problem is None and block is not None:
             problem = _over(project, tier, use, block)
         if problem is None:

@@ -8,15 +8,17 @@ from uuid import UUID, uuid4
 from django.db import transaction
 from django.db.models import F
 
-from allocation.models import Allocation, Booking
-from allocation.queries.catalogue import ask_units
+from allocation.models import Allocation, Booking, Series
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.admission import Terms, terms_check
+from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
-from billing.queries import PriceNow, budget_effect, price_at, price_of
-from billing.rules import UNITS_PER_GPU, cost_of, money_text
-from billing.services import hold_place, hold_settle
+from allocation.services.offers import Offer, offer_of
+from allocation.services.pauses import pause_over
+from billing.queries import budget_effect
+from billing.rules import money_text
+from billing.services import hold_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
 from tenants.errors import Refused, invalid
@@ -43,12 +45,29 @@ class Wish:
     priced_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A wish whose terms have been checked and whose price is known."""
+
+    project: Project
+    wish: Wish
+    terms: Terms
+    offer: Offer
+    series: Series | None = None
+
+
 def booking_request(
-    *, actor: Actor, wish: Wish, now: datetime, booking_id: UUID | None = None
+    *,
+    actor: Actor,
+    wish: Wish,
+    now: datetime,
+    booking_id: UUID | None = None,
+    series: Series | None = None,
 ) -> Booking:
     """Takes a booking in: checks what could never fit, holds the money, asks the cycle to decide.
 
-    `booking_id` lets a repeated request find the row that its first try made.
+    `booking_id` lets a repeated request find the row that its first try made; `series` is what it
+    is one date of.
 
     Raises:
         Refused: any of the rule catalogue's request rules; nothing is written then.
@@ -56,58 +75,47 @@ def booking_request(
     with transaction.atomic():
         project = access_project_to_book(actor, wish.project, "project")
         terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
-        price = _dearest(terms, wish.priced_at or now)
-        booking = _booking_of(actor, project, wish, terms, now)
-        booking.id = booking_id or uuid4()
-        booking.currency, booking.price_version, booking.price_per_hour = (
-            price.currency,
-            price.version,
-            price.per_gpu_hour,
-        )
-        booking.held = booking_cost(booking, booking.duration_seconds)
-        hold_place(
-            tenant_id=actor.tenant_id,
-            project_id=project.id,
-            reference=booking.id,
-            amount=booking.held,
-            starts=booking.not_before,
-            ends=booking.not_before + timedelta(seconds=booking.duration_seconds),
-            now=now,
-        )
-        # The tenant's counter is locked last, so that its bookings queue for an instant only.
-        Tenant.objects.filter(id=actor.tenant_id).update(bookings_counted=F("bookings_counted") + 1)
-        booking.number = Tenant.objects.values_list("bookings_counted", flat=True).get(
-            id=actor.tenant_id
-        )
-        booking.save(force_insert=True)
-        held = money_text(booking.held, booking.currency)
-        event_add(
-            booking,
-            kind="requested",
-            sentence=f"Requested by {actor.name}; {held} held.",
-            now=now,
-            actor_id=actor.user_id,
-        )
-        _audit(actor, "booking.request", booking, now)
-        nudge("allocation.cycle")
-    return booking
+        offer = offer_of(terms, wish.priced_at or now)
+        return booking_take(actor, Taken(project, wish, terms, offer, series), now, booking_id)
 
 
-def booking_cost(booking: Booking, seconds: int) -> Decimal:
-    """What the whole booking costs for so many seconds, six places."""
-    return cost_of(per_gpu_hour=booking.price_per_hour, units=UNITS_PER_GPU, seconds=seconds)
+def booking_take(
+    actor: Actor, taken: Taken, now: datetime, booking_id: UUID | None = None
+) -> Booking:
+    """Writes a booking whose terms have been checked, with its money held.
 
-
-def earlier_settle(booking: Booking, now: datetime) -> Decimal:
-    """Ends the hold of a booking that waits: what it had before it was begun anew is charged, zero
-    for one that never ran. Returns the charge."""
-    due = booking_cost(booking, booking.used_seconds) if booking.used_seconds else Decimal(0)
-    return hold_settle(
-        tenant_id=booking.tenant_id,
+    Raises:
+        Refused: `no_budget` or `budget_exceeded`; the caller's transaction must not go on then.
+    """
+    terms, offer = taken.terms, taken.offer
+    booking = _booking_of(actor, taken, now)
+    booking.id = booking_id or uuid4()
+    hold_place(
+        tenant_id=actor.tenant_id,
+        project_id=taken.project.id,
         reference=booking.id,
-        amount=min(booking.held, due),
+        amount=booking.held,
+        starts=booking.not_before,
+        ends=booking.not_before + timedelta(seconds=max(map(terms.seconds_on, terms.units))),
         now=now,
     )
+    # The tenant's counter is locked last, so that its bookings queue for an instant only.
+    Tenant.objects.filter(id=actor.tenant_id).update(bookings_counted=F("bookings_counted") + 1)
+    booking.number = Tenant.objects.values_list("bookings_counted", flat=True).get(
+        id=actor.tenant_id
+    )
+    booking.save(force_insert=True)
+    held = money_text(booking.held, offer.price.currency)
+    event_add(
+        booking,
+        kind="requested",
+        sentence=f"Requested by {actor.name}; {held} held.",
+        now=now,
+        actor_id=actor.user_id,
+    )
+    _audit(actor, "booking.request", booking, now)
+    nudge("allocation.cycle")
+    return booking
 
 
 def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
@@ -128,27 +136,12 @@ def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
             raise _over(booking)
         if state in ON_HARDWARE:
             return _end(actor, booking, "cancelled", now)
-        booking.allocations.filter(state=Allocation.State.PLANNED).update(
-            state=Allocation.State.SUPERSEDED
-        )
-        booking.state, booking.outcome = State.CANCELLED, "cancelled"
-        booking.charged, booking.ended_at = earlier_settle(booking, now), now
-        _save(booking, "state", "outcome", "charged", "ended_at")
-        freed = money_text(booking.held - booking.charged, booking.currency)
-        event_add(
-            booking,
-            kind="cancelled",
-            sentence=f"Cancelled by {actor.name}; {freed} is free again.",
-            now=now,
-            actor_id=actor.user_id,
-        )
-        _audit(actor, "booking.cancel", booking, now)
-        nudge("allocation.cycle")
-    return booking
+        return _take_back(actor, booking, State.CANCELLED, now)
 
 
 def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Gives the devices back early. Only the time until now is charged.
+    """Gives the devices back early. Only the time until now is charged, while a pause is counting
+    down only the time until its notice. What is paused is over at once.
 
     Raises:
         Refused: `not_started` (cancel it instead) or `booking_over`.
@@ -160,6 +153,8 @@ def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking
             return booking
         if state in TERMINAL:
             raise _over(booking)
+        if state is State.PAUSED:
+            return _take_back(actor, booking, State.ENDED, now)
         if state not in ON_HARDWARE:
             raise Refused(
                 "not_started",
@@ -174,17 +169,13 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
     in the way.
 
     Raises:
-        Refused: `not_extendable`, `end_not_later`, `too_long`, `extension_pending`,
-            `budget_exceeded`, `no_budget`.
+        Refused: `not_extendable`, `extension_while_paused`, `end_not_later`, `too_long`,
+            `extension_pending`, `budget_exceeded`, `no_budget`.
     """
     with transaction.atomic():
         booking = _locked(booking)
         if booking.state not in EXTENDABLE:
-            raise Refused(
-                "not_extendable",
-                f"{booking.label} is {booking.get_state_display().lower()}; only a booking with "
-                "a place or on its device can be extended.",
-            )
+            raise _not_extendable(booking)
         until = until.replace(microsecond=0)
         _extension_check(actor, booking, until)
         seconds = int((until - ends_of(booking)).total_seconds())
@@ -231,52 +222,40 @@ def ends_of(booking: Booking) -> datetime:
     """When the booking's place ends, as planned now.
 
     Raises:
-        Refused: `no_place_yet`.
+        Refused: `no_place_yet`, `extension_while_paused`.
     """
+    if booking.state in (State.PAUSING, State.PAUSED):
+        raise _not_extendable(booking)
     if booking.planned_ends is None:
         raise Refused("no_place_yet", f"{booking.label} has no place yet.")
     return booking.planned_ends
 
 
-def _booking_of(actor: Actor, project: Project, wish: Wish, terms: Terms, now: datetime) -> Booking:
+def _booking_of(actor: Actor, taken: Taken, now: datetime) -> Booking:
+    terms, wish, offer = taken.terms, taken.wish, taken.offer
     ask = terms.ask
     return Booking(
         tenant_id=actor.tenant_id,
-        project=project,
+        project=taken.project,
         owner_id=actor.user_id,
         name=wish.name,
         tier=terms.tier,
         ask=ask.to_json(),
         request_text=wish.request_text,
         zone=wish.zone,
-        duration_seconds=ask.duration,
+        duration_seconds=min(map(terms.seconds_on, terms.units)),
         starts=ask.starts,
         not_before=terms.not_before,
         deadline=ask.deadline,
         state=State.REQUESTED,
         submitted=now,
+        series=taken.series,
+        currency=offer.price.currency,
+        price_version=offer.price.version,
+        price_per_hour=offer.price.per_gpu_hour,
+        held=offer.most,
+        lengths=list(offer.lengths),
     )
-
-
-def _dearest(terms: Terms, now: datetime) -> PriceNow:
-    """The price of the whole booking per hour on the dearest class that it accepts."""
-    found = []
-    for gpu_class, units in terms.units.items():
-        price = price_of(gpu_class=gpu_class, tier=terms.tier.slug, now=now)
-        found.append(_for_units(price, units))
-    return max(found, key=lambda price: price.per_gpu_hour)
-
-
-def price_of_class(booking: Booking, gpu_class: str) -> Decimal:
-    """The booking's price per hour on a class, at the version it was booked at."""
-    units = ask_units(AskDocument.from_json(booking.ask))[gpu_class]
-    price = price_at(version=booking.price_version, gpu_class=gpu_class, tier=booking.tier_id)
-    return _for_units(price, units).per_gpu_hour
-
-
-def _for_units(price: PriceNow, units: int) -> PriceNow:
-    hourly = cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=3600)
-    return PriceNow(version=price.version, currency=price.currency, per_gpu_hour=hourly)
 
 
 def _end(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:
@@ -294,6 +273,46 @@ def _end(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking
     _audit(actor, f"booking.{outcome}", booking, now)
     nudge("allocation.cycle")
     return booking
+
+
+def _take_back(actor: Actor, booking: Booking, state: State, now: datetime) -> Booking:
+    """Ends what is on no device: at once, and what was not charged yet is free again."""
+    booking.allocations.filter(state=Allocation.State.PLANNED).update(
+        state=Allocation.State.SUPERSEDED
+    )
+    is_cancelled = state is State.CANCELLED
+    booking.state, booking.outcome = state, "cancelled" if is_cancelled else "released"
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
+    _save(booking, "state", "outcome", "charged", "ended_at")
+    pause_over(booking, now)
+    freed = money_text(booking.held - booking.charged, booking.currency)
+    done = "Cancelled" if is_cancelled else "Given back"
+    event_add(
+        booking,
+        kind=str(state),
+        sentence=f"{done} by {actor.name}; {freed} is free again.",
+        now=now,
+        actor_id=actor.user_id,
+    )
+    _audit(actor, "booking.cancel" if is_cancelled else "booking.released", booking, now)
+    nudge("allocation.cycle")
+    return booking
+
+
+def _not_extendable(booking: Booking) -> Refused:
+    if booking.state in (State.PAUSING, State.PAUSED):
+        return Refused(
+            "extension_while_paused",
+            f"{booking.label} is {booking.get_state_display().lower()} for a stronger claim; it "
+            "goes on with the time that it has left. Once it runs again, ask for more.",
+            rule="R50",
+            owner="others",
+        )
+    return Refused(
+        "not_extendable",
+        f"{booking.label} is {booking.get_state_display().lower()}; only a booking with "
+        "a place or on its device can be extended.",
+    )
 
 
 def _extension_check(actor: Actor, booking: Booking, until: datetime) -> None:

@@ -59,8 +59,9 @@ def marks_write(marks: Iterable[Mark], now: datetime) -> None:
             event_add(
                 booking,
                 kind="at_risk",
-                sentence=f"{mark.borrowed_units / UNITS_PER_GPU:.3g} borrowed GPUs are asked for "
-                "by those who lend them, and may be paused.",
+                sentence=f"{mark.borrowed_units / UNITS_PER_GPU:.3g} borrowed GPU"
+                f"{' is' if mark.borrowed_units == UNITS_PER_GPU else 's are'} asked for by those "
+                "who lend, and may be paused.",
                 now=now,
                 detail={"at_risk_from": mark.at_risk_from.isoformat()},
             )

@@ -18,22 +18,35 @@ from allocation.services.lifecycle import (
     is_anything_due,
     starts_due,
 )
+from allocation.services.pausing import pauses_due
 from allocation.services.plans import PlanStale, changes_of, plan_apply
 from allocation.services.policies import policy_of
 from allocation.services.publish import publish_due
 from allocation.services.snapshot import snapshot_take
+from allocation.services.tallies import tally
+from allocation.services.watch import cycle_failed
 from allocation.solver import Plan, Snapshot, digest, encode, solve
 
 logger = logging.getLogger(__name__)
 
 # The key of the single-flight lock; any fixed number that nothing else in the database uses.
 CYCLE_LOCK = 7_120_001
+# What a mistake in pure code raises; anything else is the machine's, and ends the turn.
+_SOLVER_FAULTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 SOFTWARE = f"portal 1, numpy {np.__version__}, python {platform.python_version()}"
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What a turn did. `outcome`: idle, busy (another leads), decided, unchanged or stale."""
+    """What a turn did. `outcome`: idle, busy (another leads), decided, unchanged, stale, or failed
+    when the solver gave up."""
 
     outcome: str
     decision_id: int | None = None
@@ -60,7 +73,11 @@ def cycle_run(now: datetime) -> CycleResult:
         if not cursor.fetchone()[0]:
             return CycleResult("busy")
     try:
-        return _turn(now)
+        began = time.perf_counter()
+        done = _turn(now)
+        tally("cycle_turns")
+        tally("cycle_milliseconds", round((time.perf_counter() - began) * 1000))
+        return done
     finally:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [CYCLE_LOCK])
@@ -70,6 +87,7 @@ def _turn(now: datetime) -> CycleResult:
     term = _lead()
     # 1. What is over makes room.
     ended = ends_due(now) + hardware_clear(now)
+    pauses_due(now)
     # 2. Look, 3. solve outside any transaction, 4. write.
     outcome, decision_id = "unchanged", None
     if is_anyone_waiting():
@@ -88,7 +106,12 @@ def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | No
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     policy = policy_of(live)
     began = time.perf_counter()
-    plan = solve(snapshot, policy)
+    try:
+        plan = solve(snapshot, policy)
+    except _SOLVER_FAULTS as error:
+        # One snapshot that it can't answer must not keep what is decided from starting or ending.
+        cycle_failed(error, digest(snapshot))
+        return "failed", None
     solve_ms = round((time.perf_counter() - began) * 1000)
     changes = changes_of(plan, now)
     if not changes:

@@ -163,6 +163,7 @@ def _gpu_apply(node: Node, item: wire.InventoryGpu) -> str | None:
     known.index = item.index
     known.domain = item.nvlink_domain
     known.numa = item.numa
+    known.peers = [[peer.index, peer.nvlinks, peer.path] for peer in item.peers]
     known.mode = item.mode
     gpu_found(known)
     known.save()
@@ -261,7 +262,7 @@ def node_key_rotate(*, operator: User, node: Node) -> None:
             f"{node.name} was told of its new key and has not signed with it yet. If its agent"
             " never answers again, lock it out and enrol it anew.",
         )
-    if not reads_later(node):
+    if not reads(node, wire.LATER_SINCE):
         raise Refused(
             "agent_too_old",
             f"The agent of {node.name} ({node.agent_version or 'version not known'}) can't change"

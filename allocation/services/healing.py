@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 # find it well again.
 SOON = timedelta(hours=1)
 RUNNING = (State.STARTING, State.ACTIVE)
+# What is paused has a place to go on.
+PLACED = (State.SCHEDULED, State.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +105,24 @@ def leave_by_tell(where: Q, by: datetime, because: Because, now: datetime) -> No
 
 
 def run_kept_seconds(booking: Booking) -> int:
-    """Seconds of the run whose results are saved: charged, and not done again.
-
-    No agent's word of a save is kept with a booking yet, so nothing is known to be saved.
-    """
-    return 0
+    """Seconds of the run whose results are saved: charged, and not done again."""
+    if booking.ready_at is None or booking.saved_at is None:
+        return 0
+    return max(0, int((booking.saved_at - booking.ready_at).total_seconds()))
 
 
 def _unplace(booking_id: UUID, because: Because, now: datetime) -> bool:
     """Takes back the place of a booking that has not started; the next decision finds another."""
     with transaction.atomic():
         booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
-        if booking.state != State.SCHEDULED:
+        if booking.state not in PLACED:
             return False
         planned = (Allocation.State.PLANNED,)
         booking.duration_seconds = _granted_seconds(booking)
         booking.planned_places = [] if booking.starts else _places(booking, planned)
         booking.allocations.filter(state__in=planned).update(state=Allocation.State.SUPERSEDED)
-        booking.state = State.QUEUED
+        if booking.state == State.SCHEDULED:
+            booking.state = State.QUEUED
         _save(booking, "state", "duration_seconds", "planned_places")
         event_add(
             booking,
@@ -148,7 +150,7 @@ def _blocked(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocatio
     for blackout in blackouts:
         blocked |= in_scope(blackout) & Q(period__overlap=(blackout.starts, blackout.ends))
     return Allocation.objects.filter(
-        blocked, state=Allocation.State.PLANNED, booking__state=State.SCHEDULED
+        blocked, state=Allocation.State.PLANNED, booking__state__in=PLACED
     )
 
 

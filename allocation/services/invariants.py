@@ -119,13 +119,26 @@ _CHECKS = (
     ),
     _Check(
         "P6",
+        "a settled run that is not in the ledger",
+        """SELECT b.id || ' says ' || b.settled || ', the ledger ' || coalesce(t.charged, 0)
+             || ', the receipts ' || coalesce(p.charged, 0)
+           FROM allocation_booking b
+             LEFT JOIN LATERAL (SELECT sum(amount) AS charged FROM billing_transfer
+               WHERE reference = b.id AND kind = 'settle') t ON true
+             LEFT JOIN LATERAL (SELECT sum(charged) AS charged FROM allocation_pause
+               WHERE booking_id = b.id) p ON true
+           WHERE b.settled <> coalesce(p.charged, 0)
+             OR (b.state NOT IN {over} AND b.settled <> coalesce(t.charged, 0))""",
+    ),
+    _Check(
+        "P6",
         "a hold that is not in the ledger",
         """SELECT b.id || ' says ' || b.held || ', the ledger ' || coalesce(t.held, 0)
            FROM allocation_booking b LEFT JOIN LATERAL (
              SELECT sum(h.amount) AS held FROM billing_transfer h
              WHERE h.reference = b.id AND h.kind = 'hold'
                AND NOT EXISTS (SELECT FROM billing_transfer e WHERE e.hold_id = h.id)) t ON true
-           WHERE b.state NOT IN {over} AND b.held <> coalesce(t.held, 0)""",
+           WHERE b.state NOT IN {over} AND b.held <> b.settled + coalesce(t.held, 0)""",
     ),
     _Check(
         "P7",
@@ -142,12 +155,55 @@ _CHECKS = (
            WHERE b.id IS NULL""",
     ),
     _Check(
+        "P12",
+        "a pause without one open receipt",
+        """SELECT b.id || ' is ' || b.state || ' with ' || count(p.id)
+           FROM allocation_booking b LEFT JOIN allocation_pause p
+             ON p.booking_id = b.id AND p.resumed_at IS NULL AND p.ended_at IS NULL
+               AND (p.emptied_at IS NULL) = (b.state = 'pausing')
+           WHERE b.state IN ('pausing', 'paused') GROUP BY b.id HAVING count(p.id) <> 1""",
+    ),
+    _Check(
+        "P12",
+        "an open receipt of what is not paused",
+        """SELECT p.id || ' of ' || b.state
+           FROM allocation_pause p JOIN allocation_booking b ON b.id = p.booking_id
+           WHERE p.resumed_at IS NULL AND p.ended_at IS NULL
+             AND b.state NOT IN (
+               'pausing', 'paused', 'queued', 'scheduled', 'starting', 'ending')""",
+    ),
+    _Check(
+        "P12",
+        "stopped before its time",
+        """SELECT p.id::text FROM allocation_pause p
+             JOIN allocation_allocation a ON a.booking_id = p.booking_id
+               AND p.ready_at >= lower(a.period) AND p.ready_at < upper(a.period)
+           WHERE p.acknowledged_at IS NULL AND upper(a.period) < p.deadline
+             AND a.state <> 'superseded' AND p.emptied_at IS NOT NULL""",
+    ),
+    _Check(
+        "P12",
+        "paused for nobody, or for itself",
+        """SELECT p.id::text FROM allocation_pause p
+             LEFT JOIN allocation_pausecause c ON c.id = p.cause_id
+           WHERE c.beneficiary_id IS NULL OR c.beneficiary_id = p.booking_id""",
+    ),
+    _Check(
+        "P12",
+        "a pause that was neither resumed nor refunded",
+        """SELECT p.id::text
+           FROM allocation_pause p JOIN allocation_booking b ON b.id = p.booking_id
+           WHERE p.ended_at IS NOT NULL AND b.state IN {over} AND EXISTS (
+             SELECT FROM billing_transfer h WHERE h.reference = b.id AND h.kind = 'hold'
+               AND NOT EXISTS (SELECT FROM billing_transfer e WHERE e.hold_id = h.id))""",
+    ),
+    _Check(
         "P13",
         "part of a gang",
         """SELECT b.id || ' has ' || count(a.id) || ' of ' || (b.ask->>'count')
            FROM allocation_booking b LEFT JOIN allocation_allocation a
              ON a.booking_id = b.id AND a.state IN {live} AND NOT a."left"
-           WHERE b.state IN {placed} GROUP BY b.id
+           WHERE b.state IN {placed} OR (b.state = 'paused' AND a.id IS NOT NULL) GROUP BY b.id
            HAVING count(a.id) <> (b.ask->>'count')::int OR count(DISTINCT a.period) <> 1""",
     ),
     _Check(
@@ -161,6 +217,7 @@ _CHECKS = (
              WHEN 'active' THEN a.state = 'active'
              WHEN 'ending' THEN a.state IN {on_node}
              WHEN 'pausing' THEN a.state IN {on_node}
+             WHEN 'paused' THEN a.state = 'planned'
              ELSE false END""",
     ),
     _Check(

@@ -12,15 +12,34 @@ from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.states import OPEN, State
-from allocation.services.bookings import EXTENDABLE, booking_cost, earlier_settle
+from allocation.services.bookings import EXTENDABLE
+from allocation.services.costs import booking_cost, earlier_settle, run_seconds
+from allocation.services.frozen import frozen_bump
 from allocation.services.history import event_add
 from allocation.services.leases import lease_possible
+from allocation.services.pauses import (
+    pause_acknowledged,
+    pause_open,
+    pause_over,
+    pause_resumed,
+    pauses_out,
+    pauses_put_off,
+    pauses_too_late,
+)
+from allocation.services.runs import run_none_left, run_paused
 from billing.rules import money_text
 from billing.services import hold_settle
 
 logger = logging.getLogger(__name__)
 
 STARTED = (Allocation.State.STARTING, Allocation.State.ACTIVE)
+# Paused, with a place to go on.
+RESUMING = Q(
+    state=State.PAUSED,
+    id__in=Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id"),
+)
+# A node that clears a booking this much before its end has a wrong clock.
+TOO_EARLY = timedelta(minutes=1)
 
 
 def starts_due(now: datetime) -> int:
@@ -30,19 +49,27 @@ def starts_due(now: datetime) -> int:
     still lies on earlier work keeps all of them waiting.
     """
     due = Booking.objects.filter(
-        state=State.SCHEDULED, planned_starts__lte=now, planned_ends__gt=now
-    ).order_by("planned_starts", "id")
-    return sum(_start(booking.id, now) for booking in due)
+        Q(state=State.SCHEDULED) | Q(RESUMING), planned_starts__lte=now, planned_ends__gt=now
+    )
+    return sum(_start(booking.id, now) for booking in due.order_by("planned_starts", "id"))
 
 
 def ends_due(now: datetime) -> int:
     """Ends what is over by the clock or was given back, and tells the nodes; returns how many."""
-    over = Booking.objects.filter(
+    over = Booking.objects.filter(_over(now) | Q(state=State.SCHEDULED, planned_ends__lte=now))
+    return sum(_end(booking, now) for booking in over.order_by("id"))
+
+
+def _over(now: datetime) -> Q:
+    """What has to leave its place: its time is over, it was given back, or it is paused."""
+    started = Allocation.objects.filter(state__in=STARTED).values("booking_id")
+    return (
         Q(state__in=[State.STARTING, State.ACTIVE], planned_ends__lte=now)
-        | Q(state=State.ENDING, allocations__state__in=STARTED)
-        | Q(state=State.SCHEDULED, planned_ends__lte=now)
+        | Q(state=State.ENDING, id__in=started)
+        | Q(state=State.PAUSING, id__in=started) & Q(id__in=pauses_out(now).values("booking_id"))
+        | Q(RESUMING, planned_ends__lte=now)
+        | Q(state=State.PAUSED, id__in=pauses_too_late(now).values("booking_id"))
     )
-    return sum(_end(booking, now) for booking in over.order_by("id").distinct())
 
 
 def is_anything_due(now: datetime) -> bool:
@@ -51,19 +78,22 @@ def is_anything_due(now: datetime) -> bool:
     Bookings that wait with a promise are left out: nothing changes for them with time alone, and
     whatever makes room for them asks for a whole turn.
     """
-    return Booking.objects.filter(
-        Q(state=State.REQUESTED)
-        | Q(state=State.SCHEDULED, planned_starts__lte=now)
-        | Q(state__in=[State.STARTING, State.ACTIVE], planned_ends__lte=now)
-        | Q(state=State.ENDING, allocations__state__in=STARTED)
-        | Q(extension_until__isnull=False, state__in=EXTENDABLE)
-    ).exists()
+    return (
+        pauses_put_off().exists()
+        or Booking.objects.filter(
+            Q(state=State.REQUESTED)
+            | Q(state=State.SCHEDULED, planned_starts__lte=now)
+            | Q(RESUMING, planned_starts__lte=now)
+            | Q(extension_until__isnull=False, state__in=EXTENDABLE)
+            | _over(now)
+        ).exists()
+    )
 
 
 def is_anyone_waiting() -> bool:
     """Whether there is a wish for the solver to answer, or a risk that may be over."""
     return Booking.objects.filter(
-        Q(state__in=[State.REQUESTED, State.QUEUED])
+        Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
         | Q(at_risk_from__isnull=False, state__in=OPEN)
         | Q(extension_until__isnull=False, state__in=EXTENDABLE)
     ).exists()
@@ -82,8 +112,42 @@ def allocation_ready(allocation_id: UUID, devices: list[str], now: datetime) -> 
         if not changed or waiting or booking.state != State.STARTING:
             return
         booking.state, booking.ready_at = State.ACTIVE, now
-        _save(booking, "state", "ready_at")
+        booking.saved_at = None
+        _save(booking, "state", "ready_at", "saved_at")
+        if pause_resumed(booking, now):
+            said = "Resumed: the devices are handed over again, and are charged from now on."
+            event_add(booking, kind="resumed", sentence=said, now=now)
+            return
         event_add(booking, kind="started", sentence="Ready: the devices are handed over.", now=now)
+
+
+def allocation_saved(allocation_id: UUID, saved: datetime, now: datetime) -> None:
+    """The owner told the agent that everything is saved here; a gang is saved when all of it is.
+
+    While a pause counts down, saving after its notice ends the grace: the places are free for
+    others at once, the devices only when they are proven empty.
+    """
+    with transaction.atomic():
+        booking = _booking_of(allocation_id)
+        if booking is None:
+            return
+        saved = min(saved, now)
+        Allocation.objects.filter(id=allocation_id, state__in=STARTED).update(saved_at=saved)
+        rows = booking.allocations.filter(state__in=STARTED)
+        times = list(rows.values_list("saved_at", flat=True))
+        if not times or None in times or booking.state not in (State.ACTIVE, State.PAUSING):
+            return
+        everywhere = min(time for time in times if time is not None)
+        if booking.saved_at is None or booking.saved_at < everywhere:
+            booking.saved_at = everywhere
+            _save(booking, "saved_at")
+        if pause_acknowledged(booking, everywhere, now):
+            _end(booking, now)
+
+
+def allocation_suspended(allocation_id: UUID) -> None:
+    """What ran there is frozen on its node, and can go on only there."""
+    Allocation.objects.filter(id=allocation_id).update(suspended=True)
 
 
 def allocation_empty(allocation_id: UUID, now: datetime) -> None:
@@ -97,22 +161,24 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         if allocation.state in STARTED and is_over:
             # The agent ended it by its own clock before our cycle did.
             _end(booking, now)
-            allocation.refresh_from_db()
-            booking.refresh_from_db()
+        elif booking.state in STARTED and allocation.period.upper > now + TOO_EARLY:
+            allocation_failed(allocation_id, "it was cleared too early, by a wrong clock", now)
+        allocation.refresh_from_db()
+        booking.refresh_from_db()
         if allocation.state != Allocation.State.RELEASING:
             return
         Occupancy.objects.filter(allocation=allocation, closed=None).update(closed=now)
         Allocation.objects.filter(id=allocation_id).update(state=Allocation.State.ENDED)
         nodes_bump([allocation.gpu_id])
-        if booking.state != State.ENDING:
+        if booking.state not in (State.ENDING, State.PAUSING):
             # It has gone on elsewhere, and this was what it left behind.
             return
         if not booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
-            _finish(booking, now)
+            (run_paused if booking.state == State.PAUSING else _finish)(booking, now)
 
 
 def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
-    """The agent could not make it true; the whole booking is taken back and costs nothing."""
+    """The agent could not make it true; the whole booking is taken back, this run costs nothing."""
     with transaction.atomic():
         booking = _booking_of(allocation_id)
         if booking is None:
@@ -120,12 +186,15 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         changed = Allocation.objects.filter(id=allocation_id, state__in=STARTED).update(
             error=error[:200]
         )
-        if not changed or booking.state not in (State.STARTING, State.ACTIVE):
+        if not changed or booking.state not in (State.STARTING, State.ACTIVE, State.PAUSING):
             return
+        verb = "start" if booking.state == State.STARTING else "keep"
         booking.state, booking.outcome = State.ENDING, "failed"
         booking.released_at = now
         _save(booking, "state", "outcome", "released_at")
-        event_add(booking, kind="ending", sentence=f"The node could not start it: {error}", now=now)
+        event_add(
+            booking, kind="ending", sentence=f"The node could not {verb} it: {error}", now=now
+        )
         _release_rows(booking)
 
 
@@ -148,7 +217,7 @@ def nodes_bump(gpu_ids: Iterable[UUID]) -> None:
 def _start(booking_id: UUID, now: datetime) -> bool:
     with transaction.atomic():
         booking = _lock(booking_id)
-        if booking.state != State.SCHEDULED:
+        if booking.state not in (State.SCHEDULED, State.PAUSED):
             return False
         rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
         Occupancy.objects.bulk_create(
@@ -168,6 +237,7 @@ def _start(booking_id: UUID, now: datetime) -> bool:
             leased=lease_possible(booking, [row.gpu_id for row in rows]),
         )
         nodes_bump(row.gpu_id for row in rows)
+        frozen_bump(booking)
         booking.state = State.STARTING
         _save(booking, "state")
         event_add(booking, kind="starting", sentence="The node was told to start it.", now=now)
@@ -178,6 +248,10 @@ def _end(booking: Booking, now: datetime) -> bool:
     with transaction.atomic():
         booking = _lock(booking.id)
         ends = booking.planned_ends or now
+        if booking.state == State.PAUSED:
+            return _not_resumed(booking, now)
+        if booking.state == State.PAUSING:
+            return pauses_out(now).filter(booking=booking).exists() and _release_rows(booking)
         if booking.state == State.SCHEDULED and ends <= now:
             _expire(booking, now)
             return True
@@ -200,7 +274,8 @@ def _release_rows(booking: Booking) -> bool:
     if not rows:
         return False
     period = rows[0].period
-    released = booking.released_at or period.upper
+    pause = pause_open(booking) if booking.state == State.PAUSING else None
+    released = (pause.acknowledged_at if pause else booking.released_at) or period.upper
     second = timedelta(seconds=1)
     whole = released.replace(microsecond=0) + (second if released.microsecond else timedelta(0))
     ends = min(period.upper, max(whole, period.lower + second))
@@ -218,6 +293,7 @@ def _expire(booking: Booking, now: datetime) -> None:
     booking.charged, booking.ended_at = earlier_settle(booking, now), now
     booking.state, booking.outcome = State.EXPIRED, "never_started"
     _save(booking, "state", "outcome", "charged", "ended_at")
+    pause_over(booking, now)
     charged = money_text(booking.charged, booking.currency) if booking.charged else "Nothing"
     event_add(
         booking,
@@ -227,15 +303,33 @@ def _expire(booking: Booking, now: datetime) -> None:
     )
 
 
+def _not_resumed(booking: Booking, now: datetime) -> bool:
+    """A paused booking's window is over, or the place that it should resume on was never free."""
+    if pauses_too_late(now).filter(booking=booking).exists():
+        run_none_left(booking, "not_resumed", "Its window is over while it was paused.", now)
+        return True
+    if booking.planned_ends is None or booking.planned_ends > now:
+        return False
+    planned = booking.allocations.filter(state=Allocation.State.PLANNED)
+    if not planned.update(state=Allocation.State.SUPERSEDED):
+        return False
+    booking.planned_starts = booking.planned_ends = None
+    _save(booking, "planned_starts", "planned_ends")
+    said = "The place to go on was not free in time; another one is being found."
+    event_add(booking, kind="moved", sentence=said, now=now)
+    return True
+
+
 def _finish(booking: Booking, now: datetime) -> None:
-    """Charges the seconds between ready and release, lets the rest of the hold go, and ends."""
+    """Charges the seconds of this run, lets the rest of the hold go, and ends."""
     used = booking.used_seconds
-    if booking.ready_at and booking.released_at and booking.outcome != "failed":
-        used += max(0, int((booking.released_at - booking.ready_at).total_seconds()))
-    due = min(booking.held, booking_cost(booking, used)) if used else Decimal(0)
-    booking.charged = hold_settle(
+    if booking.released_at and booking.outcome != "failed":
+        used += run_seconds(booking, booking.released_at)
+    due = min(booking.held - booking.settled, booking_cost(booking, used)) if used else Decimal(0)
+    booking.charged = booking.settled + hold_settle(
         tenant_id=booking.tenant_id, reference=booking.id, amount=due, now=now
     )
+    pause_over(booking, now)
     booking.state = State.FAILED if booking.outcome == "failed" else State.ENDED
     booking.ended_at = now
     _save(booking, "state", "charged", "ended_at")

@@ -1,6 +1,6 @@
 """Making a plan true: one short transaction, conditional on what the plan was made from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,16 +10,22 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
-from allocation.rules.states import State
-from allocation.services.bookings import booking_cost, earlier_settle, price_of_class
+from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.borrowing import Mark, marks_of, marks_write
+from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.offers import price_of_class
+from allocation.services.pauses import pause_over
+from allocation.services.pausing import pause_begin
 from allocation.services.replace import WORTH_SECONDS, time_left
+from allocation.services.runs import run_none_left
 from allocation.services.snapshot import instant, place_data
+from allocation.services.work import has_run
 from allocation.solver import (
     Assign,
     Extend,
+    Pause,
     Place,
     Plan,
     Reason,
@@ -46,35 +52,50 @@ class Changes:
     waits: tuple[Waiting, ...]
     refusals: tuple[Refuse, ...]
     extensions: tuple[Extend, ...]
+    pauses: tuple[Pause, ...]
     marks: tuple[Mark, ...]
 
     def __bool__(self) -> bool:
         answers = self.assigns or self.waits or self.refusals or self.extensions
-        return bool(answers or self.marks)
+        return bool(answers or self.pauses or self.marks)
 
 
 def changes_of(plan: Plan, now: datetime) -> Changes:
     """Leaves out waiting bookings whose promise and reasons are what is stored already, and
     refusals of such as are to begin anew: while they have time left, they wait."""
+    answers: tuple[Waiting | Assign | Refuse, ...] = (*plan.waits, *plan.assigns, *plan.refusals)
     known = {
         str(booking.id): booking
-        for booking in Booking.objects.filter(id__in=[UUID(wait.booking) for wait in plan.waits])
+        for booking in Booking.objects.filter(id__in=[UUID(each.booking) for each in answers])
     }
+    # Who is told to go, now or before, is promised a place to go on; it gets one when it is out.
+    leaving = {pause.booking for pause in plan.pauses}
+    leaving |= {key for key, booking in known.items() if booking.state == State.PAUSING}
+    kept = leaving | {key for key, booking in known.items() if _waits_on(booking, now)}
+    promised = (_promised(each) for each in plan.assigns if each.booking in leaving)
+    waits = (*plan.waits, *promised)
     return Changes(
-        assigns=plan.assigns,
-        waits=tuple(wait for wait in plan.waits if not _is_known(wait, known.get(wait.booking))),
-        refusals=_final(plan.refusals, now),
-        extensions=plan.extensions,
+        assigns=tuple(each for each in plan.assigns if each.booking not in leaving),
+        waits=tuple(wait for wait in waits if not _is_known(wait, known.get(wait.booking))),
+        refusals=tuple(each for each in plan.refusals if each.booking not in kept),
+        extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
+        pauses=plan.pauses,
         marks=marks_of(plan),
     )
 
 
-def _final(refusals: tuple[Refuse, ...], now: datetime) -> tuple[Refuse, ...]:
-    again = Booking.objects.filter(
-        id__in=[UUID(refuse.booking) for refuse in refusals], replaced__gt=0
+def _promised(assign: Assign) -> Waiting:
+    return Waiting(
+        assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons
     )
-    wait = {str(row.id) for row in again if time_left(row, now)[0] >= WORTH_SECONDS}
-    return tuple(refuse for refuse in refusals if refuse.booking not in wait)
+
+
+def _waits_on(booking: Booking, now: datetime) -> bool:
+    """Not to be had now is no end: begun anew with time left, or the rest of a fixed window that is
+    paused, which the clock ends."""
+    if booking.state == State.PAUSED:
+        return booking.starts is not None
+    return booking.replaced > 0 and time_left(booking, now)[0] >= WORTH_SECONDS
 
 
 def plan_apply(
@@ -89,14 +110,18 @@ def plan_apply(
         if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
             raise PlanStale("another cycle leads now")
         decision.save(force_insert=True)
-        waiting = _waiting_bookings([*changes.assigns, *changes.waits, *changes.refusals])
+        bookings = _bookings_locked(changes)
         fleet = _Fleet.read(snapshot)
+        # Shortened first, so that the room is free for who it is paused for.
+        for pause in changes.pauses:
+            victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
+            pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
         for assign in changes.assigns:
-            _assign(waiting[assign.booking], assign, fleet, decision, now)
+            _assign(bookings[assign.booking], assign, fleet, decision, now)
         for wait in changes.waits:
-            _wait(waiting[wait.booking], wait, decision, now)
+            _wait(bookings[wait.booking], wait, decision, now)
         for refuse in changes.refusals:
-            _refuse(waiting[refuse.booking], refuse, decision, now)
+            _refuse(bookings[refuse.booking], refuse, decision, now)
         for extend in changes.extensions:
             _extend(extend, decision, now)
         marks_write(changes.marks, now)
@@ -128,6 +153,9 @@ def _mode_of(place: Place) -> Gpu.Mode:
 def _assign(
     booking: Booking, assign: Assign, fleet: _Fleet, decision: Decision, now: datetime
 ) -> None:
+    goes_on = booking.state == State.PAUSED
+    if goes_on and booking.allocations.filter(state__in=Allocation.LIVE).exists():
+        raise PlanStale(f"{booking.label} has a place to go on")
     period = DateTimeTZRange(instant(assign.starts), instant(assign.ends))
     rows = [
         Allocation(
@@ -153,23 +181,28 @@ def _assign(
     Allocation.objects.bulk_create(rows, ignore_conflicts=True)
     if Allocation.objects.filter(id__in=[row.id for row in rows]).count() != len(rows):
         raise PlanStale(f"a place of {booking.label} is taken")
-    booking.state = State.SCHEDULED
+    if not goes_on:
+        booking.state = State.SCHEDULED
     if len(booking.ask["classes"]) > 1:
         # The price of the dearest was held. A class without a price then costs what was promised.
         with suppress(Refused):
             price = price_of_class(booking, assign.gpu_class)
             booking.price_per_hour = min(booking.price_per_hour, price)
+    if not has_run(booking):
+        # Work is as long as its class needs from here on.
+        lengths = dict(booking.lengths)
+        booking.duration_seconds = lengths.get(assign.gpu_class, booking.duration_seconds)
     if booking.starts is None:
         # A fixed window was paid for where it lies.
         _hold_follows(booking, assign, now)
     _plan_fields(booking, assign, decision)
-    booking.reasons, booking.alternatives = [], []
-    _store(booking, "price_per_hour", "alternatives")
+    booking.reasons, booking.alternatives, booking.planned_places = [], [], []
+    _store(booking, "price_per_hour", "alternatives", "duration_seconds", "planned_places")
     where = _where(assign, fleet)
     event_add(
         booking,
         kind="scheduled",
-        sentence=f"Scheduled on {where}.",
+        sentence=f"Goes on on {where}." if goes_on else f"Scheduled on {where}.",
         now=now,
         detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
     )
@@ -180,7 +213,7 @@ def _hold_follows(booking: Booking, assign: Assign, now: datetime) -> None:
         tenant_id=booking.tenant_id,
         project_id=booking.project_id,
         reference=booking.id,
-        amount=booking.held,
+        amount=booking.held - booking.settled,
         starts=instant(assign.starts),
         ends=instant(assign.ends),
         now=now,
@@ -190,7 +223,8 @@ def _hold_follows(booking: Booking, assign: Assign, now: datetime) -> None:
 def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
     moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
     is_new = booking.state == State.REQUESTED
-    booking.state = State.QUEUED
+    if is_new:
+        booking.state = State.QUEUED
     _plan_fields(booking, wait, decision)
     booking.planned_places = [place_data(place) for place in wait.places]
     booking.reasons = [reason_data(reason) for reason in wait.reasons]
@@ -207,7 +241,15 @@ def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) ->
 
 
 def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
+    if booking.state == State.PAUSED:
+        booking.decision = decision
+        booking.reasons = [reason_data(reason) for reason in refuse.reasons]
+        _store(booking)
+        because = refuse.reasons[0].sentence if refuse.reasons else "There is no place to go on."
+        run_none_left(booking, "not_resumed", because, now)
+        return
     booking.charged, booking.ended_at = earlier_settle(booking, now), now
+    pause_over(booking, now)
     booking.state = _refused_as(booking)
     booking.outcome = str(booking.state)
     booking.decision = decision
@@ -240,6 +282,9 @@ def _refused_as(booking: Booking) -> State:
     """What becomes of a booking that there is no room for, now or any more."""
     if booking.hardware_lost_at is not None:
         return State.FAILED
+    if booking.replaced:
+        # It ran, and is charged for that.
+        return State.EXPIRED
     is_window = booking.state == State.REQUESTED or booking.starts is not None
     return State.REFUSED if is_window else State.EXPIRED
 
@@ -307,25 +352,36 @@ def reason_data(reason: Reason) -> dict[str, object]:
     }
 
 
-def _waiting_bookings(answers: Iterable[Assign | Waiting | Refuse]) -> dict[str, Booking]:
-    """The bookings that are answered, locked in one order. PlanStale: one no longer waits."""
-    identifiers = {answer.booking for answer in answers}
-    rows = (
-        Booking.objects.select_for_update(of=("self",))
-        .select_related("tier")
-        .filter(id__in=identifiers, state__in=[State.REQUESTED, State.QUEUED])
-        .order_by("id")
-    )
-    found = {str(row.id): row for row in rows}
-    if len(found) != len(identifiers):
+def _bookings_locked(changes: Changes) -> dict[str, Booking]:
+    """All bookings that change, locked in one order, which is that of reports too.
+
+    Raises:
+        PlanStale: one no longer waits, or no longer runs.
+    """
+    given: tuple[Assign | Waiting | Refuse, ...]
+    given = (*changes.assigns, *changes.waits, *changes.refusals)
+    answers = {each.booking for each in given}
+    victims = {pause.booking for pause in changes.pauses}
+    others = {pause.beneficiary for pause in changes.pauses}
+    others |= {extend.booking for extend in changes.extensions}
+    rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
+    found = {
+        str(row.id): row for row in rows.filter(id__in=answers | victims | others).order_by("id")
+    }
+    waits = (*WAITING, State.PAUSING, State.PAUSED)
+    if not all(key in found and found[key].state in waits for key in answers - victims):
         raise PlanStale("a booking no longer waits")
+    if not all(key in found and found[key].state == State.ACTIVE for key in victims):
+        raise PlanStale("a booking to be paused no longer runs")
+    if any(key not in found or State(found[key].state) in TERMINAL for key in others):
+        raise PlanStale("what was paused for, or to be extended, is over")
     return found
 
 
 def _is_known(wait: Waiting, booking: Booking | None) -> bool:
     return (
         booking is not None
-        and booking.state == State.QUEUED
+        and booking.state in (State.QUEUED, State.PAUSING, State.PAUSED)
         and booking.planned_starts == instant(wait.starts)
         and booking.planned_places == [place_data(place) for place in wait.places]
         and booking.reasons == [reason_data(reason) for reason in wait.reasons]
@@ -337,11 +393,14 @@ def _plan_fields(booking: Booking, given: Assign | Waiting, decision: Decision) 
     booking.planned_starts = instant(given.starts)
     booking.planned_ends = instant(given.ends)
     booking.planned_class = given.gpu_class
+    if booking.first_promise is None:
+        booking.first_promise, booking.first_promised_at = booking.planned_starts, decision.at
 
 
 def _store(booking: Booking, *more: str) -> None:
     booking.version += 1
     fields = {"state", "version", "decision", "planned_starts", "planned_ends", "planned_class"}
+    fields |= {"first_promise", "first_promised_at"}
     booking.save(update_fields=[*fields, "reasons", *more])
 
 

@@ -11,15 +11,16 @@ from django.db import transaction
 from django.db.models import Count, F
 
 from allocation import wire
-from allocation.models import Allocation, Booking, MigPlacement, Node, SolverState
-from allocation.services.fleet import node_key, reads_later
+from allocation.models import Allocation, Booking, MigPlacement, Node, Pause, SolverState
+from allocation.services.fleet import node_key, reads
+from allocation.services.frozen import BEGUN, TOLD, resumes_on, suspended_on
 from allocation.services.links import agents_redis
+from allocation.services.pauses import OPEN
 
 logger = logging.getLogger(__name__)
 
-TOLD = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
-BEGUN = (*TOLD, Allocation.State.ENDED)
 Profiles = Mapping[tuple[str, str], int]
+_METHODS: dict[str, wire.PauseMethod] = {"stop": "stop", "signal": "signal", "suspend": "suspend"}
 
 
 def publish_due(now: datetime) -> int:
@@ -64,7 +65,9 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
     one, nor the state of one generation under the number of another."""
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node_id)
-        told = _allocations_by_gpu(node, profiles)
+        knows_pauses = reads(node, wire.PAUSES_SINCE)
+        resumes = resumes_on(node) if knows_pauses else {}
+        told = _allocations_by_gpu(node, profiles, resumes)
         desired = wire.Desired(
             node=node.name,
             epoch=epoch,
@@ -73,8 +76,9 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
                 _desired_gpu(gpu.uuid, gpu.mode, told[gpu.id])
                 for gpu in node.gpus.order_by("index")
             ),
-            gangs=_gangs(node) if reads_later(node) else (),
+            gangs=_gangs(node) if reads(node, wire.LATER_SINCE) else (),
             rotation=_rotation(node),
+            suspended=suspended_on(node, resumes.values()) if knows_pauses else None,
         )
         signs = node.key_confirmed
         envelope = wire.seal(desired, key=node_key(node, signs), key_version=signs)
@@ -119,8 +123,11 @@ def _rotation(node: Node) -> wire.Rotation | None:
     return wire.Rotation(version=version, hidden=hidden)
 
 
-def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.DesiredAllocation]]:
+def _allocations_by_gpu(
+    node: Node, profiles: Profiles, resumes: Mapping[UUID, str]
+) -> dict[UUID, list[wire.DesiredAllocation]]:
     told: dict[UUID, list[wire.DesiredAllocation]] = defaultdict(list)
+    notices = _notices(node)
     rows = (
         Allocation.objects.filter(gpu__node=node, state__in=TOLD)
         .select_related("booking__owner", "tenant")
@@ -140,11 +147,36 @@ def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.
                 starts=int(row.period.lower.timestamp()),
                 ends=int(row.period.upper.timestamp()),
                 state="release" if row.state == Allocation.State.RELEASING else "run",
+                notice=_notice(row, notices.get(row.booking_id)),
+                resumes=resumes.get(row.id),
                 lease=row.leased,
                 share=row.share,
             )
         )
     return told
+
+
+def _notices(node: Node) -> dict[UUID, Pause]:
+    """The pauses that this node's bookings were told of, if its agent knows what that is."""
+    if not reads(node, wire.PAUSES_SINCE):
+        # The end in the document alone makes it give the place back in time.
+        return {}
+    bookings = Allocation.objects.filter(gpu__node=node, state__in=TOLD).values("booking_id")
+    found = Pause.objects.filter(OPEN, booking__in=bookings, emptied_at=None)
+    return {pause.booking_id: pause for pause in found}
+
+
+def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
+    if pause is None or row.left:
+        # What a broken run has left behind is not gone on with.
+        return None
+    return wire.Notice(
+        id=pause.id.hex,
+        told=int(pause.noticed_at.timestamp()),
+        # Earlier than the deadline once everything is saved.
+        at=int(row.period.upper.timestamp()),
+        method=_METHODS[pause.method],
+    )
 
 
 def _desired_gpu(

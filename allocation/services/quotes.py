@@ -3,23 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from django.db import connection
 
-from allocation.models import Allocation, PolicyVersion
-from allocation.queries.catalogue import ask_units
-from allocation.rules.ask import AskDocument
-from allocation.rules.ask_text import document_text
-from allocation.services.admission import terms_check
+from allocation.models import Allocation, Booking, PolicyVersion
+from allocation.services.admission import Terms, terms_check
 from allocation.services.bookings import Wish
 from allocation.services.policies import policy_of
 from allocation.services.price_lock import PRICE_LOCKED, price_lock
+from allocation.services.quote_options import Market, QuoteOption, option_told
 from allocation.services.snapshot import (
     gpus_read,
     hosts_read,
-    instant,
     models_read,
     of_host,
     seconds,
@@ -27,44 +23,25 @@ from allocation.services.snapshot import (
 )
 from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
+from allocation.services.work import by_cost, is_by_cost
 from allocation.solver import (
-    UNITS_PER_GPU,
     Availability,
     Claim,
     Held,
     Limit,
-    Option,
     Place,
     Policy,
     Question,
     Snapshot,
+    worth_showing,
 )
-from billing.queries import BudgetEffect, PriceNow, budget_effect, prices_now
-from billing.rules import LEDGER_STEP, cost_of
+from billing.queries import BudgetEffect, budget_effect
 from tenants.access import Actor, access_project_to_book
-from tenants.models import Tier
+from tenants.models import Project, Tier
 
+MOST_OPTIONS = 8
 # Stands for all tenants that the reader is not one of.
 OTHERS = "others"
-
-
-@dataclass(frozen=True, slots=True)
-class QuoteOption:
-    """One way to get it. `request` is the line of text that books exactly this."""
-
-    kind: str
-    tier: str
-    gpu_class: str
-    profile: str | None
-    count: int
-    share: int | None
-    starts: datetime
-    ends: datetime
-    nodes: tuple[str, ...]
-    price: Decimal
-    currency: str
-    request: str
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +58,11 @@ class Quote:
     lock: str
 
 
-def quote_make(*, actor: Actor, wish: Wish, now: datetime) -> Quote:
-    """What the wish could be, in the wished tier first, then as asked in the other tiers.
+def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | None = None) -> Quote:
+    """What the wish could be in its tier, and as asked in the other tiers.
 
+    As asked comes first, then the earliest; what is no better in start, price, risk of a pause or
+    speed than another is left out. `without` is a booking that would be given up for it.
     Places are not kept: the cycle decides when it is booked. Run inside the tenant's transaction.
 
     Raises:
@@ -92,38 +71,37 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime) -> Quote:
     project = access_project_to_book(actor, wish.project, "project")
     terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
-    prices = prices_now(now)
-    site = Availability(published_snapshot(now, policy), policy, _claims(now, policy))
-    question = Question(
-        ask=solver_ask(wish.ask),
-        duration=wish.ask.duration,
-        earliest=seconds(terms.not_before),
-        latest=seconds(wish.ask.deadline) if wish.ask.deadline else None,
-        fixed=wish.ask.starts is not None,
-        tenant=str(actor.tenant_id),
-        project=str(project.id),
-        rates=_rates(prices, terms.tier.slug),
-        tier=terms.tier.slug,
-        owner=str(actor.user_id),
-    )
-    answer = site.quote(question)
-    others = tuple(_in_other_tiers(site, question))
+    market = Market.read(now)
+    site = Availability(published_snapshot(now, policy, without), policy, _claims(now, policy))
+    answers = [
+        (question, site.quote(question))
+        for question in _questions(actor, terms, wish, project, market)
+    ]
+    own = answers[0][1]
+    found = [
+        *own.options,
+        *(each for _, other in answers[1:] for each in other.options if each.kind == "as_asked"),
+    ]
     if wish.ask.not_before is not None and wish.ask.not_before <= now:
         wish = replace(wish, ask=replace(wish.ask, not_before=None))
-    found = [*((terms.tier, option) for option in answer.options), *others]
-    made = (_option(option, tier, wish, prices) for tier, option in found)
+    tiers = {tier.slug: tier for tier in Tier.objects.all()}
+    zone = ZoneInfo(wish.zone)
+    made = (
+        option_told(option, tiers[option.tier], wish.ask, zone, market)
+        for option in worth_showing(found, MOST_OPTIONS)
+    )
     options = tuple(option for option in made if option is not None)
     starts = options[0].starts if options else terms.not_before
     return Quote(
         options=options,
-        blocking=answer.blocked.sentence if answer.blocked else None,
+        blocking=own.blocked.sentence if own.blocked else None,
         effect=budget_effect(project_id=project.id, at=starts),
         expires=now + PRICE_LOCKED,
         lock=price_lock(now),
     )
 
 
-def published_snapshot(now: datetime, policy: Policy) -> Snapshot:
+def published_snapshot(now: datetime, policy: Policy, without: Booking | None = None) -> Snapshot:
     """What a tenant may know of the calendar: its own time, and anonymous busy time."""
     until = now + timedelta(seconds=policy.horizon)
     used = used_read(now)
@@ -131,7 +109,7 @@ def published_snapshot(now: datetime, policy: Policy) -> Snapshot:
         now=seconds(now),
         models=models_read(),
         gpus=gpus_read(),
-        held=(*_own_held(), *_busy_held(now, until)),
+        held=(*_own_held(without), *_busy_held(now, until, without)),
         requests=(),
         extensions=(),
         limits=(*limits_read(), *_lenders()),
@@ -162,8 +140,10 @@ def _claims(now: datetime, policy: Policy) -> Iterator[Claim]:
             yield Claim("", OTHERS, gpu_class, seconds(starts), seconds(ends))
 
 
-def _own_held() -> Iterator[Held]:
+def _own_held(without: Booking | None) -> Iterator[Held]:
     rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
+    if without is not None:
+        rows = rows.exclude(booking=without)
     for row in rows:
         cores, memory = of_host(row.booking)
         yield Held(
@@ -182,7 +162,7 @@ def _own_held() -> Iterator[Held]:
         )
 
 
-def _busy_held(now: datetime, until: datetime) -> Iterator[Held]:
+def _busy_held(now: datetime, until: datetime, without: Booking | None) -> Iterator[Held]:
     """Other tenants' time, and every promised start, as blocks without a name.
 
     A slice's profile is not published; its slots are what counts, so they stand for one.
@@ -194,8 +174,11 @@ def _busy_held(now: datetime, until: datetime) -> Iterator[Held]:
             [now, until],
         )
         rows = cursor.fetchall()
+    given_up = _promised_places(without) if without is not None else set()
     for number, row in enumerate(rows):
         gpu, profile, start, size, share, cores, memory, starts, ends, mine = row
+        if mine and (str(gpu), start, size, starts, ends) in given_up:
+            continue
         yield Held(
             id=f"busy-{number}",
             booking=f"busy-{number}",
@@ -210,82 +193,46 @@ def _busy_held(now: datetime, until: datetime) -> Iterator[Held]:
         )
 
 
-def _rates(prices: dict[tuple[str, str], PriceNow], tier: str) -> dict[str, int]:
+def _promised_places(booking: Booking) -> set[tuple[object, ...]]:
+    """The booking's own promise, as `portal_promised` tells it."""
     return {
-        gpu_class: int(price.per_gpu_hour / LEDGER_STEP)
-        for (gpu_class, in_tier), price in prices.items()
-        if in_tier == tier
+        (place["gpu"], place["start"], place["size"], booking.planned_starts, booking.planned_ends)
+        for place in booking.planned_places
     }
 
 
-def _in_other_tiers(site: Availability, question: Question) -> Iterator[tuple[Tier, Option]]:
-    """The ask exactly as it is, in each other tier that has it: quota differs by tier."""
-    tiers = Tier.objects.exclude(slug=question.tier)
-    for tier in tiers.filter(max_duration_seconds__gte=question.duration):
-        answer = site.quote(replace(question, tier=tier.slug))
-        for option in answer.options:
-            if option.kind == "as_asked":
-                yield tier, option
-
-
-def _option(
-    option: Option,
-    tier: Tier,
-    wish: Wish,
-    prices: dict[tuple[str, str], PriceNow],
-) -> QuoteOption | None:
-    price = prices.get((option.gpu_class, tier.slug))
-    ask = _ask_of(option, wish.ask)
-    units = ask_units(ask).get(option.gpu_class)
-    if price is None or units is None:
-        return None
-    return QuoteOption(
-        kind=option.kind,
-        tier=tier.slug,
-        gpu_class=option.gpu_class,
-        profile=option.profile,
-        count=option.count,
-        share=option.share,
-        starts=instant(option.starts),
-        ends=instant(option.ends),
-        nodes=option.places_hint,
-        price=cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=ask.duration),
-        currency=price.currency,
-        request=document_text(ask, ZoneInfo(wish.zone)),
-        notes=tuple(_notes(option, tier, ZoneInfo(wish.zone))),
+def _questions(
+    actor: Actor, terms: Terms, wish: Wish, project: Project, market: Market
+) -> Iterator[Question]:
+    """The ask in its own tier first, then in each other that takes bookings of its length."""
+    ask = solver_ask(wish.ask)
+    known = {
+        name: market.prices[name, terms.tier.slug].per_gpu_hour * units
+        for name, units in terms.units.items()
+        if (name, terms.tier.slug) in market.prices
+    }
+    if is_by_cost(wish.ask) and known:
+        ask = replace(ask, classes=by_cost(wish.ask, terms.lengths, known))
+    elif wish.ask.workload is not None:
+        ask = replace(ask, classes=tuple(terms.units))
+    question = Question(
+        ask=ask,
+        duration=min(map(terms.seconds_on, terms.units)),
+        earliest=seconds(terms.not_before),
+        latest=seconds(wish.ask.deadline) if wish.ask.deadline else None,
+        fixed=wish.ask.starts is not None,
+        tenant=str(project.tenant_id),
+        project=str(project.id),
+        lengths=terms.lengths,
+        reference=wish.ask.classes[0],
+        owner=str(actor.user_id),
+        cheapest=is_by_cost(wish.ask) and wish.ask.deadline is not None,
     )
-
-
-def _notes(option: Option, tier: Tier, zone: ZoneInfo) -> Iterator[str]:
-    if option.share is not None:
-        yield "Shared with others, not isolated"
-    if option.borrowed:
-        own, borrowed = (
-            f"{units / UNITS_PER_GPU:.3g}"
-            for units in (option.units - option.borrowed, option.borrowed)
+    others = Tier.objects.exclude(slug=terms.tier.slug)
+    for tier in (
+        terms.tier,
+        *others.filter(max_duration_seconds__gte=question.duration).order_by("-priority", "slug"),
+    ):
+        yield replace(
+            question, tier=tier.slug, rates=market.rates(tier.slug), risks=market.risks(tier)
         )
-        note = f"{own} own + {borrowed} borrowed"
-        if option.at_risk_from is not None:
-            note += f", at risk from {instant(option.at_risk_from).astimezone(zone):%H:%M, %d %b}"
-        yield note
-    if tier.description:
-        yield tier.description
-
-
-def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
-    """The ask that books this option: as flexible as it was, unless another window is offered."""
-    is_moved = option.kind == "later"
-    return AskDocument(
-        count=option.count,
-        classes=(option.gpu_class,),
-        profile=option.profile,
-        share=option.share,
-        cores=asked.cores,
-        memory=asked.memory,
-        together="any" if option.kind == "split" else asked.together,
-        required=False if option.kind == "split" else asked.required,
-        duration=asked.duration,
-        starts=instant(option.starts) if is_moved and asked.starts else asked.starts,
-        not_before=asked.not_before,
-        deadline=asked.deadline,
-    )

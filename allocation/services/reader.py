@@ -18,6 +18,7 @@ from allocation.services.links import agents_redis, links_ensure
 from allocation.services.publish import republish_all
 from allocation.services.replace import node_replace
 from allocation.services.reports import message_apply
+from allocation.services.tallies import tally
 from allocation.services.throttle import Throttle
 
 logger = logging.getLogger(__name__)
@@ -129,6 +130,7 @@ class Reader:
                 envelope = wire.Envelope.from_fields(data or {})
             except wire.WireError as error:
                 logger.warning("A message of %s can't be read: %s", node_name, error)
+                tally("messages_unreadable")
             else:
                 message_apply(node_name=node_name, envelope=envelope, now=self._clock())
             link.xack(stream, GROUP, identifier)

@@ -13,6 +13,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Booking, Node
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
+from allocation.services.costs import run_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, nodes_bump
 from tenants.outbox import nudge
@@ -74,9 +75,7 @@ def booking_replace(booking: Booking, *, until: datetime, why: str, now: datetim
     It is charged in the end for what it had until `until`. False when less than a minute is left:
     then it ends where it is.
     """
-    used = booking.used_seconds
-    if booking.ready_at is not None:
-        used += max(0, int((until - booking.ready_at).total_seconds()))
+    used = booking.used_seconds + run_seconds(booking, until)
     booking.used_seconds = used
     if time_left(booking, now)[0] < WORTH_SECONDS:
         return False

@@ -1,16 +1,18 @@
 """What agents say, turned into facts. Every message is verified, fenced and safe to see twice."""
 
+import dataclasses
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import F
 
 from allocation import wire
-from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState
+from allocation.models import Allocation, Booking, Gpu, Node, SolverState
 from allocation.rules.clocks import clock_is_wrong
+from allocation.rules.fencing import Known, is_ahead, is_news, is_proof, is_stale
 from allocation.services.fleet import inventory_apply, key_confirm, node_key, reads
 from allocation.services.healing import Because, run_break
 from allocation.services.health import errors_apply, gone_apply, troubles_apply
@@ -20,21 +22,16 @@ from allocation.services.lifecycle import (
     allocation_empty,
     allocation_failed,
     allocation_ready,
+    allocation_saved,
+    allocation_suspended,
 )
 from allocation.services.replace import lease_ran_out
+from allocation.services.telemetry import samples_store
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
 _MOST_SKEW = 2_000_000_000
-SAMPLES_KEPT = timedelta(days=7)
-# A report tells of everything on its node, most of it known: only what is in one of these states
-# learns something from a word, and only its booking is locked and looked at.
-NEWS_FOR: dict[str, frozenset[str]] = {
-    "ready": frozenset({Allocation.State.STARTING}),
-    "empty": frozenset((*STARTED, Allocation.State.RELEASING)),
-    "failed": frozenset(STARTED),
-}
 
 
 def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> str:
@@ -67,11 +64,6 @@ def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> 
     return "applied"
 
 
-def samples_sweep(now: datetime) -> int:
-    """Removes readings that nobody looks at any more; returns how many."""
-    return GpuSample.objects.filter(at__lt=now - SAMPLES_KEPT).delete()[0]
-
-
 class _Stale(Exception):
     """The message is not newer than what is known; nothing of it is written. `ahead` is the epoch
     of a word of ours that its node has and we do not: this database was restored."""
@@ -101,7 +93,7 @@ def _message(node: Node, message: wire.FromAgent, now: datetime) -> None:
             _heartbeat(node, message, now)
         case wire.Telemetry():
             _numbered(node, "telemetry_seq", message.seq, now)
-            _samples(node, message, now)
+            samples_store(node, message, now)
         case wire.Inventory():
             _numbered(node, "inventory_seq", message.seq, now)
             locked = Node.objects.select_for_update().get(id=node.id)
@@ -141,12 +133,9 @@ def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime) -> None:
 def _report(node: Node, report: wire.Report, now: datetime) -> None:
     """All of it or nothing, the number included: a reader that is killed reads it again."""
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    if report.seq <= node.report_seq:
-        raise _Stale
-    if (report.epoch, report.observed_generation) > (epoch, node.generation):
-        raise _Stale(ahead=report.epoch)
-    if report.epoch != epoch and report.observed_generation >= 0:
-        raise _Stale
+    known = Known(epoch, node.generation, node.report_seq)
+    if is_stale(report, known):
+        raise _Stale(ahead=report.epoch if is_ahead(report, known) else None)
     hurt = errors_apply(node, report, now)
     own = _own_allocations(node, report, gone_apply(node, report, now))
     # Bookings before nodes, and always in one order: so does everyone who locks both.
@@ -156,7 +145,9 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     troubles_apply(node, report, now)
     for item in report.allocations:
         if item.id in own:
-            _allocation(own[item.id], item, now)
+            unproven = item.state == "empty" and not is_proof(report, known)
+            said = dataclasses.replace(item, state="ending") if unproven else item
+            _allocation(own[item.id], said, now)
     modes_changed = sum(
         Gpu.objects.filter(node=node, uuid=gpu.uuid).exclude(mode=gpu.mode).update(mode=gpu.mode)
         for gpu in report.gpus
@@ -190,16 +181,22 @@ def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict
     """Ids of the report that really lie on this node, an agent can't speak for another's, and to
     which its word is news. What is `excused` failed with its hardware."""
     said = {
-        UUID(item.id): item.state
+        UUID(item.id): item
         for item in report.allocations
         if _is_uuid(item.id) and not (item.state == "failed" and item.id in excused)
     }
-    rows = Allocation.objects.filter(id__in=said, gpu__node=node).values_list("id", "state")
+    rows = Allocation.objects.filter(id__in=said, gpu__node=node)
     return {
-        identifier.hex: identifier
-        for identifier, state in rows
-        if state in NEWS_FOR.get(said[identifier], ())
+        row.id.hex: row.id
+        for row in rows.only("id", "state", "saved_at")
+        if is_news(said[row.id].state, row.state) or _is_saved_news(row, said[row.id])
     }
+
+
+def _is_saved_news(row: Allocation, item: wire.ReportedAllocation) -> bool:
+    if item.saved is None or row.state not in STARTED:
+        return False
+    return row.saved_at is None or row.saved_at.timestamp() < item.saved
 
 
 def _is_uuid(text: str) -> bool:
@@ -207,17 +204,23 @@ def _is_uuid(text: str) -> bool:
 
 
 def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> None:
-    match item.state:
-        case "ready":
-            allocation_ready(identifier, list(item.devices), now)
-        case "empty":
-            allocation_empty(identifier, now)
-        case "failed" if item.error == wire.LEASE_RAN_OUT and _is_leased(identifier):
-            lease_ran_out(identifier, since=_moment(item.since, now), now=now)
-        case "failed":
-            allocation_failed(identifier, item.error or "no reason given", now)
-        case "preparing" | "ending":
-            pass
+    if item.state == "ready":
+        allocation_ready(identifier, list(item.devices), now)
+    if item.saved is not None:
+        allocation_saved(identifier, _moment(item.saved, now), now)
+    if item.state == "empty":
+        if item.suspended:
+            allocation_suspended(identifier)
+        allocation_empty(identifier, now)
+    if item.state == "failed":
+        _failed(identifier, item, now)
+
+
+def _failed(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> None:
+    if item.error == wire.LEASE_RAN_OUT and _is_leased(identifier):
+        lease_ran_out(identifier, since=_moment(item.since, now), now=now)
+        return
+    allocation_failed(identifier, item.error or "no reason given", now)
 
 
 def _is_leased(identifier: UUID) -> bool:
@@ -227,41 +230,3 @@ def _is_leased(identifier: UUID) -> bool:
 def _moment(seconds: int, now: datetime) -> datetime:
     """A time of the node's clock, which may say anything."""
     return datetime.fromtimestamp(max(0, min(seconds, int(now.timestamp()))), UTC)
-
-
-def _samples(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:
-    gpus = dict(node.gpus.values_list("uuid", "id"))
-    tenants = {
-        row.hex: tenant
-        for row, tenant in Allocation.objects.filter(
-            gpu__node=node, state=Allocation.State.ACTIVE
-        ).values_list("id", "tenant_id")
-    }
-    GpuSample.objects.bulk_create(
-        [
-            GpuSample(
-                gpu_id=gpus[sample.gpu],
-                tenant_id=tenants.get(sample.allocation or ""),
-                slot=sample.slot,
-                allocation_id=UUID(sample.allocation) if sample.allocation in tenants else None,
-                at=now,
-                utilisation=_percent(sample.utilisation),
-                memory_used_mb=_natural(sample.memory_used_mb),
-                memory_total_mb=_natural(sample.memory_total_mb),
-                power_mw=_natural(sample.power_mw),
-                temperature_c=_percent(sample.temperature_c),
-                processes=_natural(sample.processes, 30_000),
-            )
-            for sample in telemetry.samples
-            if sample.gpu in gpus
-        ]
-    )
-
-
-def _percent(value: int | None) -> int | None:
-    """An absurd reading is no reading."""
-    return value if value is not None and 0 <= value <= 100 else None
-
-
-def _natural(value: int | None, most: int = 2_000_000_000) -> int | None:
-    return value if value is not None and 0 <= value <= most else None

@@ -2,18 +2,21 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
 
-from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node
+from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node, Pause
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import State
+from allocation.rules.states import WAITING, State
 from allocation.services.bookings import EXTENDABLE
+from allocation.services.pauses import OPEN
 from allocation.services.replace import WORTH_SECONDS, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
+from allocation.services.work import has_run
 from allocation.solver import (
     Ask,
     Extension,
@@ -32,6 +35,8 @@ from allocation.solver.types import Mode
 # A device that was given back is cleared within seconds. What takes longer is expected to take as
 # long again as it has taken already: nobody is promised the room of a device that hangs.
 CLEARING_SECONDS = 5
+# What is paused for somebody is given so long before that holds of it too.
+HANDING_OVER = timedelta(minutes=1)
 
 
 def snapshot_take(now: datetime) -> Snapshot:
@@ -61,6 +66,7 @@ def snapshot_read(now: datetime) -> Snapshot:
         used=used,
         hosts=hosts_read(),
         blackouts=blackouts_read(now),
+        running=running_read(now),
     )
 
 
@@ -164,14 +170,23 @@ def _fixed_mode(gpu: Gpu) -> Mode | None:
 def _held(now: datetime) -> tuple[Held, ...]:
     rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
     rows = rows.order_by("id")
-    return tuple(_held_of(row, seconds(now)) for row in rows)
+    return tuple(_held_of(row, seconds(now)) for row in rows if not _is_handing_over(row, now))
+
+
+def _is_handing_over(row: Allocation, now: datetime) -> bool:
+    """Paused for somebody, and its time has just come: the room is theirs in the calendar, so that
+    nobody's start moves for the seconds that clearing takes. On the hardware it is theirs on the
+    proof of empty."""
+    late: timedelta = now - row.period.upper
+    return row.booking.state == State.PAUSING and timedelta(0) <= late < HANDING_OVER
 
 
 def _held_of(row: Allocation, now: int) -> Held:
     """What a booking has left behind keeps its place, but is nobody's use any more."""
+    booking = row.booking
     started = row.state != Allocation.State.PLANNED
     ends = seconds(row.period.upper)
-    cores, memory = of_host(row.booking)
+    cores, memory = of_host(booking)
     return Held(
         id=str(row.id),
         booking=f"left {row.id}" if row.left else str(row.booking_id),
@@ -179,18 +194,29 @@ def _held_of(row: Allocation, now: int) -> Held:
         project="" if row.left else str(row.project_id),
         place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
         starts=seconds(row.period.lower),
-        ends=max(ends, now + max(CLEARING_SECONDS, now - ends)) if started else ends,
+        ends=_out(ends, now) if started else ends,
         started=started,
-        tier=row.booking.tier_id,
+        tier=booking.tier_id,
+        since=seconds(booking.ready_at) if booking.ready_at else None,
+        saved=seconds(booking.saved_at) if booking.saved_at else None,
+        pauses=booking.pause_count,
+        pausing=booking.state == State.PAUSING and not row.left,
         cores=cores,
         memory=memory,
         owner=str(row.booking.owner_id),
     )
 
 
+def _out(ends: int, now: int) -> int:
+    """When what should be out at `ends` is expected to be: a device may take long to be cleared."""
+    return max(ends, now + max(CLEARING_SECONDS, now - ends))
+
+
 def _requests(now: datetime) -> tuple[Request, ...]:
-    rows = Booking.objects.filter(state__in=[State.REQUESTED, State.QUEUED]).select_related("tier")
-    return tuple(_request_of(row, now) for row in rows.order_by("id"))
+    rows = Booking.objects.filter(state__in=WAITING).select_related("tier", "series")
+    found = [_request_of(row, now) for row in rows]
+    found += pauses_requested(now)
+    return tuple(sorted(found, key=lambda request: request.booking))
 
 
 def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:
@@ -199,7 +225,16 @@ def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:
 
 
 def _request_of(row: Booking, now: datetime) -> Request:
+    ask = AskDocument.from_json(row.ask)
     duration, latest = row.duration_seconds, row.deadline
+    order = tuple((name, length) for name, length in row.lengths)
+    if ask.workload is not None and has_run(row):
+        # It is in the middle of its work on one class.
+        order = ((row.planned_class, duration),) if row.planned_class else ()
+    elif ask.workload is not None:
+        duration = min((length for _, length in order), default=duration)
+    if order:
+        ask = replace(ask, classes=tuple(name for name, _ in order))
     if row.replaced:
         # What is left of a fixed window is taken where it fits, if it is worth a start at all.
         duration, latest = time_left(row, now)
@@ -211,14 +246,78 @@ def _request_of(row: Booking, now: datetime) -> Request:
         tier=row.tier_id,
         priority=row.tier.priority,
         submitted=seconds(row.submitted),
-        ask=solver_ask(AskDocument.from_json(row.ask)),
+        ask=solver_ask(ask),
         duration=duration,
         earliest=seconds(row.not_before),
         latest=seconds(latest) if latest else None,
         fixed=row.starts is not None and not row.replaced,
         promise=_promise_of(row),
         owner=str(row.owner_id),
+        durations=order if ask.workload is not None and len(order) > 1 else (),
+        cheapest=bool(order) and row.deadline is not None,
+        series=_series_of(row),
     )
+
+
+def _series_of(row: Booking) -> str | None:
+    """The series whose dates are decided together; once decided, each goes its own way."""
+    is_bound = row.state == State.REQUESTED and row.starts is not None and not row.replaced
+    if not is_bound or row.series is None or row.series.is_partial:
+        return None
+    return str(row.series_id)
+
+
+def running_read(now: datetime) -> tuple[Request, ...]:
+    """What each running booking that may be paused would still want if it were paused now."""
+    rows = Booking.objects.filter(state=State.ACTIVE, tier__pausable=True).select_related("tier")
+    found = []
+    for row in rows.order_by("id"):
+        left = seconds(row.planned_ends) - seconds(now) if row.planned_ends else 0
+        if left > 0:
+            found.append(_going_on(row, now, left, seconds(now) + left))
+    return tuple(found)
+
+
+def _going_on(row: Booking, now: datetime, left: int, ends: int) -> Request:
+    """The wish for the time that is left of a booking; a fixed window never goes past `ends`."""
+    latest = seconds(row.deadline) if row.deadline else None
+    return replace(
+        _request_of(row, now),
+        duration=left,
+        earliest=seconds(now),
+        latest=ends if row.starts is not None else latest,
+        fixed=False,
+        pauses=row.pause_count,
+        promise=None,
+    )
+
+
+def pauses_requested(now: datetime) -> list[Request]:
+    """Bookings that are told to pause, or are paused, and have no place to go on yet.
+
+    They want the time that is left to them as soon as they are out. A fixed window is what is left
+    of it, by its end at the latest.
+    """
+    placed = Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id")
+    open_pauses = Pause.objects.filter(OPEN).select_related("booking__tier").order_by("id")
+    rows = open_pauses.filter(booking__state__in=[State.PAUSING, State.PAUSED])
+    found = (_paused(row, now) for row in rows.exclude(booking__in=placed))
+    return [request for request in found if request.duration > 0]
+
+
+def _paused(pause: Pause, now: datetime) -> Request:
+    booking = pause.booking
+    is_out, ends = pause.remaining_seconds is not None, seconds(pause.ends_before)
+    out = seconds(now)
+    if not is_out:
+        out = _out(seconds(pause.acknowledged_at or pause.deadline), out)
+    left = ends - seconds(pause.deadline)
+    if pause.remaining_seconds is not None:
+        left = pause.remaining_seconds
+    if booking.starts is not None:
+        left = min(left, ends - out)
+    wish = _going_on(booking, now, left, ends)
+    return replace(wish, earliest=out, paused=True, promise=_promise_of(booking))
 
 
 def _promise_of(row: Booking) -> Promise | None:

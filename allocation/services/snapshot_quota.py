@@ -14,19 +14,23 @@ from tenants.models import Tier as TierRow
 HISTORY = timedelta(days=62)
 GPU_HOUR = UNITS_PER_GPU * 3_600
 
-# Charged time per project, class and UTC day: from "ready" to the release, else until now.
+# Charged time per project, class and UTC day: from "ready" to the release or to the notice of the
+# pause that ended the run, else until now.
 _USED = """
 SELECT u.tenant_id, u.project_id, u.gpu_class_id, extract(epoch FROM d.day)::bigint,
        sum(u.units * extract(epoch FROM least(u.until, d.day + interval '1 day')
                                         - greatest(u.since, d.day)))::bigint
 FROM (
   SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
-         greatest(b.ready_at, lower(a.period), %(since)s) AS since,
-         least(upper(a.period), coalesce(b.released_at, b.ended_at, %(now)s), %(now)s) AS until
+         greatest(coalesce(p.ready_at, b.ready_at), lower(a.period), %(since)s) AS since,
+         least(upper(a.period), coalesce(p.noticed_at, b.released_at, b.ended_at, %(now)s),
+               %(now)s) AS until
   FROM allocation_allocation a
     JOIN allocation_booking b ON b.id = a.booking_id
     JOIN allocation_gpu g ON g.id = a.gpu_id
-  WHERE b.ready_at IS NOT NULL AND a.state <> 'superseded'
+    LEFT JOIN allocation_pause p ON p.booking_id = a.booking_id
+      AND p.ready_at >= lower(a.period) AND p.ready_at < upper(a.period)
+  WHERE coalesce(p.ready_at, b.ready_at) IS NOT NULL AND a.state <> 'superseded'
     AND a.period && tstzrange(%(since)s, %(now)s)
 ) u CROSS JOIN LATERAL generate_series(
   date_trunc('day', u.since, 'UTC'), u.until - interval '1 microsecond', interval '1 day'
@@ -40,7 +44,15 @@ ORDER BY 2, 3, 4
 def tiers_read() -> tuple[Tier, ...]:
     """What each tier may do with quota."""
     return tuple(
-        Tier(tier.slug, tier.pausable, tier.counts_against_guarantee)
+        Tier(
+            tier.slug,
+            tier.pausable,
+            tier.counts_against_guarantee,
+            priority=tier.priority,
+            grace=tier.grace_seconds,
+            protected=tier.protected_seconds,
+            pauses=tier.max_pauses,
+        )
         for tier in TierRow.objects.order_by("slug")
     )
 

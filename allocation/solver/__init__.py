@@ -16,7 +16,15 @@ from allocation.solver.plan import (
     Waiting,
 )
 from allocation.solver.quota import Block, Quota, Use
-from allocation.solver.quote import Availability, Option, Question, Quote, quote
+from allocation.solver.quote import (
+    QUARTER,
+    Availability,
+    Option,
+    Question,
+    Quote,
+    quote,
+    worth_showing,
+)
 from allocation.solver.types import (
     SLOTS_PER_GPU,
     UNITS_PER_GPU,
@@ -41,6 +49,7 @@ from allocation.solver.types import (
 )
 
 __all__ = [
+    "QUARTER",
     "SLOTS_PER_GPU",
     "UNITS_PER_GPU",
     "Alternative",
@@ -84,4 +93,5 @@ __all__ = [
     "quote",
     "solve",
     "units_of",
+    "worth_showing",
 ]

@@ -22,6 +22,7 @@ from allocation.solver.explain import (
 )
 from allocation.solver.extensions import extension_decide
 from allocation.solver.line import Queues
+from allocation.solver.matching import in_time
 from allocation.solver.moving import Promised
 from allocation.solver.options import alternatives, next_free
 from allocation.solver.ordering import has_promise, in_order, promise_order
@@ -30,6 +31,7 @@ from allocation.solver.plan import Assign, Extend, Pause, Plan, Reason, Refuse, 
 from allocation.solver.preemption import Preemption
 from allocation.solver.promises import nowhere, promise_improve, promises_lay
 from allocation.solver.resume import last_start, planned_resume
+from allocation.solver.series import all_or_none, series_of
 from allocation.solver.types import Held, Policy, Request, Snapshot
 from allocation.solver.working import Found, Working
 
@@ -52,9 +54,9 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # 5. Everybody else in line: fixed windows there or not at all, the others as early as possible.
     # Here and above: within guarantee or borrowing, then with others paused if the rules allow it.
     queues = Queues(working, snapshot, kept.values())
+    series = series_of(filterfalse(has_promise, snapshot.requests))
     for request in queues.order(filterfalse(has_promise, snapshot.requests)):
-        found = _newcomer(outcome, request, None)
-        if found is not None:
+        for found in _in_turn(outcome, request, series):
             queues.placed(found)
     # 6. When those that are told to leave can go on.
     outcome.resume(snapshot.running)
@@ -89,13 +91,20 @@ class _Outcome:
             starts = self.working.first_start(request.earliest)
         asked = wants_of(request) if request.duration > 0 else ()
         later = next_free(self.working, able, starts)
-        instead = alternatives(self.working, asked, later, starts)
+        instead = alternatives(self.working, asked, later, starts, dict(request.durations))
         self.refusals.append(Refuse(request.booking, freed_by(reasons, later), instead))
 
-    def give(self, request: Request, found: Found, delayed_by: Reason | None = None) -> None:
+    def give(
+        self,
+        request: Request,
+        found: Found,
+        delayed_by: Reason | None = None,
+        slow: tuple[Reason, ...] = (),
+    ) -> None:
         """Reserve it: places for good if it starts within the freeze horizon, else a promise.
 
-        On the room of running work it is a promise until they have been told.
+        On the room of running work it is a promise until they have been told. `slow`: why not on
+        other classes.
         """
         working, is_due = self.working, self.preemption.is_due(found)
         is_soon = request.fixed or found.starts <= working.now + working.policy.freeze_horizon
@@ -112,7 +121,7 @@ class _Outcome:
         working.reserve(found)
         if not found.over:
             self.promised.add(request.booking, found)
-        self.wait(request, found, (*_room_made(found), *reasons), delayed_by)
+        self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by)
 
     def assign(self, request: Request, found: Found) -> None:
         """The room is reserved already."""
@@ -200,8 +209,38 @@ def _promised(
     if kept is None:
         _newcomer(outcome, request, broken)
         return
+    _, slow = in_time(outcome.working, request, wants_of(request))
     found = promise_improve(outcome.working, outcome.preemption, request, kept)
-    outcome.give(request, found)
+    outcome.give(request, found, None, slow)
+
+
+def _in_turn(
+    outcome: _Outcome, request: Request, series: dict[str, tuple[Request, ...]]
+) -> list[Found]:
+    """What the booking gets; of a series the first in line brings all the others along.
+
+    Nothing of a series is given, and nobody is told to leave for it, before all of it is found.
+    """
+    if request.series is None or not request.fixed:
+        found = _newcomer(outcome, request, None)
+        return [found] if found else []
+    members, before = series.pop(request.series, ()), len(outcome.refusals)
+    got: list[tuple[Request, Found]] = []
+    for each in members:
+        able = _able(outcome, each)
+        found = _exactly(outcome, each, able[0]) if able else None
+        if found is not None:
+            outcome.working.reserve(found)
+            got.append((each, found))
+    for _, found in reversed(got):
+        outcome.working.free(found)
+    refused = outcome.refusals[before:]
+    if refused:
+        outcome.refusals[before:] = all_or_none(members, refused)
+        return []
+    for each, found in got:
+        outcome.give(each, found)
+    return [found for _, found in got]
 
 
 def _newcomer(outcome: _Outcome, request: Request, broken: Reason | None) -> Found | None:
@@ -209,16 +248,31 @@ def _newcomer(outcome: _Outcome, request: Request, broken: Reason | None) -> Fou
 
     Returns what it got, already reserved.
     """
+    able = _able(outcome, request)
+    if able is None:
+        return None
+    wants, slow = able
+    if not request.fixed:
+        return _flexible(outcome, request, wants, broken, slow)
+    found = _exactly(outcome, request, wants)
+    if found is not None:
+        outcome.give(request, found)
+    return found
+
+
+def _able(
+    outcome: _Outcome, request: Request
+) -> tuple[tuple[Want, ...], tuple[Reason, ...]] | None:
+    """The classes that could serve it in time, and why slower ones can't; None: it is refused."""
     wants, never = possible_wants(outcome.working, wants_of(request))
     untimely = _untimely(outcome.working, request)
-    if untimely is not None or not wants:
-        # What is too late as asked would still fit in a later window.
-        reasons = never if untimely is None else (untimely, *never)
-        outcome.refuse(request, reasons, wants if request.duration > 0 else ())
-        return None
-    if request.fixed:
-        return _fixed(outcome, request, wants)
-    return _flexible(outcome, request, wants, broken)
+    wants, slow = in_time(outcome.working, request, wants)
+    if untimely is None and wants:
+        return wants, slow
+    # What is too late as asked would still fit in a later window.
+    reasons = (*never, *slow) if untimely is None else (untimely, *never, *slow)
+    outcome.refuse(request, reasons, wants if request.duration > 0 else ())
+    return None
 
 
 def _untimely(working: Working, request: Request) -> Reason | None:
@@ -252,21 +306,19 @@ def _too_late(working: Working, request: Request) -> Reason | None:
     return None
 
 
-def _fixed(outcome: _Outcome, request: Request, wants: tuple[Want, ...]) -> Found | None:
-    """Exactly there or refused; a window that has begun, or is too near for those who must leave
-    for it to be told in time, is given what is left of it."""
+def _exactly(outcome: _Outcome, request: Request, wants: tuple[Want, ...]) -> Found | None:
+    """Exactly there, not reserved, or refused. A window that has begun, or is too near for those
+    who must leave for it to be told in time, is given what is left of it."""
     working = outcome.working
     starts = max(request.earliest, working.now)
-    left = request.earliest + request.duration - starts
-    wants = tuple(replace(want, duration=left) for want in wants)
+    gone = starts - request.earliest
+    wants = tuple(replace(w, duration=w.duration - gone) for w in wants if w.duration > gone)
     found = working.first_at(wants, starts) or outcome.promised.make_way(wants, starts)
     if found is None:
         last = last_start(working, request)
         found = outcome.preemption.earliest(request, wants, starts, last)
     if found is None:
         outcome.refuse(request, _window_reasons(outcome, wants[0], starts), wants)
-        return None
-    outcome.give(request, found)
     return found
 
 
@@ -278,31 +330,41 @@ def _window_reasons(outcome: _Outcome, want: Want, starts: int) -> tuple[Reason,
 
 
 def _flexible(
-    outcome: _Outcome, request: Request, wants: tuple[Want, ...], broken: Reason | None
+    outcome: _Outcome,
+    request: Request,
+    wants: tuple[Want, ...],
+    broken: Reason | None,
+    slow: tuple[Reason, ...],
 ) -> Found | None:
     """The earliest start there is; inside the freeze horizon it is given, else it is promised."""
     working = outcome.working
     first, last = working.first_start(request.earliest), last_start(working, request)
     found = outcome.preemption.earliest(request, wants, first, last)
     is_late = found is None or found.starts > first or bool(found.over)
-    if is_late and first <= last and not request.paused:
+    # What is chosen by its cost or its end need not start sooner.
+    is_chosen = found is not None and (request.cheapest or bool(request.durations))
+    if is_late and first <= last and not request.paused and not is_chosen:
         # Nobody is delayed, and nobody paused, while promises can lie elsewhere.
         found = outcome.promised.make_way(wants, first) or found
     if found is None:
-        _without_place(outcome, request, wants, broken)
+        _without_place(outcome, request, wants, broken, slow)
         return None
     late = request.promise is not None and found.starts > request.promise.starts
-    outcome.give(request, found, broken if late else None)
+    outcome.give(request, found, broken if late else None, slow)
     return found
 
 
 def _without_place(
-    outcome: _Outcome, request: Request, wants: tuple[Want, ...], broken: Reason | None
+    outcome: _Outcome,
+    request: Request,
+    wants: tuple[Want, ...],
+    broken: Reason | None,
+    slow: tuple[Reason, ...],
 ) -> None:
     """No start can be proven. A promised booking is kept while its deadline lets it wait."""
     working = outcome.working
     first, horizon = working.first_start(request.earliest), working.now + working.policy.horizon
-    blockers = why_not_at(working, wants[0], first, outcome.line(wants[0].gpu_class))
+    blockers = why_not_at(working, wants[0], first, outcome.line(wants[0].gpu_class)) + slow
     last = last_start(working, request)
     if last < horizon and not request.paused:
         sentence = "It cannot be finished before its deadline."

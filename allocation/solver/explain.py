@@ -55,6 +55,8 @@ RULES: dict[str, tuple[str, str]] = {
     "host_busy": ("R58", "together"),
     "host_too_small": ("R59", "hardware"),
     "share_of_one": ("R60", "policy"),
+    "series_conflict": ("R67", "together"),
+    "class_too_slow": ("R72", "policy"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 
@@ -328,7 +330,7 @@ def pause_reason(code: str, tier: str, lost: int) -> Reason:
     minutes = -(-lost // 60)
     sentence = (
         f"{_PAUSED_BY[code]} What is paused for it loses the least: here {minutes:,} "
-        "GPU-minutes since the last save."
+        f"GPU-minute{'s' if minutes != 1 else ''} since the last save."
     )
     return reason(code, sentence, tier=tier, lost=lost)
 

@@ -94,7 +94,7 @@ class Queues:
         if want is None:
             return True
         starts = max(request.earliest, self._working.now)
-        window = (starts, starts + max(1, request.duration))
+        window = (starts, starts + max(1, want.duration))
         return self._working.quota.is_sure(self._working.use(want), window)
 
     def _is_over_share(self, request: Request) -> bool:

@@ -1,6 +1,6 @@
-"""Other ways to serve an ask: another class, a smaller slice, apart instead of together."""
+"""Other ways to serve an ask: apart, fewer for longer, another class, a smaller slice."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -9,7 +9,11 @@ from allocation.solver.plan import Alternative
 from allocation.solver.types import UNITS_PER_GPU
 from allocation.solver.working import Found, Working
 
-Kind = Literal["as_asked", "later", "split", "other_class", "slice"]
+Kind = Literal[
+    "as_asked", "later", "without_nvlink", "split", "fewer", "other_class", "slice"
+]  # fmt: skip
+Lengths = Mapping[str, int]
+"""Seconds that work takes on each class; empty when the time is fixed whatever the class."""
 
 _SLICES_OFFERED = 2
 _ALTERNATIVES = 3
@@ -23,21 +27,37 @@ class Variant:
     want: Want
 
 
-def variants(working: Working, wants: tuple[Want, ...]) -> Iterator[Variant]:
-    """Ways that differ from the ask in one thing, nearest first; only what could ever fit."""
+def variants(
+    working: Working, wants: tuple[Want, ...], lengths: Lengths | None = None
+) -> Iterator[Variant]:
+    """Ways that differ from the ask in one thing, nearest first; only what could ever fit.
+
+    Work goes on until it is done, so fewer or slower GPUs have it for longer.
+    """
+    lengths = lengths or {}
     for want in wants:
-        if want.level != "any":
-            yield Variant("split", replace(want, level="any"))
-    named = {want.gpu_class for want in wants}
+        yield from _apart(want)
     for want in wants[:1]:
-        for name in sorted(set(working.pools) - named):
+        if lengths and want.count > 1:
+            yield Variant("fewer", fewer(want))
+        for name in sorted(set(working.pools) - {want.gpu_class for want in wants}):
             profile = _same_profile(working, want, name)
-            if want.profile is None or profile is not None:
-                yield Variant("other_class", replace(want, gpu_class=name, profile=profile))
+            known = not lengths or name in lengths
+            if known and (want.profile is None or profile is not None):
+                seconds = lengths.get(name, want.duration)
+                other = replace(want, gpu_class=name, profile=profile, duration=seconds)
+                yield Variant("other_class", other)
     for want in wants:
         for profile in _smaller(working, want):
-            level = _slice_level(want)
-            yield Variant("slice", replace(want, profile=profile, share=None, level=level))
+            smaller = replace(want, profile=profile, share=None, level=_slice_level(want))
+            seconds = _stretched(working, want, smaller) if lengths else want.duration
+            yield Variant("slice", replace(smaller, duration=seconds))
+
+
+def fewer(want: Want) -> Want:
+    """Half of the gang for twice as long, as if work were shared evenly."""
+    count = want.count // 2
+    return replace(want, count=count, duration=_minutes(want.duration * want.count, count))
 
 
 def next_free(working: Working, able: tuple[Want, ...], starts: int) -> Found | None:
@@ -46,11 +66,15 @@ def next_free(working: Working, able: tuple[Want, ...], starts: int) -> Found | 
 
 
 def alternatives(
-    working: Working, asked: tuple[Want, ...], later: Found | None, starts: int
+    working: Working,
+    asked: tuple[Want, ...],
+    later: Found | None,
+    starts: int,
+    lengths: Lengths | None = None,
 ) -> tuple[Alternative, ...]:
     """Up to three windows for a refused ask: `later`, then other ways at `starts`."""
     found = [later] if later else []
-    for variant in variants(working, in_fleet(working, asked)):
+    for variant in variants(working, in_fleet(working, asked), lengths):
         if len(found) == _ALTERNATIVES:
             break
         if _exists(working, variant.want):
@@ -70,6 +94,43 @@ def alternative_of(found: Found) -> Alternative:
     return Alternative(
         want.gpu_class, want.profile, want.count, found.starts, found.ends, want.share
     )
+
+
+def compute_of(working: Working, want: Want) -> int:
+    """Thousandths of compute slices that one of the shape has.
+
+    KeyError: the class makes no such slice.
+    """
+    for geometry, _ in working.pools[want.gpu_class].kinds:
+        if geometry.serves(want.profile):
+            whole = geometry.model.compute_slices
+            slices = {place.profile: place.compute for place in geometry.model.placements}
+            each = whole if want.profile is None else slices[want.profile]
+            return each * (1000 if want.share is None else want.share)
+    raise KeyError(want.profile)
+
+
+def _apart(want: Want) -> Iterator[Variant]:
+    """The gang less close together."""
+    if want.level == "domain":
+        yield Variant("without_nvlink", replace(want, level="node"))
+    if want.level != "any":
+        yield Variant("split", replace(want, level="any"))
+
+
+def _stretched(working: Working, want: Want, smaller: Want) -> int:
+    """Seconds on a slice with a part of the compute."""
+    share = compute_of(working, smaller)
+    try:
+        asked = compute_of(working, want)
+    except KeyError:
+        return want.duration
+    return _minutes(want.duration * asked, share)
+
+
+def _minutes(seconds: int, part: int) -> int:
+    """`seconds` / `part`, rounded up to whole minutes: lengths that people can say."""
+    return -(-seconds // (part * 60)) * 60
 
 
 def _exists(working: Working, want: Want) -> bool:

@@ -43,12 +43,19 @@ class Preemption:
         Somebody is paused only for a start that is earlier by more than their notice. A fixed
         window that nobody need leave for is not looked for here.
         """
+        if request.cheapest and not request.fixed:
+            # It need not be soon, so nobody is paused while its deadline can be met without.
+            free = earliest_free(self._working, request, wants, first, last)
+            return free or self._earliest_paused(request, wants, first, last)
         paused = self._earliest_paused(request, wants, first, last)
         if paused is None:
             return (
                 None if request.fixed else earliest_free(self._working, request, wants, first, last)
             )
-        patience = paused.starts + (0 if request.fixed else self._grace(paused))
+        patience = _when(request, paused) + (0 if request.fixed else self._grace(paused))
+        if request.durations and not request.fixed:
+            free = earliest_free(self._working, request, wants, first, last)
+            return free if free and free.ends <= patience else paused
         free = earliest_free(self._working, request, wants, first, min(last, patience))
         return free or paused
 
@@ -65,11 +72,17 @@ class Preemption:
         if any((place.gpu, kept.starts) in self._leaving for place in kept.places):
             # Others are leaving for it already: nobody else has to.
             return free
-        paused = self._earliest_paused(request, wants, first, before - 1)
+        paused = None
+        if not request.cheapest:
+            paused = self._earliest_paused(request, wants, first, before - 1)
         if paused is not None and paused.starts + self._grace(paused) < before:
             return paused
         if free is None and kept.over and self.is_due(kept):
-            same = (self._at(request, want, kept.starts, n) for n, want in enumerate(wants))
+            same = (
+                self._at(request, want, kept.starts, n)
+                for n, want in enumerate(wants)
+                if length_from(request, want.gpu_class, kept.starts) <= kept.want.duration
+            )
             return min((kept, *filter(None, same)), key=self._lost)
         return free
 
@@ -126,7 +139,7 @@ class Preemption:
         for taste, want in enumerate(wants):
             graces = self._working.running.graces(want.gpu_class)
             for starts in sorted({max(first, self._working.now + grace) for grace in graces}):
-                if starts > (last if best is None else best.starts - 1):
+                if starts > last or not _is_better(request, want, starts, best):
                     break
                 best = self._at(request, want, starts, taste) or best
         return best
@@ -134,7 +147,7 @@ class Preemption:
     def _at(self, request: Request, want: Want, starts: int, taste: int) -> Found | None:
         """Places for exactly this start, with somebody paused."""
         working = self._working
-        want = replace(want, duration=length_from(request, starts))
+        want = replace(want, duration=length_from(request, want.gpu_class, starts))
         if want.share is not None:
             return None
         candidates = self._reclaim.candidates(want, starts)
@@ -219,6 +232,20 @@ class Preemption:
         yield
         for use, window in windows:
             quota.add(use, window)
+
+
+def _when(request: Request, found: Found) -> int:
+    """What is to be early: the end of work, else the start."""
+    return found.ends if request.durations and not request.fixed else found.starts
+
+
+def _is_better(request: Request, want: Want, starts: int, best: Found | None) -> bool:
+    """Whether a start on a class would be in time, and better than the best so far."""
+    if request.fixed or not request.durations:
+        return best is None or starts < best.starts
+    ends = starts + want.duration
+    in_time = request.latest is None or ends <= request.latest
+    return in_time and (best is None or (not request.cheapest and ends < best.ends))
 
 
 def _picked(runners: Sequence[Runner], flags: Bools) -> list[Runner]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.solver.explain import maintenance, possible_wants, reason, why_quota
+from allocation.solver.matching import not_dearer
 from allocation.solver.placement import Want, want_of, wants_of
 from allocation.solver.plan import Reason
 from allocation.solver.preemption import Preemption
@@ -42,7 +43,7 @@ def promises_lay(
 def promise_improve(
     working: Working, preemption: Preemption, request: Request, kept: Found
 ) -> Found:
-    """The same booking at the earliest start that is not later than the promised one.
+    """The same booking at the earliest start that is not later than the promised one, nor its end.
 
     `kept` is reserved when called; the answer is not.
     """
@@ -51,6 +52,9 @@ def promise_improve(
     if kept.starts <= first and not kept.over:
         return kept
     wants, _ = possible_wants(working, wants_of(request))
+    wants = not_dearer(request, wants, kept)
+    if request.durations and not request.fixed:
+        request = replace(request, latest=kept.ends)
     return preemption.earlier(request, wants, first, kept) or kept
 
 
@@ -64,7 +68,7 @@ def _certificate(
     gpu_class = working.class_of(promise.places[0].gpu) or ""
     owners = (request.tenant, request.project)
     starts = max(promise.starts, working.now, request.earliest)
-    length = length_from(request, starts)
+    length = length_from(request, gpu_class, starts)
     want = want_of(request.ask, gpu_class, length, owners, request.tier, request.owner)
     found = Found(want, promise.places, starts)
     if length <= 0 or not _matches(working, request, found):
@@ -128,4 +132,6 @@ def nowhere(working: Working, request: Request, want: Want) -> Found:
     starts = days * _DAY
     if request.latest is not None:
         starts = min(starts, request.latest - 1)
-    return Found(replace(want, duration=length_from(request, starts)), places, starts)
+    return Found(
+        replace(want, duration=length_from(request, want.gpu_class, starts)), places, starts
+    )

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from allocation.solver.borrowing import at_risk_from
 from allocation.solver.explain import Line, freed_by, possible_wants, reason, why_not_at
-from allocation.solver.options import Kind, in_fleet, next_free, variants
+from allocation.solver.matching import best_window
+from allocation.solver.options import Kind, compute_of, in_fleet, next_free, variants
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, want_of
 from allocation.solver.plan import Claim, Reason
@@ -14,6 +15,10 @@ from allocation.solver.promises import promises_lay
 from allocation.solver.types import Ask, Policy, Snapshot
 from allocation.solver.working import Found, Working
 
+QUARTER = 21_600
+"""Risks are told apart by the quarter of the day (UTC) in which a booking starts."""
+
+_DAY = 86_400
 _MOST_OPTIONS = 6
 
 
@@ -23,6 +28,11 @@ class Question:
 
     `latest` is the last second at which a flexible booking may end. `rates` are money per
     GPU-hour by class in any integer unit; classes without one count as free of charge.
+
+    Work has `lengths`: seconds on each class, of which `duration` is the shortest that was asked
+    for; speeds are told beside the class `reference`. `cheapest` as in `Request`. `risks` are the
+    chances of a pause in thousandths, by class, whether it borrows, and the quarter of the day
+    (UTC) in which it starts; what is not there is never paused.
     """
 
     ask: Ask
@@ -35,6 +45,10 @@ class Question:
     rates: Mapping[str, int] = field(default_factory=dict)
     tier: str = ""
     owner: str = ""
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    reference: str = ""
+    cheapest: bool = False
+    risks: Mapping[tuple[str, bool, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,8 @@ class Option:
 
     `places_hint` are node names; the place itself is found again when it is booked. `borrowed` is
     how much of `units` lies above the guarantees, at risk from `at_risk_from` on (None: unknown).
+    `risk` is the chance of a pause and `speed` how fast it is beside the ask, in thousandths;
+    None where nobody has compared the classes.
     """
 
     gpu_class: str
@@ -57,6 +73,9 @@ class Option:
     weight: int
     borrowed: int = 0
     at_risk_from: int | None = None
+    risk: int = 0
+    speed: int | None = None
+    tier: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,46 +107,41 @@ class Availability:
         asked = tuple(
             want_of(
                 question.ask,
-                gpu_class,
-                question.duration,
+                name,
+                question.lengths.get(name, question.duration),
                 owners,
                 question.tier,
                 question.owner,
             )
-            for gpu_class in dict.fromkeys(question.ask.classes)
+            for name in dict.fromkeys(question.ask.classes)
         )
         wants, never = possible_wants(working, asked)
-        options, blocked = self._as_asked(question, wants, never)
-        for variant in variants(working, in_fleet(working, asked)):
+        found, blocked = self._as_asked(question, wants, never)
+        for variant in variants(working, in_fleet(working, asked), question.lengths):
             able, _ = possible_wants(working, (variant.want,))
-            # Later than something that costs no more, nobody would see it.
-            weight = self._weight(question, variant.want)
-            last = min((each.starts for each in options if each.weight <= weight), default=None)
-            other = self._find(question, able, last)
-            options += [self._option(question, other, variant.kind)] if other else []
-        return Quote(_worth_showing(options), blocked)
+            other = self._find(question, able)
+            found += [(other, variant.kind)] if other else []
+        options = [self._option(question, asked[0], *each) for each in found]
+        return Quote(worth_showing(options), blocked)
 
     def _as_asked(
         self, question: Question, wants: tuple[Want, ...], never: tuple[Reason, ...]
-    ) -> tuple[list[Option], Reason | None]:
+    ) -> tuple[list[tuple[Found, Kind]], Reason | None]:
         """The ask itself, else what blocks it and the next window that would do."""
         exact = self._find(question, wants)
         if exact is not None:
-            return [self._option(question, exact, "as_asked")], None
+            return [(exact, "as_asked")], None
         # Without a deadline that search was this one.
         is_all = not question.fixed and question.latest is None
         later = None if is_all else next_free(self._working, wants, self._first(question))
         (blocked,) = freed_by((self._why(question, wants, never),), later)
-        return [self._option(question, later, "later")] if later else [], blocked
+        return [(later, "later")] if later else [], blocked
 
-    def _find(
-        self, question: Question, wants: tuple[Want, ...], last: int | None = None
-    ) -> Found | None:
-        """The first start, if it can wait not after `last`."""
+    def _find(self, question: Question, wants: tuple[Want, ...]) -> Found | None:
         working, first = self._working, self._first(question)
         if not question.fixed:
-            most = self._last(question)
-            return working.earliest(wants, first, most if last is None else min(most, last))
+            bounds = (first, self._horizon(), question.latest)
+            return best_window(working, wants, bounds, cheapest=question.cheapest)
         if question.earliest < working.now or first > self._horizon():
             return None
         return working.first_at(wants, first)
@@ -154,13 +168,15 @@ class Availability:
             return blockers[0]
         return reason("window_busy", "The GPUs are booked by others for some of that time.")
 
-    def _option(self, question: Question, found: Found, kind: Kind) -> Option:
+    def _option(self, question: Question, asked: Want, found: Found, kind: Kind) -> Option:
         want = found.want
         pool = self._working.pools[want.gpu_class]
         nodes = sorted({pool.gpus[pool.column[place.gpu]].node for place in found.places})
         use = self._working.use(want)
         units, window = use.units, found.window
         borrowed = self._working.quota.borrowed(use, window)
+        weight = question.rates.get(want.gpu_class, 0) * units * want.duration
+        quarter = found.starts % _DAY // QUARTER
         return Option(
             gpu_class=want.gpu_class,
             profile=want.profile,
@@ -171,24 +187,32 @@ class Availability:
             places_hint=tuple(nodes),
             kind=kind,
             units=units,
-            weight=self._weight(question, want),
+            weight=weight,
             borrowed=borrowed,
             at_risk_from=at_risk_from(use, window, self._claims) if borrowed else None,
+            risk=question.risks.get((want.gpu_class, borrowed > 0, quarter), 0),
+            speed=self._speed(question, asked, want),
+            tier=question.tier,
         )
 
-    def _weight(self, question: Question, want: Want) -> int:
-        units = self._working.use(want).units
-        return question.rates.get(want.gpu_class, 0) * units * want.duration
+    def _speed(self, question: Question, asked: Want, want: Want) -> int | None:
+        """Thousandths of the ask's on its first class."""
+        if question.lengths:
+            lengths = question.lengths
+            reference = question.reference or asked.gpu_class
+            return 1000 * lengths.get(reference, question.duration) // want.duration
+        if want.gpu_class != asked.gpu_class:
+            return None
+        try:
+            one, other = (compute_of(self._working, each) for each in (want, asked))
+        except KeyError:
+            return None
+        return 1000 * want.count * one // (asked.count * other)
 
     def _first(self, question: Question) -> int:
         if question.fixed:
             return max(question.earliest, self._working.now)
         return self._working.first_start(question.earliest)
-
-    def _last(self, question: Question) -> int:
-        if question.latest is None:
-            return self._horizon()
-        return min(self._horizon(), question.latest - question.duration)
 
     def _horizon(self) -> int:
         return self._working.now + self._working.policy.horizon
@@ -199,17 +223,36 @@ def quote(snapshot: Snapshot, policy: Policy, question: Question) -> Quote:
     return Availability(snapshot, policy).quote(question)
 
 
-def _worth_showing(options: list[Option]) -> tuple[Option, ...]:
-    """What was asked for first, then the earliest and cheapest; nothing worse in every respect."""
-    first, others = options[:1], options[1:]
+def worth_showing(options: Iterable[Option], most: int = _MOST_OPTIONS) -> tuple[Option, ...]:
+    """What was asked for first, then the earliest and cheapest, without what is no better than
+    another in anything: start, price, risk and speed."""
+    options = list(options)
     kept = [
         option
-        for option in others
-        if not any(
-            better.starts < option.starts and better.weight <= option.weight
-            for better in options
-            if better is not option
-        )
+        for place, option in enumerate(options)
+        if place == 0
+        or not any(_beats(options, other, place) for other in range(len(options)) if other != place)
     ]
-    kept.sort(key=lambda o: (o.starts, o.weight, o.kind, o.gpu_class, o.profile or ""))
-    return tuple((first + kept)[:_MOST_OPTIONS])
+    first, others = kept[:1], kept[1:]
+    others.sort(key=lambda o: (o.starts, o.weight, o.kind, o.gpu_class, o.profile or "", o.tier))
+    return tuple((first + others)[:most])
+
+
+def _beats(options: list[Option], one: int, other: int) -> bool:
+    """Whether `one` makes `other` pointless. Of equals the one listed first does.
+
+    Speeds that nobody has compared may hide a difference: then only what starts later and has
+    nothing else to offer is pointless.
+    """
+    better, worse = options[one], options[other]
+    if better.risk > worse.risk or better.weight > worse.weight or better.starts > worse.starts:
+        return False
+    if better.speed is None or worse.speed is None:
+        return better.starts < worse.starts
+    if better.speed < worse.speed:
+        return False
+    return _rank(better) != _rank(worse) or one < other
+
+
+def _rank(option: Option) -> tuple[int, int, int, int | None]:
+    return option.starts, option.weight, option.risk, option.speed

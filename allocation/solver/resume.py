@@ -8,21 +8,23 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.solver.explain import Line, possible_wants, why_waiting
+from allocation.solver.matching import best_window
 from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Reason
 from allocation.solver.types import Request
 from allocation.solver.working import Found, Working
 
 
-def length_from(request: Request, starts: int) -> int:
-    """Seconds it would run when it starts then."""
-    until = _until(request)
-    return request.duration if until is None else min(request.duration, until - starts)
+def length_from(request: Request, gpu_class: str, starts: int) -> int:
+    """Seconds it would run on a class when it starts then."""
+    length = request.length_on(gpu_class)
+    until = _until(request, length)
+    return length if until is None else min(length, until - starts)
 
 
 def last_start(working: Working, request: Request) -> int:
     """The last second at which it may start at all."""
-    until = _until(request)
+    until = _until(request, request.duration)
     if until is None:
         return working.last_start(request)
     return min(working.now + working.policy.horizon, until - 1)
@@ -31,23 +33,29 @@ def last_start(working: Working, request: Request) -> int:
 def earliest_free(
     working: Working, request: Request, wants: Iterable[Want], first: int, last: int
 ) -> Found | None:
-    """The earliest start in [first, last] over the classes, pausing nobody."""
+    """The best start in [first, last] over the classes, pausing nobody."""
     wants = tuple(wants)
-    until = _until(request)
+    until = _until(request, request.duration)
     if until is None:
-        return working.earliest(wants, first, last)
+        bounds = (first, last, request.latest)
+        return best_window(working, wants, bounds, cheapest=request.cheapest)
     found = working.earliest(wants, first, min(last, until - request.duration))
     if found is not None:
         return found
-    rest = (_earliest_rest(working, until, want, (first, last)) for want in wants)
+    rest = (_earliest_rest(working, _end(request, want), want, (first, last)) for want in wants)
     return min(filter(None, rest), key=lambda each: each.starts, default=None)
 
 
-def _until(request: Request) -> int | None:
+def _until(request: Request, length: int) -> int | None:
     """When it ends however late it starts; None: it has its length wherever it lies."""
     if request.fixed:
-        return request.earliest + request.duration
+        return request.earliest + length
     return request.latest if request.paused else None
+
+
+def _end(request: Request, want: Want) -> int:
+    until = _until(request, request.length_on(want.gpu_class))
+    return 0 if until is None else until
 
 
 def _earliest_rest(

@@ -158,6 +158,11 @@ class Request:
 
     `latest` is the last second at which a flexible booking may end; None for no deadline. A
     `paused` one was running and wants to go on; it has been paused `pauses` times.
+
+    Work takes as long as its class needs: `durations` are (class, seconds), `duration` then is
+    the shortest of them. With `cheapest` the classes come in order of cost, and the first that
+    ends in time is taken, not the first that is free. Bookings of one `series` are placed all or
+    none.
     """
 
     booking: str
@@ -175,6 +180,13 @@ class Request:
     paused: bool = False
     pauses: int = 0
     owner: str = ""
+    durations: tuple[tuple[str, int], ...] = ()
+    cheapest: bool = False
+    series: str | None = None
+
+    def length_on(self, gpu_class: str) -> int:
+        """Seconds that it takes on a class."""
+        return dict(self.durations).get(gpu_class, self.duration)
 
 
 @dataclass(frozen=True, slots=True)

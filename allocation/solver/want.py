@@ -67,6 +67,6 @@ def wants_of(request: Request) -> tuple[Want, ...]:
     """The booking on each of its classes, in order of taste."""
     owners = (request.tenant, request.project)
     return tuple(
-        want_of(request.ask, gpu_class, request.duration, owners, request.tier, request.owner)
-        for gpu_class in dict.fromkeys(request.ask.classes)
+        want_of(request.ask, name, request.length_on(name), owners, request.tier, request.owner)
+        for name in dict.fromkeys(request.ask.classes)
     )

@@ -140,19 +140,31 @@ class Working(Space):
                 best = (cost, found)
         return best and best[1]
 
-    def earliest(self, wants: Iterable[Want], first: int, last: int) -> Found | None:
-        """The earliest start in [first, last] over the classes, ties as in `first_at`."""
-        best: int | None = None
+    def earliest(
+        self, wants: Iterable[Want], first: int, last: int, latest: int | None = None
+    ) -> Found | None:
+        """The earliest end over the classes, ties as in `first_at`.
+
+        It starts in [first, last] and ends by `latest`. Where all classes take equally long, the
+        earliest end is the earliest start.
+        """
+        best: tuple[int, int] | None = None
         tied: list[tuple[int, Want]] = []
         for taste, want in enumerate(wants):
-            least = last if best is None else best - (not want.any_class)
-            starts = self._earliest(want, first, least)
-            if starts is not None:
-                tied = [*tied, (taste, want)] if starts == best else [(taste, want)]
-                best = starts
+            until = last if latest is None else min(last, latest - want.duration)
+            if best is not None:
+                until = min(until, best[0] - want.duration - (not want.any_class))
+            starts = self._earliest(want, first, until)
+            if starts is None:
+                continue
+            when = (starts + want.duration, starts)
+            if when == best:
+                tied.append((taste, want))
+            elif best is None or when[0] < best[0]:
+                best, tied = when, [(taste, want)]
         if best is None:
             return None
-        found = self.first_at((want for _, want in tied), best)
+        found = self.first_at((want for _, want in tied), best[1])
         return found and replace(found, taste=tied[found.taste][0])
 
     def _earliest(self, want: Want, first: int, last: int) -> int | None:
@@ -195,7 +207,7 @@ class Working(Space):
                 name = self.class_of(request.promise.places[0].gpu)
                 if name is not None:
                     starts = max(request.promise.starts, self.now)
-                    instants[name] += (starts, starts + request.duration)
+                    instants[name] += (starts, starts + request.length_on(name))
         for name, calendar in self.calendars.items():
             calendar.prime(instants[name])
         self.quota.prime(instants)

@@ -34,6 +34,9 @@ class Fields:
     length: str
     cores: str = ""
     memory: str = ""
+    workload: str = ""
+    often: str = ""
+    until: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,9 @@ def fields_of(data: Mapping[str, str], longest: int) -> Fields:
         length=get("length"),
         cores=get("cores"),
         memory=get("memory"),
+        workload=get("workload"),
+        often=get("often"),
+        until=get("until"),
     )
 
 
@@ -87,6 +93,7 @@ def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
         starts=parsed.starts,
         not_before=parsed.not_before if parsed.starts is None else None,
         deadline=parsed.deadline if parsed.starts is None else None,
+        workload=fields.workload or None,
     )
     if ask.count == 1 and ask.together != "any":
         ask = replace(ask, together="any", required=False)

@@ -19,17 +19,27 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.access import LABEL
 from allocation.errors import AskError
-from allocation.models import Booking
+from allocation.models import Booking, Series
 from allocation.queries.bookings import quota_at
 from allocation.queries.catalogue import ask_catalogue
 from allocation.rules.ask import LONGEST_TEXT, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask_text import document_text
 from allocation.services.bookings import Wish, booking_request
 from allocation.services.price_lock import price_lock_read
-from allocation.services.quotes import Quote, QuoteOption, quote_make
+from allocation.services.quote_options import QuoteOption
+from allocation.services.quotes import Quote, quote_make
+from allocation.services.series import Repeat, series_request
 from allocation.web.ask_form import SHARE, SHARES, Fields, ask_of_fields, echo_of, fields_of
+from allocation.web.booking_sooner import percent_words
 from allocation.web.booking_story import shape_words
 from allocation.web.home import EXAMPLES
+from allocation.web.series_form import (
+    repeat_of_fields,
+    repeat_shown,
+    series_line,
+    series_options,
+    series_seen,
+)
 from allocation.web.times import length_words, moment_words, window_words
 from billing.rules import money_text
 from tenants.access import Actor, access_project
@@ -79,8 +89,13 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         context |= _understood(actor, fields, now)
         if "ask" in context:
             wish = Wish(project.slug, tier.slug, context["ask"], zone=actor.time_zone)
+            if context["rule"] is not None:
+                wish, context["series"] = series_seen(wish, Repeat(context["rule"]))
             quote = quote_make(actor=actor, wish=wish, now=now)
-            context |= _quoted(actor, project, tiers, quote, now)
+            dates = context["series"].count if context["rule"] is not None else 1
+            context |= _quoted(actor, project, tiers, quote, now, dates)
+            if context["rule"] is not None:
+                context["options"] = series_options(context["options"], wish, context)
     except AskError as error:
         context["trouble"] = error.sentence
         context["trouble_param"] = error.param
@@ -96,7 +111,10 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
     ask: AskDocument | None = None
     if fields.is_edited:
         ask = ask_of_fields(fields, parsed)
-        text = document_text(ask, zone)
+        text = series_line(
+            document_text(ask, zone),
+            repeat_of_fields(fields, parsed.repeat, now.astimezone(zone).date()),
+        )
         parsed = parse_ask(text, catalogue=catalogue, now=now, zone=zone)
     else:
         text = fields.text
@@ -107,9 +125,12 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
         "is_unclear": bool(parsed.unknown),
         "problems": [problem.sentence for problem in parsed.problems],
         "catalogue": catalogue.classes,
+        "workloads": catalogue.workloads,
         "shape": _shape(parsed, ask),
         "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
         "shares": SHARES,
+        "repeat": repeat_shown(parsed.repeat),
+        "rule": parsed.repeat,
     }
     if ask is not None:
         found["ask"] = _soon(ask, now)
@@ -124,7 +145,7 @@ def _ask_or_none(parsed: Parsed) -> AskDocument | None:
     unclear = parsed.problems or parsed.unknown
     if unclear or not parsed.classes or parsed.duration is None:
         return None
-    return parsed.document()
+    return parsed.document(first=True)
 
 
 def _profiles(catalogue: Catalogue, classes: tuple[str, ...]) -> list[str]:
@@ -150,6 +171,7 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
         "cores": (ask or parsed).cores or "",
         "memory": (ask or parsed).memory or "",
         "length": length_words(duration).replace(" ", "") if duration else "",
+        "workload": parsed.workload or "",
     }
 
 
@@ -158,7 +180,7 @@ def _size(said: AskDocument | Parsed) -> str:
 
 
 def _quoted(
-    actor: Actor, project: Project, tiers: list[Tier], quote: Quote, now: datetime
+    actor: Actor, project: Project, tiers: list[Tier], quote: Quote, now: datetime, dates: int
 ) -> dict[str, Any]:
     labels = dict(GpuClass.objects.values_list("slug", "label"))
     names = Names({tier.slug: tier for tier in tiers}, labels)
@@ -168,7 +190,7 @@ def _quoted(
         "blocking": quote.blocking,
         "price_until": quote.expires,
         "price_lock": quote.lock,
-        "effect": _effect(quote),
+        "effect": _effect(quote, dates),
     }
     if quote.options:
         best = quote.options[0]
@@ -190,7 +212,8 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         "when": when[0].upper() + when[1:],
         "tier": tier.name if tier else option.tier,
         "never_paused": bool(tier and not tier.pausable),
-        "pausable": bool(tier and tier.pausable and not tier.counts_against_guarantee),
+        "risk": percent_words(option.pause_risk) if option.pause_basis else "",
+        "basis": option.pause_basis,
         "what": shape_words(option.count, label, option.profile, option.share),
         "nodes": ", ".join(option.nodes),
         "price": price,
@@ -202,11 +225,11 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
     }
 
 
-def _effect(quote: Quote) -> dict[str, Any] | None:
+def _effect(quote: Quote, dates: int) -> dict[str, Any] | None:
     effect = quote.effect
     if effect is None or not quote.options:
         return None
-    price, whole = quote.options[0].price, effect.amount or 1
+    price, whole = quote.options[0].price * dates, effect.amount or 1
     return {
         "spent": effect.spent * 100 / whole,
         "held": effect.held * 100 / whole,
@@ -227,14 +250,20 @@ def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:
     except (Refused, AskError) as error:
         refusal = error if isinstance(error, Refused) else invalid(error.code, error.sentence, "q")
         return _refused(request, actor, refusal, now)
+    if isinstance(booking, Series):
+        address = f"/t/{actor.tenant_slug}/series/sr_{booking.id.hex}"
+        if _is_fragment(request):
+            return render(request, "allocation/panel_made.html", {"series_address": address})
+        messages.success(request, "Asked for every date; each is told below.")
+        return HttpResponseRedirect(address)
     if _is_fragment(request):
         return render(request, "allocation/panel_made.html", {"booking": booking})
     messages.success(request, f"Booked as {booking.label}. You can undo it below.")
     return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{booking.label}")
 
 
-def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking:
-    """Books the chosen option; the same form sent twice is one booking.
+def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series:
+    """Books the chosen option, or all its dates; the same form sent twice is one booking.
 
     Raises:
         Refused, AskError.
@@ -247,18 +276,21 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking:
     if made is not None:
         return made
     zone = zone_of(actor.time_zone)
-    parsed = parse_ask(text, catalogue=ask_catalogue(), now=now, zone=zone)
+    parsed = parse_ask(text[:LONGEST_TEXT], catalogue=ask_catalogue(), now=now, zone=zone)
     shown = request.POST.get("quote", "")
     wish = Wish(
         project=request.POST.get("project", ""),
         tier=tier,
-        ask=parsed.document(),
+        ask=parsed.document(first=True),
         name=request.POST.get("name", "").strip()[:80],
         zone=actor.time_zone,
         request_text=text,
         priced_at=price_lock_read(shown, now) if shown else None,
     )
-    return booking_request(actor=actor, wish=wish, now=now, booking_id=identifier)
+    if parsed.repeat is None:
+        return booking_request(actor=actor, wish=wish, now=now, booking_id=identifier)
+    repeat = Repeat(parsed.repeat, request.POST.get("partial") == "1")
+    return series_request(actor=actor, wish=wish, repeat=repeat, now=now, series_id=identifier)
 
 
 def _identifier(request: HttpRequest, actor: Actor) -> UUID:

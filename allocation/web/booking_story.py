@@ -11,9 +11,12 @@ from allocation.models import Booking
 from allocation.queries.bookings import NodePlace
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask_text import beside_text, duration_text, fixed_text, shape_text
+from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import OPEN, State
-from allocation.services.bookings import booking_cost
+from allocation.services.costs import booking_cost, booking_spent
 from allocation.solver import UNITS_PER_GPU
+from allocation.web.booking_scene import CostLine, Scene
+from allocation.web.pause_story import paused_words, run_lines
 from allocation.web.times import length_words, moment_words, window_words
 from billing.rules import money_text
 
@@ -32,22 +35,13 @@ OUTCOMES = {
     "no_show": "never used",
     "": "ran its full time",
     "completed": "ran its full time",
+    "not_resumed": "paused, and there was no room to go on in time",
 }
 AGENT_FOLDER = "/var/lib/gpu-agent/bookings"
 UNDO = timedelta(seconds=60)
 EXTENSIONS = (3600, 2 * 3600, 6 * 3600, 24 * 3600)
+WAITS = (State.REQUESTED, State.QUEUED, State.REFUSED, State.EXPIRED)
 BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """Who reads, when and where, the names of classes, and what the booking takes in units."""
-
-    now: datetime
-    zone: tzinfo
-    base: str
-    labels: Mapping[str, str]
-    units: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +61,6 @@ class Sooner:
     when: str
     what: str
     href: str
-
-
-@dataclass(frozen=True, slots=True)
-class CostLine:
-    """One line of the bill."""
-
-    name: str
-    amount: str
-    strong: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +99,7 @@ def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
     ask = AskDocument.from_json(booking.ask)
     since = scene.now - booking.submitted
     can_undo = may_change and state in BEFORE_START and since < UNDO
-    waits = state in (State.REQUESTED, State.QUEUED, State.REFUSED, State.EXPIRED)
+    waits = state in (*WAITS, State.PAUSED)
     return Story(
         headline=_headline(booking, scene),
         detail=_detail(booking, scene),
@@ -122,7 +107,7 @@ def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
         window=_window(booking, ask, scene),
         checks=_checks(booking, scene) if waits and booking.reasons else (),
         sooner=_sooner(booking, scene) if waits else (),
-        costs=_costs(booking, scene.now),
+        costs=_costs(booking, scene),
         price=f"{money_text(booking.price_per_hour, booking.currency)} an hour, fixed at booking "
         f"(prices {booking.price_version})",
         again=f"{scene.base}book?q={quote(_again(ask))}",
@@ -143,12 +128,16 @@ def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:
 
 
 def shape_words(count: int, gpu_class: str, profile: str | None, share: int | None = None) -> str:
-    """`2 × H100 80 GB`, `2 × 1g.10gb slice of H100 80 GB`, `0.25 of an H100 80 GB …`."""
+    """`2 × H100 80 GB`, `2 × 1g.10gb slices of H100 80 GB`, `0.25 of an H100 80 GB …`."""
     if share is not None:
         return f"{share / 1000:g} of one {gpu_class}, shared, not isolated"
     if profile is None:
         return f"{count} × {gpu_class}"
-    return (f"{count} × " if count > 1 else "") + f"{profile} slice of {gpu_class}"
+    return (
+        f"{count} × {profile} slices of {gpu_class}"
+        if count > 1
+        else f"{profile} slice of {gpu_class}"
+    )
 
 
 def state_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
@@ -164,14 +153,8 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
     for place in places:
         if place.allocation is None:
             continue
-        lines = [
-            f"ssh {place.name}",
-            f"source {AGENT_FOLDER}/{booking.label}/{place.allocation.hex}/env",
-        ]
-        devices = [device for gpu in place.gpus for device in gpu.devices]
-        if len(devices) > 1:
-            lines.append(f"export CUDA_VISIBLE_DEVICES={','.join(devices)}")
-        found.append((place.name, "\n".join(lines)))
+        folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.label}"
+        found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))
     return found
 
 
@@ -187,8 +170,10 @@ def _headline(booking: Booking, scene: Scene) -> str:
         State.SCHEDULED: f"{_starts_word(booking, scene.now)} {at(booking.planned_starts)}",
         State.STARTING: "Starting: your devices are being made ready",
         State.ACTIVE: f"Running until {at(booking.planned_ends)}",
-        State.PAUSING: "Pausing",
-        State.PAUSED: f"Paused, resumes {at(booking.planned_starts)}",
+        State.PAUSING: f"Pauses {at(scene.pauses[-1].deadline)}" if scene.pauses else "Pausing",
+        State.PAUSED: f"Paused, resumes {at(booking.planned_starts)}"
+        if booking.planned_starts
+        else "Paused until there is room",
         State.ENDING: "Ending: the devices are being cleared",
         State.ENDED: f"Ended {at(booking.ended_at)}",
         State.REFUSED: "Not possible as asked",
@@ -218,6 +203,7 @@ def _detail(booking: Booking, scene: Scene) -> str:
         State.REQUESTED: "The portal looks for a place; that takes a few seconds.",
         State.SCHEDULED: _until_start(booking, scene.now),
         State.ACTIVE: _left(booking, scene.now),
+        State.PAUSED: paused_words(booking, scene.pauses, scene),
     }
     return sayings.get(state, "")
 
@@ -251,14 +237,18 @@ def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
         words = window_words(booking.planned_starts, booking.planned_ends, scene.zone, scene.now)
     else:
         words = f"from {moment_words(booking.not_before, scene.zone, scene.now)} on"
-    return f"{words}, {length_words(ask.duration)} asked"
+    kind = ""
+    if ask.workload is not None:
+        kind = f" of {ask.workload} on {scene.labels.get(ask.classes[0], ask.classes[0])}"
+    return f"{words}, {length_words(ask.duration)}{kind} asked"
 
 
 def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
     found: dict[str, list[dict[str, Any]]] = {}
     for reason in booking.reasons:
-        if reason.get("code") == "borrowed":
-            # Says what the place is worth; it is in nobody's way.
+        rule = BY_ID.get(reason.get("rule", ""))
+        if reason.get("code") == "borrowed" or (rule and rule.effect == "explains"):
+            # Says what the place is worth, or why it is none other; it is in nobody's way.
             continue
         found.setdefault(reason.get("check", "policy"), []).append(reason)
     checks = []
@@ -310,25 +300,24 @@ def spent_so_far(booking: Booking, now: datetime) -> Decimal:
     """What the time used until now costs; the final charge once there is one."""
     if booking.charged is not None:
         return booking.charged
-    if booking.ready_at is None:
-        return Decimal(0)
-    until = booking.released_at or min(now, booking.planned_ends or now)
-    seconds = max(0, int((until - booking.ready_at).total_seconds()))
-    return min(booking.held, booking_cost(booking, seconds))
+    return booking_spent(booking, booking.released_at or min(now, booking.planned_ends or now))
 
 
-def _costs(booking: Booking, now: datetime) -> tuple[CostLine, ...]:
+def _costs(booking: Booking, scene: Scene) -> tuple[CostLine, ...]:
     def money(amount: Decimal) -> str:
         return money_text(amount, booking.currency)
 
-    so_far = spent_so_far(booking, now)
+    so_far = spent_so_far(booking, scene.now)
+    runs = run_lines(booking, scene.pauses, scene)
     if booking.charged is not None:
         return (
-            CostLine("Held when booked", money(booking.held)),
+            *runs,
+            CostLine("Held at the end" if runs else "Held when booked", money(booking.held)),
             CostLine("Given back", money(booking.held - booking.charged)),
             CostLine("Charged", money(booking.charged), strong=True),
         )
     return (
+        *runs,
         CostLine("Used so far", money(so_far)),
         CostLine("Left to use", money(booking.held - so_far)),
         CostLine("Held, never more than this", money(booking.held), strong=True),

@@ -23,6 +23,7 @@ from allocation.queries.bookings import (
     places_of,
 )
 from allocation.queries.catalogue import ask_units
+from allocation.queries.pauses import pauses_of
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings import (
     booking_cancel,
@@ -31,16 +32,20 @@ from allocation.services.bookings import (
     booking_release,
     ends_of,
 )
+from allocation.services.pause_choices import booking_saved, more_time_ask
+from allocation.web.booking_scene import Scene
+from allocation.web.booking_sooner import change_from, outlook_of
 from allocation.web.booking_story import (
     ExtendChoice,
-    Scene,
     commands_of,
     spent_so_far,
     state_words,
     story_of,
     what_words,
 )
+from allocation.web.pauses import notices_context, pause_context
 from allocation.web.times import moment_words
+from allocation.web.use_chart import use_card
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.errors import Refused, invalid
@@ -103,6 +108,7 @@ def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
     context = {
         "page": page,
         "rows": [booking_line(row, scene) for row in page.rows],
+        "notices": notices_context(actor, scene),
         "wanted": wanted,
         "groups": [
             {"label": label, "url": _link(replace(wanted, group=key)), "on": wanted.group == key}
@@ -129,8 +135,14 @@ def _link(wanted: BookingsWanted, page: int = 1) -> str:
 @require_safe
 @tenant_page
 def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
-    """One booking: state, why it waits, place, cost, history, actions. `part=body` alone."""
+    """One booking: state, why it waits, place, use, cost, history, actions.
+
+    `part=body` is the page without its frame, `part=use` how hard it works, `use=` since when.
+    """
     booking = access_booking(actor, label)
+    if request.GET.get("part") == "use":
+        use = _use(request, booking, scene_of(actor, timezone.now()))
+        return render(request, "allocation/use.html", {"booking": booking, "use": use})
     return _booking_answer(request, actor, booking)
 
 
@@ -138,12 +150,10 @@ def _booking_answer(
     request: HttpRequest, actor: Actor, booking: Booking, refusal: Refused | None = None
 ) -> HttpResponse:
     scene = scene_of(actor, timezone.now())
+    scene = replace(scene, units=_units(booking), pauses=tuple(pauses_of(booking)))
     places = places_of(booking)
-    story = story_of(
-        booking,
-        replace(scene, units=_units(booking)),
-        may_change=may_change(actor, booking),
-    )
+    may = may_change(actor, booking)
+    story = story_of(booking, scene, may_change=may)
     context = {
         "booking": booking,
         "title": booking.name or booking.label,
@@ -154,11 +164,21 @@ def _booking_answer(
         "refusal": refusal,
         "possible": _possible(booking, refusal, scene),
         "is_own": booking.owner_id == actor.user_id,
+        "use": _use(request, booking, scene),
+        **pause_context(booking, scene, may_change=may),
+        "outlook": outlook_of(actor, booking, scene.labels, scene.zone, scene.now),
+        "may_change": may,
     }
     name = "booking_body" if request.GET.get("part") == "body" else "booking"
     return render(
         request, f"allocation/{name}.html", context, status=200 if refusal is None else 409
     )
+
+
+def _use(request: HttpRequest, booking: Booking, scene: Scene) -> dict[str, Any] | None:
+    base = f"{scene.base}bookings/{booking.label}"
+    span = request.GET.get("use", "")
+    return use_card(booking, span=span, now=scene.now, zone=scene.zone, base=base)
 
 
 def _possible(booking: Booking, refusal: Refused | None, scene: Scene) -> ExtendChoice | None:
@@ -212,9 +232,32 @@ def _extend(request: HttpRequest, actor: Actor, booking: Booking, now: datetime)
     return f"Asked to extend {booking.label}; the answer comes in a few seconds."
 
 
+def _saved(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+    booking_saved(actor=actor, booking=booking, now=now)
+    return "Noted: everything is saved."
+
+
+def _more_time(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+    more_time_ask(actor=actor, booking=booking, now=now)
+    return "Asked for more time; the answer comes in a few seconds."
+
+
 def _check_in(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     booking_check_in(actor=actor, booking=booking, now=now)
     return "You are checked in."
+
+
+@require_POST
+@tenant_page
+def booking_change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+    """Gives the booking up for what starts sooner, and shows the new one."""
+    booking = access_booking_to_change(actor, label)
+    try:
+        made = change_from(request, actor, booking, timezone.now())
+    except Refused as refusal:
+        return _booking_answer(request, actor, access_booking(actor, label), refusal)
+    messages.success(request, f"Booked as {made} instead of {booking.label}.")
+    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{made}")
 
 
 BOOKING = "t/<slug:tenant>/bookings/<str:label>"
@@ -224,6 +267,9 @@ urlpatterns = [
     path(f"{BOOKING}/cancel", _action(_cancel), name="booking-cancel"),
     path(f"{BOOKING}/release", _action(_release), name="booking-release"),
     path(f"{BOOKING}/extend", _action(_extend), name="booking-extend"),
+    path(f"{BOOKING}/saved", _action(_saved), name="booking-saved"),
+    path(f"{BOOKING}/more-time", _action(_more_time), name="booking-more-time"),
+    path(f"{BOOKING}/change", booking_change_page, name="booking-change"),
     path(f"{BOOKING}/check-in", _action(_check_in), name="booking-check-in"),
 ]
 

@@ -28,6 +28,7 @@ from allocation.queries.fleet import (
     traces,
 )
 from allocation.queries.hearing import arrival_of, hearing_of
+from allocation.queries.topology import joins_of
 from allocation.services.fleet import (
     TOKEN_LIFETIME,
     enrolment_token_create,
@@ -291,6 +292,7 @@ def _node(
         "operator": operator,
         "base": base,
         "hearing": hearing_of(found.id) if operator else None,
+        "joins": joins_of(found.id),
     }
     return render(request, "allocation/node.html", context)
 

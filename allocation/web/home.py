@@ -16,6 +16,7 @@ from allocation.queries.bookings import (
     money_of,
 )
 from allocation.web.bookings import booking_line, scene_of
+from allocation.web.pauses import notices_context
 from billing.queries import BudgetEffect
 from billing.rules import money_text
 from tenants.access import Actor
@@ -46,6 +47,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "money": [_money(effect, names[effect.project_id]) for effect in effects],
         "without": [p.name for p in projects if p.id not in {e.project_id for e in effects}],
         "examples": EXAMPLES,
+        "notices": notices_context(actor, scene),
     }
     return render(request, "allocation/home.html", context)
 

@@ -62,6 +62,8 @@ from allocation.wire.messages import (
     Name,
     Notice,
     PauseMethod,
+    PciePath,
+    Peer,
     Placement,
     Report,
     ReportedAllocation,
@@ -80,6 +82,7 @@ __all__ = [
     "MAX_BYTES",
     "PAUSES_SINCE",
     "REPORT_STREAM_LENGTH",
+    "SAMPLES_MOST",
     "VERSION",
     "AllocationState",
     "Desired",
@@ -101,6 +104,8 @@ __all__ = [
     "Name",
     "Notice",
     "PauseMethod",
+    "PciePath",
+    "Peer",
     "Placement",
     "Report",
     "ReportedAllocation",
@@ -129,6 +134,8 @@ PAUSES_SINCE = (0, 3)
 LEASES_SINCE = (0, 3)
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
+SAMPLES_MOST = 256
+"""Of one Telemetry: 32 GPUs, each with seven slices."""
 
 
 def desired_key(node: str) -> str:

@@ -15,6 +15,9 @@ Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
 Mode = Literal["whole", "sliced", "shared"]
 """shared: not cut, for several at once; hardware knows no such mode and reports it as whole."""
 AllocationState = Literal["preparing", "ready", "ending", "empty", "failed"]
+PciePath = Literal["board", "switch", "switches", "bridge", "numa", "system"]
+"""From nearest to farthest: one board, one PCIe switch, several, one host bridge, one NUMA node,
+across the machine."""
 PauseMethod = Literal["stop", "signal", "suspend"]
 """stop: TERM, then KILL. signal: the owner's program ends itself, KILL at the deadline. suspend:
 copied to the host's memory and frozen, to go on later on the same node."""
@@ -130,6 +133,16 @@ class Placement:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Another GPU of the node, by index: how many NVLinks join the two, directly or through
+    NVSwitches, and the nearest that they have in common over PCIe (None: not known)."""
+
+    index: int
+    nvlinks: int
+    path: PciePath | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryGpu:
     """`name` is NVML's product name; `nvlink_domain` numbers the node's connected components of
     the NVLink matrix, None without links; `placements` is empty where MIG is impossible."""
@@ -144,6 +157,7 @@ class InventoryGpu:
     pci: str
     nvlink_domain: int | None
     placements: tuple[Placement, ...] = ()
+    peers: tuple[Peer, ...] = dataclasses.field(default=(), metadata=_LATER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +266,11 @@ class Heartbeat:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One GPU (slot, size None) or one slice. What can't be measured is None, never 0."""
+    """One GPU (slot, size None) or one slice. What can't be measured is None, never 0.
+
+    Bandwidth of memory and time of tensor cores in percent, links in KiB a second; `throttle` are
+    NVML's bits of why the clock is not higher; `energy_mj` only grows until the driver is loaded
+    anew."""
 
     gpu: Name
     slot: int | None
@@ -264,6 +282,15 @@ class Sample:
     power_mw: int | None
     temperature_c: int | None
     processes: int | None
+    bandwidth: int | None = dataclasses.field(default=None, metadata=_LATER)
+    tensor: int | None = dataclasses.field(default=None, metadata=_LATER)
+    sm_mhz: int | None = dataclasses.field(default=None, metadata=_LATER)
+    throttle: int | None = dataclasses.field(default=None, metadata=_LATER)
+    pcie_rx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
+    pcie_tx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
+    nvlink_rx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
+    nvlink_tx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
+    energy_mj: int | None = dataclasses.field(default=None, metadata=_LATER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,19 +108,31 @@ def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal, now: datet
     Never charges more than was held. Returns what this call charged: zero when another call
     has ended the holds before.
     """
-    rest = ledger_amount(amount)
-    if rest < 0:
-        raise ValueError("a charge can't be negative")
-    ends: list[Transfer] = []
-    for hold in _open_holds(tenant_id, reference):
-        charged = min(rest, hold.amount)
-        rest -= charged
-        ends.append(_end_of(hold, charged, now))
-    # The trigger locks accounts in the order of rows; a hold that is ended already is skipped.
-    ends.sort(key=lambda transfer: (transfer.debit_id, transfer.id))
-    Transfer.objects.bulk_create(ends, ignore_conflicts=True)
-    mine = Transfer.objects.filter(id__in=[end.id for end in ends], kind="settle")
-    return sum(mine.values_list("amount", flat=True), Decimal(0))
+    holds = _open_holds(tenant_id, reference)
+    return _settle(holds, _taken(holds, amount), now)
+
+
+def hold_settle_part(
+    *, tenant_id: UUID, reference: UUID, amount: Decimal, keep: Decimal, now: datetime
+) -> tuple[Decimal, Decimal]:
+    """Charges `amount` now, oldest period first, and goes on holding `keep` for later.
+
+    What stays is held where it was held before, the latest period first, so it always fits.
+    Returns what was charged and what stays held; never more than was held in all.
+    """
+    with transaction.atomic():
+        holds = _open_holds(tenant_id, reference)
+        taken = _taken(holds, amount)
+        charged = _settle(holds, taken, now)
+        kept: list[Transfer] = []
+        rest = ledger_amount(keep)
+        for hold, used in reversed(list(zip(holds, taken, strict=True))):
+            again = min(rest, hold.amount - used)
+            rest -= again
+            if again:
+                kept.append(_hold_again(hold, again, now))
+        Transfer.objects.bulk_create(sorted(kept, key=lambda each: each.debit_id))
+    return charged, sum((each.amount for each in kept), Decimal(0))
 
 
 def hold_release(*, tenant_id: UUID, reference: UUID, now: datetime) -> None:
@@ -174,6 +186,39 @@ def _open_holds(tenant_id: UUID, reference: UUID) -> list[Transfer]:
         Transfer.objects.filter(
             tenant_id=tenant_id, reference=reference, kind="hold", end__isnull=True
         ).order_by("debit__budget__starts", "at", "id")
+    )
+
+
+def _taken(holds: Sequence[Transfer], amount: Decimal) -> list[Decimal]:
+    """What of `amount` each hold pays, in their order."""
+    rest = ledger_amount(amount)
+    if rest < 0:
+        raise ValueError("a charge can't be negative")
+    taken = []
+    for hold in holds:
+        taken.append(min(rest, hold.amount))
+        rest -= taken[-1]
+    return taken
+
+
+def _settle(holds: Sequence[Transfer], taken: Sequence[Decimal], now: datetime) -> Decimal:
+    ends = [_end_of(hold, charged, now) for hold, charged in zip(holds, taken, strict=True)]
+    # The trigger locks accounts in the order of rows; a hold that is ended already is skipped.
+    ends.sort(key=lambda transfer: (transfer.debit_id, transfer.id))
+    Transfer.objects.bulk_create(ends, ignore_conflicts=True)
+    mine = Transfer.objects.filter(id__in=[end.id for end in ends], kind="settle")
+    return sum(mine.values_list("amount", flat=True), Decimal(0))
+
+
+def _hold_again(hold: Transfer, amount: Decimal, now: datetime) -> Transfer:
+    return Transfer(
+        tenant_id=hold.tenant_id,
+        kind="hold",
+        debit_id=hold.debit_id,
+        credit_id=hold.credit_id,
+        amount=amount,
+        reference=hold.reference,
+        at=now,
     )
 
 

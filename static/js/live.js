@@ -1,5 +1,6 @@
 // One socket per page says what changed; marked parts fetch themselves again.
 //   <section data-live="booking.changed" data-live-url="…?part=…" id="…">
+// What is measured all the time says how often it is worth a look: data-live-every="10" (seconds).
 // A part may narrow to one booking with data-live-booking="BK-12". Without data-live-url the
 // page's own address is fetched and the element of the same id is taken from it.
 // A part is replaced whole, at most once a second, and keeps scroll positions and focus.
@@ -14,6 +15,7 @@ export function startLive(path) {
   document.addEventListener('visibilitychange', () => {
     if (!document.hidden) refreshAll();
   });
+  setInterval(refreshOld, GAP_MS);
 }
 
 function connect(path, wait, isAgain) {
@@ -61,6 +63,17 @@ function changed(message) {
 
 export function refreshAll() {
   for (const part of document.querySelectorAll('[data-live]')) refreshSoon(part);
+}
+
+function refreshOld() {
+  if (document.hidden) return;
+  for (const part of document.querySelectorAll('[data-live-every]')) {
+    const age = performance.now() - Number(part.dataset.liveAt || 0);
+    if (age < part.dataset.liveEvery * 1000) continue;
+    // Counts from now, so that a server that does not answer is not asked every second.
+    part.dataset.liveAt = String(performance.now());
+    refreshSoon(part);
+  }
 }
 
 function refreshSoon(part) {

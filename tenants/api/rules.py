@@ -30,6 +30,17 @@ class TierTermsIn(Strict):
     counts_against_guarantee = Flag(
         required=False, default=True, help_text="Without it the tier always borrows."
     )
+    pause_method = serializers.ChoiceField(
+        choices=Tier.PauseMethod.values, required=False, default="stop"
+    )
+    max_pauses = Whole(
+        required=False, allow_null=True, default=None, help_text="Null: as often as needed."
+    )
+    credit_cap_seconds = Whole(
+        required=False, default=4 * 3600, help_text="The most work done again that is not charged."
+    )
+    more_times = Whole(required=False, default=0, help_text="How often a pause can be put off.")
+    more_time_seconds = Whole(required=False, default=0, help_text="By how much at a time.")
     replace_on_lost = Flag(
         required=False,
         default=False,
@@ -50,6 +61,11 @@ class TierOut(serializers.Serializer[Any]):
     advance_seconds = serializers.IntegerField()
     description = serializers.CharField()
     counts_against_guarantee = serializers.BooleanField()
+    pause_method = serializers.ChoiceField(choices=Tier.PauseMethod.values)
+    max_pauses = serializers.IntegerField(allow_null=True)
+    credit_cap_seconds = serializers.IntegerField()
+    more_times = serializers.IntegerField()
+    more_time_seconds = serializers.IntegerField()
     replace_on_lost = serializers.BooleanField()
 
 

@@ -16,7 +16,14 @@ from tenants.services.platform import (
     tenant_open_set,
     tier_set,
 )
-from tenants.services.quotas import Share, ShareMore, quota_set, tenant_quota_set
+from tenants.services.quotas import (
+    Share,
+    ShareMore,
+    quota_more_set,
+    quota_set,
+    tenant_quota_more_set,
+    tenant_quota_set,
+)
 from tenants.services.tokens import TokenHolder, token_create, token_revoke, token_verify
 from tenants.services.words import (
     gpus_text,
@@ -39,11 +46,13 @@ __all__ = [
     "person_read",
     "project_create",
     "project_open_set",
+    "quota_more_set",
     "quota_set",
     "seconds_read",
     "seconds_text",
     "tenant_create",
     "tenant_open_set",
+    "tenant_quota_more_set",
     "tenant_quota_set",
     "tier_set",
     "token_create",

@@ -33,6 +33,11 @@ class TierTerms:
     advance_seconds: int
     description: str = ""
     counts_against_guarantee: bool = True
+    pause_method: str = "stop"
+    max_pauses: int | None = None
+    credit_cap_seconds: int = 4 * HOUR
+    more_times: int = 0
+    more_time_seconds: int = 0
     replace_on_lost: bool = False
 
 
@@ -42,6 +47,10 @@ LIMITS = {
     "protected_seconds": (0, 90 * DAY, "The time safe from pauses is at most 90 days."),
     "max_duration_seconds": (60, 90 * DAY, "A booking may last from a minute to 90 days."),
     "advance_seconds": (HOUR, 365 * DAY, "Booking ahead is possible for 1 hour to 365 days."),
+    "max_pauses": (1, 1000, "A booking may be paused 1 to 1,000 times, or as often as needed."),
+    "credit_cap_seconds": (0, 90 * DAY, "The credit for work done again is at most 90 days."),
+    "more_times": (0, 10, "A pause can be put off at most 10 times."),
+    "more_time_seconds": (0, HOUR, "A pause is put off by at most an hour at a time."),
 }
 
 
@@ -61,8 +70,13 @@ def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> T
         else "",
     }
     for field, (low, high, sentence) in LIMITS.items():
-        if not low <= values[field] <= high:
+        if values[field] is not None and not low <= values[field] <= high:
             raise invalid("bad_tier", sentence, field)
+    if terms.pause_method not in Tier.PauseMethod.values:
+        raise invalid("bad_tier", "A pause is made by stop, signal or suspend.", "pause_method")
+    if bool(terms.more_times) != bool(terms.more_time_seconds):
+        sentence = "Say both how often and for how long a pause can be put off, or neither."
+        raise invalid("bad_tier", sentence, "more_time_seconds")
     if not (terms.pausable or terms.counts_against_guarantee):
         sentence = "What is never paused counts against the guarantee."
         raise invalid("bad_tier", sentence, "counts_against_guarantee")

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record
@@ -90,6 +90,44 @@ def tenant_quota_set(
             numbers={"promised": promised, "wanted": share.guaranteed_units},
         )
     return _write(Quota(tenant=tenant, project=None, gpu_class=model), share, operator.id, now)
+
+
+@transaction.atomic
+def quota_more_set(
+    *, actor: Actor, project: Project, gpu_class: str, more: ShareMore, now: datetime
+) -> Quota:
+    """Sets the weight and cap of a project that has a share; the share stays as it is.
+
+    Raises:
+        Refused: `not_allowed`, `not_found` (class, share) or `bad_share`.
+    """
+    require_tenant_admin(actor)
+    rows = Quota.objects.filter(tenant_id=actor.tenant_id, project=project)
+    return _write_more(rows, gpu_class, more, actor.user_id, now)
+
+
+@transaction.atomic
+def tenant_quota_more_set(
+    *, operator: User, tenant: Tenant, gpu_class: str, more: ShareMore, now: datetime
+) -> Quota:
+    """The same for a tenant. In `operator_tx`.
+
+    Raises:
+        Refused: `not_found` (class, share) or `bad_share`.
+    """
+    rows = Quota.objects.filter(tenant=tenant, project=None)
+    return _write_more(rows, gpu_class, more, operator.id, now)
+
+
+def _write_more(
+    rows: QuerySet[Quota], gpu_class: str, more: ShareMore, user_id: int, now: datetime
+) -> Quota:
+    _check_more(more)
+    row = rows.select_for_update().filter(gpu_class=_class(gpu_class)).first()
+    if row is None:
+        raise missing("share", "gpu_class")
+    share = Share(row.guaranteed_units, row.borrow_limit_units, row.lend_limit_units, more)
+    return _write(row, share, user_id, now)
 
 
 def _check(share: Share) -> None:

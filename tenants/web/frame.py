@@ -251,6 +251,13 @@ OPERATOR_NAV = (
     ("Tenants", "tenants", "people"),
     ("Decisions", "decisions", "log"),
 )
+# Pages that stand under another one of the operator's.
+UNDER = {
+    "/ops/maintenance": "/ops/fleet",
+    "/ops/compaction": "/ops/fleet",
+    "/ops/install": "/ops/fleet",
+    "/ops/speeds": "/ops/tiers",
+}
 
 
 def _nav(path: str, frame: Frame, *, is_operator: bool) -> tuple[NavGroup, ...]:
@@ -263,7 +270,7 @@ def _nav(path: str, frame: Frame, *, is_operator: bool) -> tuple[NavGroup, ...]:
         ]
         groups[1:1] = _projects_nav(path, base, frame.projects)
     if is_operator:
-        links = tuple(_item(path, "/ops/", *link) for link in OPERATOR_NAV)
+        links = tuple(_item(UNDER.get(path, path), "/ops/", *link) for link in OPERATOR_NAV)
         groups.append(NavGroup("Operator", links))
     return tuple(groups)
 

@@ -8,18 +8,21 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.errors import missing
+from tenants.errors import Refused, missing
 from tenants.models import Project, Tenant, User
 from tenants.queries import ClassShares, ShareRow, project_shares, tenant_shares
 from tenants.services import (
     Share,
     gpus_text,
+    quota_more_set,
     quota_set,
+    tenant_quota_more_set,
     tenant_quota_set,
     units_read,
 )
-from tenants.web.acts import act_run, id_read
+from tenants.web.acts import Act, act_run, id_read
 from tenants.web.frame import operator_page, tenant_page
+from tenants.web.shares_more import MoreShown, cap_words, more_read, more_shown, more_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class ClassShown:
     rows: tuple[RowShown, ...]
     split: str
     free: str
+    more: tuple[MoreShown, ...]
+    cap: str
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -54,7 +59,11 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
     refusal = None
     if request.method == "POST":
         require_tenant_admin(actor)
-        refusal = act_run(request, {"set": lambda form: _project_set(actor, form)})
+        acts: dict[str, Act] = {
+            "set": lambda form: _project_set(actor, form),
+            "more": lambda form: _project_more(actor, form),
+        }
+        refusal = act_run(request, acts)
         if refusal is None:
             return redirect("quotas", tenant=actor.tenant_slug)
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name", "id")
@@ -62,7 +71,7 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
         projects = projects.filter(id__in=actor.roles)
     tenant = Tenant.objects.get(id=actor.tenant_id)
     context = {
-        "classes": _shown(project_shares(tenant, projects)),
+        "classes": _shown(project_shares(tenant, projects), _typed(request, refusal)),
         "may_change": actor.is_tenant_admin,
         "refusal": refusal,
         "typed": request.POST,
@@ -76,11 +85,15 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
     """What each tenant is sure of and may use at most."""
     refusal = None
     if request.method == "POST":
-        refusal = act_run(request, {"set": lambda form: _tenant_set(operator, form)})
+        acts: dict[str, Act] = {
+            "set": lambda form: _tenant_set(operator, form),
+            "more": lambda form: _tenant_more(operator, form),
+        }
+        refusal = act_run(request, acts)
         if refusal is None:
             return redirect("ops-quotas")
     context = {
-        "classes": _shown(tenant_shares()),
+        "classes": _shown(tenant_shares(), _typed(request, refusal)),
         "may_change": True,
         "refusal": refusal,
         "typed": request.POST,
@@ -116,6 +129,29 @@ def _tenant_set(operator: User, form: QueryDict) -> str:
     return _sentence(tenant.name, share)
 
 
+def _project_more(actor: Actor, form: QueryDict) -> str:
+    project = access_project(actor, form.get("project", ""), "project")
+    more, gpu_class = more_read(form), form.get("gpu_class", "")
+    quota_more_set(actor=actor, project=project, gpu_class=gpu_class, more=more, now=timezone.now())
+    return more_words(project.name, more)
+
+
+def _tenant_more(operator: User, form: QueryDict) -> str:
+    tenant = Tenant.objects.filter(id=id_read(form, "tenant", "tenant")).first()
+    if tenant is None:
+        raise missing("tenant", "tenant")
+    more, gpu_class = more_read(form), form.get("gpu_class", "")
+    tenant_quota_more_set(
+        operator=operator, tenant=tenant, gpu_class=gpu_class, more=more, now=timezone.now()
+    )
+    return more_words(tenant.name, more)
+
+
+def _typed(request: HttpRequest, refusal: Refused | None) -> QueryDict | None:
+    """What was typed into a form of weights and caps that was refused."""
+    return request.POST if refusal and request.POST.get("act") == "more" else None
+
+
 def _share_read(form: QueryDict) -> Share:
     borrow, lend = (form.get(name, "").strip() for name in ("borrow", "lend"))
     return Share(
@@ -133,7 +169,7 @@ def _sentence(name: str, share: Share) -> str:
     return f"{name}: {sure} guaranteed, borrows {more}, lends {idle}."
 
 
-def _shown(classes: list[ClassShares]) -> list[ClassShown]:
+def _shown(classes: list[ClassShares], typed: QueryDict | None) -> list[ClassShown]:
     rows = [row for each in classes for row in (*each.rows, *([each.total] if each.total else []))]
     scale = max((max(row.guaranteed_units, row.limit_units or 0) for row in rows), default=0)
     return [
@@ -146,9 +182,18 @@ def _shown(classes: list[ClassShares]) -> list[ClassShown]:
             free=gpus_text(max(0, each.total.guaranteed_units - each.split_units))
             if each.total
             else "",
+            more=more_shown(
+                each, typed if typed and typed.get("gpu_class") == each.gpu_class.slug else None
+            ),
+            cap=_cap(each.total),
         )
         for each in classes
     ]
+
+
+def _cap(total: ShareRow | None) -> str:
+    quota = total.quota if total else None
+    return cap_words(quota.cap_gpu_hours, quota.cap_days) if quota else ""
 
 
 def _row(row: ShareRow, scale: int) -> RowShown:

@@ -17,7 +17,8 @@ from tenants.web.acts import act_run
 from tenants.web.frame import operator_page, tenant_page
 
 FLAGS = ("pausable", "counts", "replaces")
-TIMES = ("grace", "protected", "max_duration", "advance")
+TIMES = ("grace", "protected", "max_duration", "advance", "credit_cap", "more_time")
+OPTIONAL = ("description", "max_pauses")
 LABELS = {
     "slug": "Short name, it stays",
     "name": "Name",
@@ -26,6 +27,10 @@ LABELS = {
     "protected": "Safe from pauses at first",
     "max_duration": "Longest booking",
     "advance": "Bookable ahead",
+    "max_pauses": "Paused at most so often; empty: as often as needed",
+    "credit_cap": "Work done again that is not charged, at most",
+    "more_times": "A pause can be put off so often",
+    "more_time": "By so much each time",
     "description": "What people read about it",
 }
 EMPTY: dict[str, str] = {
@@ -34,6 +39,10 @@ EMPTY: dict[str, str] = {
     "protected": "0",
     "max_duration": "7d",
     "advance": "28d",
+    "credit_cap": "4h",
+    "more_times": "0",
+    "more_time": "0",
+    "method": Tier.PauseMethod.STOP,
 }
 
 
@@ -56,10 +65,16 @@ class TierForm:
     title: str
     pausable: bool
     counts: bool
+    method: str
     replaces: bool
     fields: tuple[FieldShown, ...]
     is_new: bool
     failed: bool
+
+    @property
+    def methods(self) -> list[tuple[str, str]]:
+        """How a pause can be made."""
+        return Tier.PauseMethod.choices
 
     @property
     def has_field_error(self) -> bool:
@@ -110,12 +125,16 @@ def _set(operator: User, form: QueryDict) -> str:
     if "is_new" in form and Tier.objects.filter(slug=slug).exists():
         raise invalid("slug_taken", "Another tier has this short name.", "slug")
     times = {f"{name}_seconds": seconds_read(form.get(name, ""), param=name) for name in TIMES}
+    most = form.get("max_pauses", "")
     terms = TierTerms(
         name=form.get("name", ""),
         priority=whole_read(form.get("priority", ""), param="priority"),
         pausable="pausable" in form,
         description=form.get("description", ""),
         counts_against_guarantee="counts" in form,
+        pause_method=form.get("method", Tier.PauseMethod.STOP),
+        max_pauses=whole_read(most, param="max_pauses") if most.strip() else None,
+        more_times=whole_read(form.get("more_times", ""), param="more_times"),
         replace_on_lost="replaces" in form,
         **times,
     )
@@ -141,9 +160,10 @@ def _form(
     return TierForm(
         slug=str(values.get("slug", "")),
         title=str(values.get("name", "")),
+        method=str(values.get("method", Tier.PauseMethod.STOP)),
         **{name: bool(flags.get(name)) for name in FLAGS},
         fields=tuple(
-            FieldShown(name, label, str(values.get(name, "")), "", name != "description")
+            FieldShown(name, label, str(values.get(name, "")), "", name not in OPTIONAL)
             for name, label in LABELS.items()
             if is_new or name != "slug"
         ),
@@ -161,5 +181,8 @@ def _shown(tier: Tier) -> dict[str, object]:
         "counts": tier.counts_against_guarantee,
         "replaces": tier.replace_on_lost,
         "description": tier.description,
+        "method": tier.pause_method,
+        "max_pauses": "" if tier.max_pauses is None else str(tier.max_pauses),
+        "more_times": str(tier.more_times),
         **{name: seconds_text(getattr(tier, f"{name}_seconds")) for name in TIMES},
     }

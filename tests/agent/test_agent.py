@@ -1,7 +1,9 @@
 """The whole agent on simulated GPUs and a clock that tests move; no sockets."""
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -265,6 +267,26 @@ def test_telemetry_names_the_allocation_and_leaves_out_what_is_unknown(tmp_path:
     assert part.power_mw is None
     assert (whole.allocation, whole.slot, whole.processes) == ("w1", None, 1)
     assert whole.power_mw is not None
+
+
+def test_of_too_many_readings_those_of_bookings_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "SAMPLES_MOST", 1)
+    with a_rig(tmp_path) as rig:
+        rig.desire(a_document({rig.hardware.gpus[1].uuid: [a_whole()]}))
+        rig.later(30)
+        last = rig.sent.messages("telemetry")[-1]
+
+    assert isinstance(last, wire.Telemetry)
+    assert [sample.allocation for sample in last.samples] == ["w1"]
+
+
+def test_the_largest_telemetry_fits_a_message_many_times() -> None:
+    values: dict[str, Any] = {field.name: 1 << 40 for field in dataclasses.fields(wire.Sample)}
+    full = wire.Sample(**{**values, "gpu": "GPU-" + "f" * 36, "allocation": "f" * 32})
+    telemetry = wire.Telemetry(sent_at=NOW, samples=(full,) * wire.SAMPLES_MOST)
+    assert len(wire.seal(telemetry, key=KEY, key_version=1).body) < wire.MAX_BYTES / 4
 
 
 def test_simulated_people_start_programs_and_leave_when_asked(tmp_path: Path) -> None:

@@ -73,7 +73,9 @@ def test_without_a_writable_state_nothing_new_begins_and_what_runs_still_ends(
     assert "can't be written" in (rig.sent.report().error or "")
     assert rig.instances() == [("2g.20gb", 0)]
     rig.later(10)
-    assert rig.sent.states() == {"a1": "empty"}
+    assert rig.instances() == []
+    # A proof that a restart would forget is not told.
+    assert rig.sent.states() == {"a1": "ending"}
 
     (tmp_path / "state.json").rmdir()
     rig.later(5)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from allocation.agent import nvml_gpu, nvml_watch
+from allocation.agent import nvml_gpu, nvml_measure, nvml_topology, nvml_watch
 from allocation.agent.gpu import Fault, GpuError, GpuPort, Place
 from allocation.agent.host import process_signal
 from allocation.agent.nvml_gpu import NvmlGpu
@@ -340,7 +340,7 @@ def test_the_driver_tells_the_placements_of_the_published_tables(slug: str) -> N
 def test_the_simulator_has_every_symbol_that_the_agent_uses() -> None:
     used = {
         node.attr
-        for module in (nvml_gpu, nvml_watch)
+        for module in (nvml_gpu, nvml_measure, nvml_topology, nvml_watch)
         for node in ast.walk(ast.parse(Path(inspect.getfile(module)).read_text()))
         if isinstance(node, ast.Attribute) and re.match("nvml[A-Z]", node.attr)
     }

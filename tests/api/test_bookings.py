@@ -261,3 +261,30 @@ def test_own_time_is_marked_and_others_time_is_only_busy(site: Site) -> None:
     assert theirs["gpus"][0]["busy"][0]["mine"] is False
     assert [step["whole_gpus"] for step in theirs["free"]] == [7, 8]
     assert b"BK-" not in site.stranger.get("availability", gpu_class="h100").content
+
+
+def test_what_starts_sooner_is_told_and_taken_in_one_call(site: Site) -> None:
+    waiting = said(site.researcher.post("bookings", LINE | {"request": "1 h100 for 1h"}))
+    promised = NOW + timedelta(hours=5)
+    with as_system():
+        Booking.objects.filter(id=UUID(waiting["id"].removeprefix("bk_"))).update(
+            state="queued", planned_starts=promised, planned_ends=promised + timedelta(hours=1)
+        )
+    told = said(site.researcher.get(f"bookings/{waiting['number']}/sooner"))
+    assert datetime.fromisoformat(told["promised"]) == promised
+    option = told["options"][0]
+    change = {name: option[name] for name in ("tier", "request", "starts")}
+    address = f"bookings/{waiting['number']}/change"
+    answer = site.researcher.post(address, change | {"quote": told["quote"]})
+    new = said(answer)
+    assert answer.status_code == 201
+    assert (new["tier"], new["state"]) == (option["tier"], "requested")
+    assert new["price"]["held"] == option["price"]
+    assert said(site.researcher.get(f"bookings/{waiting['number']}"))["state"] == "cancelled"
+    assert said(site.researcher.post(address, change))["id"] == new["id"], "twice is once"
+    assert site.viewer.post(address, change).status_code == 403
+
+
+def test_why_tells_the_range_of_the_start_or_that_there_is_none_yet(site: Site) -> None:
+    booking = said(site.researcher.post("bookings", LINE))
+    assert said(site.researcher.get(f"bookings/{booking['number']}/why"))["expected_range"] is None

@@ -23,6 +23,7 @@ UNGUARDED = {"schema/", "docs/", "docs/start.js", "^.*$", "agents/enrol"}
 # Names that belong to no tenant: everybody may read them.
 OPEN = {
     "tiers/<slug:slug>",
+    "workloads/<slug:slug>",
     "price-books/<int:version>",
     "fleet/nodes/<slug:name>/drain",
     "fleet/nodes/<slug:name>/ready",
@@ -34,6 +35,7 @@ OPEN = {
     "blackouts/<uuid:blackout_id>/end",
 }
 BODIES: dict[str, Any] = {
+    "change": {"tier": "standard", "request": "1 h100 10m", "starts": "2030-01-01T00:00:00Z"},
     "extend": {"by": "PT1H"},
     "budgets": {"amount": "5"},
     "projects": {"is_open": False},
@@ -52,6 +54,8 @@ NAMED = [route for route in routes() if "<" in route and route not in OPEN]
 def theirs(site: Site) -> dict[str, Callable[[], str]]:
     """Real names of things in Helix, by the parameter that takes them."""
     booking = said(site.researcher.post("bookings", GOOD))
+    line = "1 h100 1h at 9 every day 2 times"
+    series = said(site.researcher.post("series", GOOD | {"request": line}))
     with as_system():
         member = Membership.objects.get(user=site.people["viewer"])
     return {
@@ -60,6 +64,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "budget_id": lambda: str(site.budget.id),
         "token_id": lambda: said(site.researcher.get("me"))["token_id"],
         "member_id": lambda: str(member.id),
+        "series": lambda: series["id"],
     }
 
 
@@ -71,6 +76,7 @@ NOBODYS = {
     "member_id": str(uuid4()),
     "gpu_id": str(uuid4()),
     "blackout_id": str(uuid4()),
+    "series": f"sr_{uuid4().hex}",
 }
 
 

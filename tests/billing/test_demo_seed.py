@@ -12,7 +12,7 @@ from django.apps import apps
 from django.db.models import Count
 
 from allocation.agent.simulated_hardware import Hardware, models_load
-from allocation.models import Allocation, Booking, Gpu
+from allocation.models import Allocation, Blackout, Booking, Gpu, Series
 from allocation.queries.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, parse_ask
 from allocation.rules.states import State
@@ -70,8 +70,24 @@ def test_the_site_has_a_past_a_present_and_a_future(keys: Path) -> None:
     assert past >= 55
     assert Booking.objects.filter(state=State.SCHEDULED, starts=NOW).count() >= 8
     assert Booking.objects.filter(state=State.SCHEDULED, starts__gt=NOW).count() >= 25
-    assert states["requested"] == 3
+    assert Booking.objects.filter(state=State.REQUESTED, name__endswith="-big").count() == 3
     assert Allocation.objects.filter(state="planned", mode="sliced").exists()
+
+
+def test_there_is_one_of_each_rarer_thing(keys: Path) -> None:
+    run(keys)
+    asked = Booking.objects.filter(state=State.REQUESTED)
+    assert asked.filter(ask__share=250).count() == 1
+    assert asked.filter(ask__workload="training").count() == 1
+    assert asked.filter(tier__pausable=True, tier__replace_on_lost=True).count() == 1
+    series = Series.objects.get()
+    assert (series.bookings.count(), series.failed) == (4, [])
+    maintenance = Blackout.objects.get()
+    assert timedelta(days=1) < maintenance.starts - NOW < timedelta(days=2)
+    in_the_way = Allocation.objects.filter(
+        gpu__node=maintenance.node, period__overlap=(maintenance.starts, maintenance.ends)
+    )
+    assert not in_the_way.exists()
 
 
 def test_running_again_changes_nothing(keys: Path) -> None:
@@ -153,7 +169,7 @@ def test_what_people_typed_means_what_was_booked(keys: Path) -> None:
     catalogue = ask_catalogue()
     for booking in Booking.objects.all():
         parsed = parse_ask(booking.request_text, catalogue=catalogue, now=NOW, zone=ZoneInfo("UTC"))
-        said, stored = parsed.document(), AskDocument.from_json(booking.ask)
+        said, stored = parsed.document(first=True), AskDocument.from_json(booking.ask)
         assert (said.count, said.profile, said.classes, said.duration) == (
             stored.count,
             stored.profile,

@@ -11,7 +11,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from billing.models import Account, Budget, Transfer
 from billing.queries import BudgetEffect, budget_effect, ledger_check, reference_totals
 from billing.rules import Period
-from billing.services import hold_move, hold_release, hold_settle
+from billing.services import hold_move, hold_release, hold_settle, hold_settle_part
 from tenants.errors import Refused
 from tenants.models import AuditEntry, Project
 from tenants.wall import tenant_tx
@@ -343,3 +343,56 @@ def test_november_is_over_at_midnight_utc() -> None:
     a_budget(project, "100", NOVEMBER)
     assert budget_effect(project_id=project.id, at=datetime(2026, 11, 30, 23, 59, 59, tzinfo=UTC))
     assert budget_effect(project_id=project.id, at=datetime(2026, 12, 1, tzinfo=UTC)) is None
+
+
+def part(hold: Hold, amount: str, keep: str) -> tuple[Decimal, Decimal]:
+    return hold_settle_part(
+        tenant_id=hold.project.tenant_id,
+        reference=hold.reference,
+        amount=Decimal(amount),
+        keep=Decimal(keep),
+        now=NOW,
+    )
+
+
+def test_a_part_is_charged_and_what_the_rest_needs_stays_held() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    hold = a_hold(project, "60")
+    assert part(hold, "20", "30") == (Decimal(20), Decimal(30))
+    assert shown(figures(project)) == (Decimal(100), Decimal(20), Decimal(30), Decimal(50))
+    assert settle(hold, "30") == Decimal(30)
+    assert shown(figures(project)) == (Decimal(100), Decimal(50), Decimal(0), Decimal(50))
+    assert ledger_check() == []
+
+
+def test_a_part_fits_into_a_budget_that_is_full_to_the_last_step() -> None:
+    project = a_project()
+    a_budget(project, "10")
+    hold = a_hold(project, "10")
+    assert part(hold, "3.333333", "6.666667") == (Decimal("3.333333"), Decimal("6.666667"))
+    assert figures(project).left == 0
+
+
+def test_of_two_periods_the_earlier_pays_first_and_the_later_keeps_first() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    a_budget(project, "100", DECEMBER)
+    starts, ends = datetime(2026, 11, 30, tzinfo=UTC), datetime(2026, 12, 2, tzinfo=UTC)
+    hold = a_hold(project, "40", starts=starts, ends=ends)
+    assert part(hold, "15", "22") == (Decimal(15), Decimal(22))
+    november, december = figures(project), figures(project, datetime(2026, 12, 1, tzinfo=UTC))
+    assert (november.spent, november.held) == (Decimal(15), Decimal(2))
+    assert (december.spent, december.held) == (Decimal(0), Decimal(20))
+
+
+def test_no_more_is_charged_or_kept_in_part_than_was_held() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    hold = a_hold(project, "10")
+    assert part(hold, "8", "8") == (Decimal(8), Decimal(2))
+    assert part(hold, "99", "0") == (Decimal(2), Decimal(0))
+    assert part(hold, "1", "1") == (Decimal(0), Decimal(0))
+    assert reference_totals(tenant_id=project.tenant_id, reference=hold.reference) == (
+        Decimal(0), Decimal(10),
+    )  # fmt: skip

@@ -4,9 +4,11 @@ Fails when a page scrolls sideways, logs an error, asks another origin, or when 
 too weak on a background that it is meant for.
 """
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -14,6 +16,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize
 
 from tests.browser.chromium import NoChromium, chromium, sign_in
+from tests.browser.pausing import pause_make
 from tests.browser.site import ROOT, Site, SiteDidNotStart, site
 
 WIDTHS = {1440: 900, 390: 844}
@@ -21,6 +24,7 @@ Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
 CONTRAST_LEAST = 4.5
 TEXTS = ("ink", "ink-2", "ink-3", "accent", "ok", "info", "wait", "risk", "lend")
+WORDS = re.compile("preempt|pod\\b", re.IGNORECASE)
 GROUNDS = ("surface", "canvas", "sunken")
 
 PAGES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -41,6 +45,12 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("prices", "/t/helix/prices"),
         ("tiers", "/t/helix/tiers"),
         ("settings", "/t/helix/settings"),
+        ("book-share", "/t/helix/book?q=0.25+h100+1h"),
+        ("book-series", "/t/helix/book?q=1+l40s+every+mon,wed+9-17+4+times"),
+        ("book-kind", "/t/helix/book?q=1+h100+or+a100+4h+kind:training"),
+        ("book-later", "/t/helix/book?q=6+h100+8h"),
+        ("series", "series:"),
+        ("node-shared", "/t/helix/fleet/gpu-c1-01"),
         ("missing", "/t/helix/bookings/BK-999999"),
     ),
     "tenant_admin": (
@@ -50,13 +60,27 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "operator": (
         ("ops-fleet", "/ops/fleet"),
+        ("ops-fleet-table", "/ops/fleet?view=table"),
         ("ops-node", "/ops/fleet/gpu-a1-01"),
+        ("ops-node-maintenance", "/ops/fleet/gpu-c1-01"),
         ("ops-maintenance", "/ops/maintenance"),
+        ("ops-compaction", "/ops/compaction"),
+        ("ops-install", "/ops/install"),
         ("ops-tiers", "/ops/tiers"),
         ("ops-prices", "/ops/prices"),
         ("ops-quotas", "/ops/quotas"),
+        ("ops-speeds", "/ops/speeds"),
         ("ops-tenants", "/ops/tenants"),
         ("ops-decisions", "/ops/decisions"),
+    ),
+}
+
+# A notice stands for two minutes: it is looked at before all else. {} is the booking's label.
+NOTICE: dict[str, tuple[tuple[str, str], ...]] = {
+    "researcher": (
+        ("pause-notice", "/t/helix/bookings/{}"),
+        ("pause-home", "/t/helix/"),
+        ("pause-timeline", "/t/helix/timeline?span=6h&class=h100"),
     ),
 }
 
@@ -105,9 +129,14 @@ def main(folder: Path = ROOT / "var" / "screens") -> int:
     faults: list[str] = []
     try:
         with site() as found, chromium() as browser:
-            for theme in THEMES:
-                for width in WIDTHS:
-                    faults += looks(browser, found, Look(theme, width), folder)
+            label = pause_make(found)
+            notice = {
+                role: tuple((name, address.format(label)) for name, address in pages)
+                for role, pages in NOTICE.items()
+            }
+            for pages in (notice, PAGES):
+                for theme, width in product(THEMES, WIDTHS):
+                    faults += looks(browser, found, Look(theme, width), pages, folder)
     except (NoChromium, SiteDidNotStart) as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -116,10 +145,16 @@ def main(folder: Path = ROOT / "var" / "screens") -> int:
     return 1 if faults else 0
 
 
-def looks(browser: Browser, found: Site, look: Look, folder: Path) -> Iterator[str]:
-    """Faults of all pages in one theme and width."""
+def looks(
+    browser: Browser,
+    found: Site,
+    look: Look,
+    by_role: Mapping[str, Sequence[tuple[str, str]]],
+    folder: Path,
+) -> Iterator[str]:
+    """Faults of all these pages in one theme and width."""
     viewport = ViewportSize(width=look.width, height=WIDTHS[look.width])
-    for role, pages in PAGES.items():
+    for role, pages in by_role.items():
         context = browser.new_context(viewport=viewport, color_scheme=look.theme)
         faults: list[str] = []
         page = _watched(context, found, faults)
@@ -170,6 +205,8 @@ def _look(
     )
     if sizes[0] > sizes[1]:
         yield f"{look.name(name)}: scrolls sideways, {sizes[0]} in {sizes[1]} px"
+    if WORDS.search(page.inner_text("body")):
+        yield f"{look.name(name)}: says {WORDS.pattern}"
     for text, ground, ratio in page.evaluate(RATIOS, [TEXTS, GROUNDS]):
         if ratio < CONTRAST_LEAST:
             yield f"{look.name(name)}: {text} on {ground} has contrast {ratio:.2f}"
@@ -177,11 +214,24 @@ def _look(
 
 
 def _address(page: Page, found: Site, address: str) -> str | None:
-    """`bookings:QUERY` is the first booking that the list shows for it."""
-    if not address.startswith("bookings:"):
+    """`bookings:QUERY` is the first booking in the list for it; `series:` the seeded series."""
+    kind, colon, query = address.partition(":")
+    if not colon or kind.startswith("/"):
         return found.url + address
-    page.goto(f"{found.tenant('bookings')}?{address.partition(':')[2]}")
-    link = page.locator("#bookings-list td a").first
+    if kind == "series":
+        return _series_address(page, found)
+    page.goto(f"{found.tenant('bookings')}?{query}")
+    return _href(page, found, "#bookings-list td a")
+
+
+def _series_address(page: Page, found: Site) -> str | None:
+    page.goto(found.tenant("bookings"))
+    page.locator("#bookings-list td a", has_text="lab-course").first.click()
+    return _href(page, found, 'a[href*="/series/"]')
+
+
+def _href(page: Page, found: Site, selector: str) -> str | None:
+    link = page.locator(selector).first
     return found.url + (link.get_attribute("href") or "") if link.count() else None
 
 

@@ -30,10 +30,11 @@ class Person:
 
 @dataclass(frozen=True)
 class Site:
-    """An address and who can sign in there, by role."""
+    """An address, and by role who can sign in there and which token they have."""
 
     url: str
     people: Mapping[str, Person]
+    tokens: Mapping[str, str]
 
     def tenant(self, path: str = "") -> str:
         """The address of a page of the demo's tenant."""
@@ -84,5 +85,6 @@ def _wait_until_ready(process: "subprocess.Popen[str]") -> None:
 
 
 def _site(url: str, demo: Path) -> Site:
-    people = json.loads(demo.read_text(encoding="utf-8"))["passwords"]
-    return Site(url, {role: Person(**person) for role, person in people.items()})
+    keys = json.loads(demo.read_text(encoding="utf-8"))
+    people = {role: Person(**person) for role, person in keys["passwords"].items()}
+    return Site(url, people, keys["tokens"])

@@ -1,6 +1,6 @@
-"""A process that runs one cycle and is killed at a chosen point of it.
+"""A process that runs one cycle and is killed, or stopped, at a chosen point of it.
 
-`python -m tests.faults.crashing_cycle POINT NOW`
+`python -m tests.faults.crashing_cycle POINT NOW [SIGSTOP]`
 """
 
 import importlib
@@ -24,27 +24,29 @@ POINTS = {
 }
 
 
-def dying(really: Callable[..., object], times: int) -> Callable[..., object]:
+def dying(
+    really: Callable[..., object], times: int, number: signal.Signals = signal.SIGKILL
+) -> Callable[..., object]:
     """As `really`, until it is called for the last time."""
     left = [times]
 
     def function(*args: object, **named: object) -> object:
         left[0] -= 1
         if not left[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
         return really(*args, **named)
 
     return function
 
 
-def main(point: str, now: str) -> None:
-    """Never comes back."""
+def main(point: str, now: str, number: str = "SIGKILL") -> None:
+    """Comes back only from a stop."""
     django.setup()
     from allocation.services.cycle import cycle_run  # noqa: PLC0415 (needs the settings)
 
     name, function, times = POINTS[point]
     module = importlib.import_module(name)
-    setattr(module, function, dying(getattr(module, function), times))
+    setattr(module, function, dying(getattr(module, function), times, signal.Signals[number]))
     cycle_run(datetime.fromisoformat(now))
 
 

@@ -189,3 +189,18 @@ def test_agent_and_reader_killed_together_lose_no_word(site: Site) -> None:
     site.until_all("ended", booking)
     with as_system():
         assert invariants_check() == []
+
+
+def test_bookings_go_on_while_valkey_is_full(site: Site) -> None:
+    site.agent()
+    site.until(is_enrolled)
+    agents_redis().config_set("maxmemory", "1")
+    try:
+        booking = site.request(an_ask(profile="2g.20gb"))
+        site.until_all("starting", booking)
+        with as_system():
+            assert invariants_check() == []
+    finally:
+        agents_redis().config_set("maxmemory", "0")
+    site.until_all("active", booking)
+    site.ends_well(booking)

@@ -1,12 +1,14 @@
 """kill -9 of the decision-maker at every point where that could matter."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from allocation.models import Allocation, Decision
@@ -16,6 +18,7 @@ from tests.builders_allocation import a_lab, a_model, a_policy, a_price_book, a_
 from tests.faults.crashing_cycle import POINTS
 from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers
+from tests.servers.waiting import wait_until
 from tests.services.plant import Plant, a_plant, fresh
 
 pytestmark = pytest.mark.faults
@@ -95,3 +98,39 @@ def test_a_cycle_killed_while_it_ends_bookings_ends_them_next_time(
     assert (fresh(booking).state, str(fresh(booking).charged)) == ("ended", "9.600000")
     with as_system():
         assert invariants_check() == []
+
+
+def test_a_solver_that_slept_through_its_term_writes_nothing_when_it_wakes(
+    plant: Plant, real_db: Servers
+) -> None:
+    lab = a_lab("helix", gpus=0)
+    with as_system():
+        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+    command = ("tests.faults.crashing_cycle", "before the plan is written", plant.now.isoformat())
+    sleeper = subprocess.Popen(
+        [sys.executable, "-m", *command, "SIGSTOP"],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": real_db.dsn("portal_system")},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        state = Path(f"/proc/{sleeper.pid}/stat")
+        wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", seconds=60)
+        assert plant.cycle().outcome == "busy", "it sleeps with the lock in its hand"
+        # What the server does about a client that does not answer any more.
+        with psycopg.connect(real_db.admin_dsn, autocommit=True) as admin:
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+            )
+        wait_until(lambda: plant.cycle().outcome != "busy", seconds=20)
+        assert fresh(booking).state == "starting"
+        sleeper.send_signal(signal.SIGCONT)
+        assert sleeper.wait(60) == 1
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    with as_system():
+        assert (Allocation.objects.count(), Decision.objects.count()) == (1, 1)
+        assert invariants_check() == []
+    plant.round()
+    assert fresh(booking).state == "active"

@@ -23,6 +23,7 @@ FULL: dict[str, Any] = {
     "share": None,
     "cores": 0,
     "memory": 0,
+    "workload": None,
 }
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from allocation.errors import AskError
 from allocation.rules.ask import Catalogue, ClassEntry, Parsed, parse_ask
+from allocation.rules.recurrence import recurrence_line
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WEDNESDAY = datetime(2026, 11, 18, 9, 0, tzinfo=UTC)  # 10:00 in Berlin
@@ -234,3 +235,61 @@ def test_any_text_is_read_or_refused_and_every_span_lies_in_it(text: str) -> Non
         document = parsed.document(duration=H)
         window = (document.not_before or WEDNESDAY) + timedelta(seconds=document.duration)
         assert document.deadline is None or document.deadline >= window
+
+
+REPEATED: dict[str, tuple[str, datetime, int]] = {
+    "1 h100 every mon,wed 9-17 until 31 jan": (
+        "FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=20270131", berlin(19, 9), 8 * H),
+    "h100 6h every day at 9 10 times": ("FREQ=DAILY;COUNT=10", berlin(19, 9), 6 * H),
+    "h100 every weekday 22:00-6:00 until 2026-12-24": (
+        "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261224", berlin(18, 22), 8 * H),
+    "h100 every 2 weeks on tue and fri 9:30-11 until jan 31 2027": (
+        "FREQ=WEEKLY;INTERVAL=2;BYDAY=TU,FR;UNTIL=20270131", berlin(19, 9, 30), 90 * 60),
+    "h100 monthly tomorrow 9-17 3 times": ("FREQ=MONTHLY;COUNT=3", berlin(19, 9), 8 * H),
+    "h100 every other week from mon 9 to 17 until fri": (
+        "FREQ=WEEKLY;INTERVAL=2;UNTIL=20261120", berlin(23, 9), 8 * H),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REPEATED)
+def test_what_repeats_is_read_with_its_end(text: str) -> None:
+    rule, starts, seconds = REPEATED[text]
+    found = read(text)
+    assert (found.unknown, found.problems) == ((), ())
+    assert found.repeat is not None
+    assert (found.repeat.text, found.starts, found.duration) == (rule, starts, seconds)
+    assert found.document(first=True).starts == starts
+    with pytest.raises(AskError, match="as a series"):
+        found.document()
+    again = read(f"h100 9-17 {recurrence_line(found.repeat)}")
+    assert again.repeat == found.repeat, "what a page writes is read as the same"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("h100 every mon 9-17", "no_end"),
+        ("h100 6h every mon until 31 jan", "no_start"),
+        ("h100 9-17 until 31 jan", "no_repeat"),
+        ("h100 9-17 10 times", "no_repeat"),
+        ("h100 every mon 9-17 10 times until 31 jan", "end_twice"),
+        ("h100 every day 9-17 400 times", "series_too_long"),
+        ("h100 6h kind:cooking", "unknown_workload"),
+    ],
+)
+def test_a_repetition_that_lacks_something_says_what(text: str, code: str) -> None:
+    assert [problem.code for problem in read(text).problems] == [code]
+
+
+def test_every_with_anything_else_is_underlined() -> None:
+    assert read("h100 6h every blue moon").unknown
+    assert read("h100 9-99 6h").unknown
+
+
+def test_work_names_its_kind_and_classes_may_be_parted_by_a_bar() -> None:
+    site = Catalogue(SITE.classes, ("training", "inference"))
+    text = "2 h100|a100-80 6h kind:training"
+    found = parse_ask(text, catalogue=site, now=WEDNESDAY, zone=BERLIN)
+    assert (found.unknown, found.problems) == ((), ())
+    assert (found.classes, found.workload) == (("h100", "a100-80"), "training")
+    assert found.document().workload == "training"

@@ -7,7 +7,7 @@ from allocation.solver.explain import RULES as CITED
 def test_ids_and_codes_are_there_once() -> None:
     assert len(BY_ID) == len(BY_CODE) == len(RULES)
     numbers = [int(rule.id.removeprefix("R")) for rule in RULES]
-    assert numbers == sorted(numbers)
+    assert numbers == sorted(numbers), "a new rule goes to the end, with a number of its own"
 
 
 def test_the_solver_cites_rules_of_the_catalogue_under_their_ids_and_checks() -> None:

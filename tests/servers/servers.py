@@ -7,6 +7,7 @@ portal_web: row-level security is on, as it is for a web process.
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,19 @@ class Servers:
         if "valkey" not in self.running:
             home = home_make(self.folder / "run")
             self._start(valkey_prepare(home, self.access, durable=False).program)
+
+    def postgres_killed(self) -> None:
+        """kill -9 of PostgreSQL with all its children, as when a machine's memory runs out."""
+        process, _ = self.running.pop("postgres")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for pid in (process.pid, *map(int, children)):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+    def postgres_again(self) -> None:
+        """What was killed starts, with the data that it had."""
+        home = home_make(self.folder / "run")
+        self._start(postgres_prepare(home, self.password, durable=False).program)
 
     def postgres_ensure(self) -> None:
         """Start PostgreSQL with the portal's roles and one for tests, unless it runs."""

@@ -146,7 +146,7 @@ def test_what_is_over_stays_as_it_is(lab: Lab, state: State, act: Callable[..., 
     assert refusal_of(act, lab, in_state(lab, state)).code == "booking_over"
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - TERMINAL - ON_HARDWARE))
+@pytest.mark.parametrize("state", sorted(set(State) - TERMINAL - ON_HARDWARE - {State.PAUSED}))
 def test_what_has_not_started_can_not_be_released(lab: Lab, state: State) -> None:
     assert refusal_of(booking_release, lab, in_state(lab, state)).code == "not_started"
 
@@ -187,7 +187,8 @@ def test_more_time_is_asked_for_in_whole_seconds_and_not_given_yet(lab: Lab, sta
 def test_what_has_no_place_can_not_be_extended(lab: Lab, state: State) -> None:
     booking = in_state(lab, state)
     refused = refusal_of(booking_extend, lab, booking, until=NOW + 3 * HOUR)
-    assert refused.code == "not_extendable"
+    is_paused = state in (State.PAUSING, State.PAUSED)
+    assert refused.code == ("extension_while_paused" if is_paused else "not_extendable")
 
 
 @pytest.mark.parametrize(

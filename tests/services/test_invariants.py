@@ -49,6 +49,20 @@ def hall(real_db: Servers) -> Hall:
     return Hall(lab, active, scheduled, waiting, ended, row)
 
 
+def a_receipt(booking: str, *, ended: str = "NULL", emptied: str = "NULL") -> str:
+    """SQL for a pause of the booking, for nobody, with a deadline after its end."""
+    return f"""
+        INSERT INTO allocation_pause (id, tenant_id, booking_id, number, cause_id,
+            beneficiary_label, may_wait, decision_id, policy_version, rule, sentence, method,
+            ready_at, noticed_at, deadline, grace_seconds, ends_before, more_times_used,
+            lost_seconds, credit_seconds, credit, charged, ended_at, emptied_at)
+          SELECT gen_random_uuid(), tenant_id, id, 1, gen_random_uuid(), '', true, 1, 1, 'R7', '',
+            'stop', coalesce(planned_starts, not_before), not_before,
+            not_before + interval '3 hours', 60, not_before + interval '4 hours', 0, 0, 0, 0, 0,
+            {ended}, {emptied}
+          FROM allocation_booking WHERE id = '{booking}';"""  # noqa: S608 (names of the test's own)
+
+
 # Each break with the constraint that forbids it taken away first, and the name of what is found.
 BREAKS = {
     "double booking": """
@@ -100,6 +114,16 @@ BREAKS = {
           WHERE id = '{waiting}'""",
     "a state that its history does not tell": """
         UPDATE allocation_booking SET state = 'queued' WHERE id = '{waiting}'""",
+    "a settled run that is not in the ledger": """
+        UPDATE allocation_booking SET settled = 1 WHERE id = '{active}'""",
+    "a pause without one open receipt": """
+        UPDATE allocation_booking SET state = 'pausing' WHERE id = '{active}'""",
+    "an open receipt of what is not paused": a_receipt("{active}"),
+    "paused for nobody, or for itself": a_receipt("{active}"),
+    "stopped before its time": a_receipt("{active}", emptied="not_before + interval '3 hours'"),
+    "a pause that was neither resumed nor refunded": f"""{a_receipt("{waiting}", ended="now()")}
+        UPDATE allocation_booking SET state = 'cancelled', charged = 0, ended_at = now()
+          WHERE id = '{{waiting}}'""",  # noqa: S608 (names of the test's own)
     "over without an end": """
         UPDATE allocation_booking SET ended_at = now() WHERE id = '{waiting}'""",
 }

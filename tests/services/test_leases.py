@@ -13,7 +13,8 @@ from allocation.agent.reconcile import Held
 from allocation.models import Booking, Gpu, Node, Occupancy
 from allocation.rules.ask import AskDocument
 from allocation.services import leases
-from allocation.services.bookings import booking_cancel, booking_cost, booking_request
+from allocation.services.bookings import booking_cancel, booking_request
+from allocation.services.costs import booking_cost
 from allocation.services.invariants import invariants_check
 from allocation.services.leases import SILENCE_SECONDS, TTL_SECONDS, LeaseWatch
 from allocation.services.lifecycle import allocation_empty, allocation_ready

@@ -220,3 +220,37 @@ def test_a_reader_takes_over_what_a_killed_one_had_not_finished(
     with as_system():
         second.turn(block_ms=1)
     assert fresh(starting).state == "active"
+
+
+def test_a_proof_counts_only_from_a_node_that_has_read_its_newest_document(
+    plant: Plant, lab: Lab, starting: Booking
+) -> None:
+    """What it will read next may give the same work more time, and then it would go on."""
+    plant.round()
+    with as_system():
+        booking_release(actor=lab.actor, booking=starting, now=plant.now)
+    plant.cycle()
+    words = [a_word(name, "empty") for name in names(starting)]
+    with as_system():
+        generation = Node.objects.get().generation
+    assert plant.told(plant.report(*words, observed_generation=generation - 1)) == "applied"
+    assert fresh(starting).state == "ending"
+    with as_system():
+        assert Occupancy.objects.filter(closed=None).count() == 2
+    assert plant.told(plant.report(*words)) == "applied"
+    assert fresh(starting).state == "ended"
+
+
+def test_a_node_whose_clock_ends_a_booking_early_costs_its_owner_nothing(
+    plant: Plant, lab: Lab, starting: Booking
+) -> None:
+    plant.round()
+    assert fresh(starting).state == "active"
+    plant.told(plant.report(*[a_word(name, "empty") for name in names(starting)]))
+    plant.round()
+    ended = fresh(starting)
+    assert (ended.state, str(ended.charged)) == ("failed", "0.000000")
+    with as_system():
+        told = ended.events.get(kind="ending").sentence
+        assert told == "The node could not keep it: it was cleared too early, by a wrong clock"
+        assert invariants_check() == []

@@ -380,3 +380,59 @@ class TestControls:
         site = lent(a_claim(count=2))
         firm = tuple(replace(tier, pausable=False) for tier in TIERS)
         assert told(solve(replace(site, tiers=firm), POLICY)) == {}
+
+
+class TestWorkAndSeries:
+    """What repeats, and what takes longer on some classes."""
+
+    FLEET = gpus(4) + gpus(1, "l40s", "l40s", node="n2", domains=None)
+
+    def work(self, h100: int, l40s: int, **more) -> Request:  # type: ignore[no-untyped-def]
+        claim = a_claim(ask=an_ask(1, "h100", "l40s"))
+        durations = (("h100", h100), ("l40s", l40s))
+        return replace(claim, duration=min(h100, l40s), durations=durations, **more)
+
+    def site(self, request: Request) -> Snapshot:
+        limits = (*LENDER, a_limit("lab", 1, "l40s"))
+        return lent(request, fleet=self.FLEET, limits=limits)
+
+    def test_nobody_is_paused_for_work_that_ends_as_soon_elsewhere(self) -> None:
+        plan = solve(self.site(self.work(HOUR, HOUR + GRACE)), POLICY)
+        assert told(plan) == {}
+        assert plan.assigns[0].gpu_class == "l40s"
+
+    def test_work_has_somebody_paused_where_it_ends_sooner_by_more_than_the_notice(self) -> None:
+        plan = solve(self.site(self.work(HOUR, 6 * HOUR)), POLICY)
+        assert told(plan) == {"young": ("claim", GRACE)}
+        assert plan.waits[0].ends == NOON + GRACE + HOUR
+
+    def test_nobody_is_paused_where_the_cheapest_class_meets_the_deadline(self) -> None:
+        work = self.work(HOUR, 6 * HOUR, cheapest=True, latest=NOON + 7 * HOUR)
+        work = replace(work, ask=an_ask(1, "l40s", "h100"))
+        plan = solve(self.site(work), POLICY)
+        assert told(plan) == {}
+        assert plan.assigns[0].gpu_class == "l40s"
+        late = replace(work, latest=NOON + 2 * HOUR)
+        assert told(solve(self.site(late), POLICY)) == {"young": ("claim", GRACE)}
+
+    def dates(self, *hours: int) -> list[Request]:
+        return [
+            replace(
+                a_claim(f"d{hour}", count=2, fixed=True, earliest=hour * HOUR),
+                series="s",
+            )
+            for hour in hours
+        ]
+
+    def test_a_series_has_others_paused_like_any_claim(self) -> None:
+        plan = solve(lent(*self.dates(1, 30)), POLICY)
+        assert given(plan).keys() >= {"d1", "d30"}
+        assert plan.refusals == ()
+
+    def test_nobody_is_told_to_leave_for_a_series_that_is_refused(self) -> None:
+        near = self.dates(0, 30)
+        assert told(solve(lent(*near), POLICY)) != {}, "by itself it would"
+        blocked = [*near, replace(self.dates(50)[0], ask=an_ask(5))]
+        plan = solve(lent(*blocked), POLICY)
+        assert len(plan.refusals) == 3
+        assert (told(plan), plan.assigns) == ({}, ())

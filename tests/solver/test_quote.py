@@ -130,7 +130,7 @@ def test_what_never_fits_together_is_offered_split() -> None:
     answer = ask_of(a_question(ask), fleet=gpus(4, domains=2))
     assert answer.blocked is not None
     assert answer.blocked.code == "impossible_together"
-    assert told(answer)[0] == ("split", "h100", None, 0)
+    assert told(answer)[0] == ("without_nvlink", "h100", None, 0)
 
 
 def test_an_unknown_class_is_blocked_and_has_no_options() -> None:

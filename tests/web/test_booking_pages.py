@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from allocation.models import Booking
 from allocation.rules.states import State
-from allocation.web.booking_story import Scene, Story, story_of
+from allocation.web.booking_scene import Scene
+from allocation.web.booking_story import Story, story_of
 from allocation.web.times import length_words, window_words
 from billing.rules import month_of
 from billing.services import budget_set, hold_place
@@ -250,9 +251,10 @@ def test_the_place_and_the_command_to_use_it_are_shown_while_it_runs() -> None:
     member = a_member(a_project())
     booking = a_booking(member, now=timezone.now(), profile="2g.20gb")
     gpu = a_node(now=timezone.now(), gpus=2).gpus.all()[1]
-    place = a_place(booking, gpu, profile="2g.20gb", start=2)
+    a_place(booking, gpu, profile="2g.20gb", start=2)
     page = _client(member).get(_url(booking)).content.decode()
-    assert f"source /var/lib/gpu-agent/bookings/{booking.label}/{place.id.hex}/env" in page
+    folder = f"{member.tenant.slug}.{booking.label}"
+    assert f"source /var/lib/gpu-agent/bookings/{folder}/env" in page
     assert "GPU 1: 2g.20gb, memory slots" in page
     assert page.partition("geo8")[2].count('class="own"') == 2
 
@@ -317,3 +319,24 @@ def test_times_name_the_day_unless_it_is_today() -> None:
         "6 h",
         "2 d 4 h",
     ]
+
+
+def test_a_waiting_booking_says_its_range_or_that_there_is_none_yet() -> None:
+    member = a_member(a_project())
+    booking = a_booking(
+        member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3)
+    )
+    page = _client(member).get(_url(booking)).content.decode()
+    assert "No range yet: fewer than 20 bookings in this tier" in page
+
+
+@pytest.mark.parametrize("starts", ["", "-1", "soon", "9" * 40])
+def test_a_change_to_nonsense_is_refused_beside_the_booking(starts: str) -> None:
+    member = a_member(a_project())
+    booking = a_booking(
+        member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3)
+    )
+    sent = {"tier": "standard", "request": "1 h100 1h", "starts": starts}
+    response = _client(member).post(_url(booking, "/change"), sent)
+    assert response.status_code == 409
+    assert _change(booking).state == State.QUEUED

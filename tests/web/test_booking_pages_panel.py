@@ -10,7 +10,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocation.models import Booking, PolicyVersion
+from allocation.models import Booking, PolicyVersion, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask_text import document_text, duration_text
 from billing.rules import month_of
@@ -272,3 +272,99 @@ def test_lengths_are_written_as_people_type_them() -> None:
         "1d",
         "1w1d1h",
     ]
+
+
+SERIES_LINE = "1 h100 every day 9-11 3 times"
+
+
+def _series_page(member: Membership) -> str:
+    page = _ask(member, q=SERIES_LINE)
+    sent = _form(member, page)
+    answer = _client(member).post(f"/t/{member.tenant.slug}/book", sent, follow=True)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+@pytest.mark.django_db
+def test_what_repeats_is_priced_for_all_its_dates_and_booked_with_one_button() -> None:
+    member = _site()
+    page = _ask(member, q=SERIES_LINE)
+    assert 'data-button="Book 3 dates for €28.80"' in page
+    assert "Every day, 3 times: 3 dates" in page
+    page = _series_page(member)
+    assert "3 of 3 dates, €28.80 held" in page
+    assert len(_bookings(member)) == 3
+    assert page.count("/bookings/BK-") >= 3
+    booking = _bookings(member)[0]
+    detail = _client(member).get(f"/t/{member.tenant.slug}/bookings/{booking.label}")
+    assert "one date of a series" in detail.content.decode()
+
+
+@pytest.mark.django_db
+def test_the_repeat_fields_write_the_line_and_default_to_two_weeks() -> None:
+    member = _site()
+    fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
+    page = _ask(member, q="1 h100 2h at 9", often="weekdays", until="", **fields)
+    assert "every weekday until 20" in page
+    assert '<option value="weekdays" selected>Mon to Fri</option>' in page
+    once = _ask(member, q=SERIES_LINE, often="", until="", **fields)
+    assert "dates for" not in once
+    kept = _ask(member, q="1 h100 every 2 weeks 9-11 2 times", often="text", until="", **fields)
+    assert "every 2 weeks 2 times" in kept
+
+
+@pytest.mark.django_db
+def test_a_series_without_a_time_of_day_is_told_what_it_lacks() -> None:
+    member = _site()
+    fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
+    page = _ask(member, q="1 h100 2h", often="daily", until="", **fields)
+    assert "like 9-17" in page or "as in “9-17”" in page
+    assert OPTION.search(page) is None
+
+
+@pytest.mark.django_db
+def test_the_page_of_a_series_takes_all_dates_back_for_its_owner_only() -> None:
+    member = _site()
+    _series_page(member)
+    series = _bookings(member)[0].series_id
+    assert series is not None
+    address = f"/t/{member.tenant.slug}/series/sr_{series.hex}"
+    assert member.project is not None
+    viewer = a_member(member.project, Role.VIEWER)
+    assert "Cancel every date" not in _client(viewer).get(address).content.decode()
+    assert _client(viewer).post(f"{address}/cancel").status_code == 403
+    stranger = a_member(a_project(a_tenant()))
+    assert _client(stranger).get(address).status_code == 404
+    page = _client(member).post(f"{address}/cancel", follow=True).content.decode()
+    assert "3 dates are cancelled" in page
+    assert {booking.state for booking in _bookings(member)} == {"cancelled"}
+
+
+@pytest.mark.django_db
+def test_an_option_says_its_chance_of_a_pause_and_what_was_counted() -> None:
+    page = _ask(_site(), q="1 h100 1h")
+    assert "pause risk 5 %" in page
+    assert "fewer than 20 like it are over, so one pause in 20 is assumed" in page
+
+
+@pytest.mark.django_db
+def test_a_kind_of_work_is_chosen_in_the_fields_and_written_into_the_line() -> None:
+    member = _site()
+    with as_system():
+        WorkSpeed.objects.create(workload="training", gpu_class_id="h100", thousandths=1000)
+    page = _ask(
+        member,
+        q="1 h100 2h",
+        by="fields",
+        count="1",
+        classes="h100",
+        profile="",
+        length="2h",
+        workload="training",
+    )
+    assert "1 h100 2h kind:training" in page
+    assert "<option selected>training</option>" in page
+    sent = _form(member, page)
+    _client(member).post(f"/t/{member.tenant.slug}/book", sent)
+    (booking,) = _bookings(member)
+    assert booking.ask["workload"] == "training"

@@ -27,7 +27,7 @@ from tests.roles import as_system
 
 pytestmark = pytest.mark.django_db
 TENANT_PAGES = ("people", "quotas", "tiers", "settings")
-OPERATOR_PAGES = ("/ops/tiers", "/ops/quotas", "/ops/tenants")
+OPERATOR_PAGES = ("/ops/tiers", "/ops/quotas", "/ops/tenants", "/ops/speeds")
 _CSRF = re.compile(rb'name="csrfmiddlewaretoken" value="[^"]*"')
 
 

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from tenants.access import actor_in
-from tenants.models import ApiToken, Membership, Quota, Tenant, Tier, User
+from tenants.models import ApiToken, Membership, Project, Quota, Tenant, Tier, User
 from tenants.services import token_verify
 from tenants.wall import operator_tx, tenant_tx
 from tests.builders import (
@@ -249,6 +249,11 @@ TIER = {
     "protected": "1h 30m",
     "max_duration": "12h",
     "advance": "7d",
+    "credit_cap": "2h",
+    "more_times": "1",
+    "more_time": "5m",
+    "max_pauses": "",
+    "method": "signal",
     "description": "Runs while others sleep.",
     "pausable": "on",
     "replaces": "on",
@@ -264,6 +269,8 @@ def test_an_operator_makes_a_tier_that_all_can_read(operator: Client, tenant: Te
         5400,
         43_200,
     )
+    assert (tier.pause_method, tier.max_pauses, tier.more_times) == ("signal", None, 1)
+    assert (tier.credit_cap_seconds, tier.more_time_seconds) == (7200, 300)
     reader = Client()
     reader.force_login(a_member(a_project(tenant), "viewer").user)
     text = _text(reader.get("/t/own/tiers").content)
@@ -277,6 +284,10 @@ def test_an_operator_makes_a_tier_that_all_can_read(operator: Client, tenant: Te
         ("grace", "ten minutes"),
         ("max_duration", "100d"),
         ("priority", "1e3"),
+        ("max_pauses", "0"),
+        ("method", "ask nicely"),
+        ("more_time", "0"),
+        ("more_times", "99"),
         ("name", ""),
         ("slug", "A B"),
     ],
@@ -398,3 +409,85 @@ def test_a_form_from_another_site_does_nothing(tenant: Tenant) -> None:
     strict.force_login(a_tenant_admin(tenant).user)
     form = {"act": "project", "name": "Vision", "slug": "vision"}
     assert strict.post("/t/own/people", form).status_code == 403
+
+
+MORE = {
+    "act": "more",
+    "gpu_class": "h100",
+    "project": "vision",
+    "weight": "3",
+    "cap_gpu_hours": "500",
+    "cap_days": "7",
+}
+
+
+def _vision(tenant: Tenant) -> Project:
+    project = a_project(tenant, "vision")
+    a_quota(tenant, guaranteed=8)
+    a_quota(tenant, project=project, guaranteed=2, limit=4, lend=1)
+    return project
+
+
+def test_a_weight_and_a_cap_are_set_and_the_share_stays(admin: Client, tenant: Tenant) -> None:
+    project = _vision(tenant)
+    answer = admin.post("/t/own/quotas", MORE, follow=True)
+    assert "weight 3, at most 500 GPU-hours in any 7 days" in _text(answer.content)
+    with tenant_tx(tenant.id):
+        quota = Quota.objects.get(project=project)
+    assert (quota.weight, quota.cap_gpu_hours, quota.cap_days) == (3, 500, 7)
+    assert quota.guaranteed_units == 2 * UNITS_PER_GPU
+    assert (quota.limit_units, quota.lend_limit_units) == (4 * UNITS_PER_GPU, UNITS_PER_GPU)
+    admin.post("/t/own/quotas", SHARE | {"guaranteed": "1"})
+    with tenant_tx(tenant.id):
+        assert Quota.objects.get(project=project).cap_gpu_hours == 500, "each form has its own part"
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [("weight", ""), ("weight", "1001"), ("weight", "-1"), ("cap_gpu_hours", "1.5"),
+     ("cap_gpu_hours", ""), ("cap_days", "32"), ("cap_days", "٣"), ("cap_carries", "1")],
+)  # fmt: skip
+def test_a_weight_or_cap_that_makes_no_sense_changes_nothing(
+    admin: Client, tenant: Tenant, field: str, text: str
+) -> None:
+    project = _vision(tenant)
+    answer = admin.post("/t/own/quotas", MORE | {field: text})
+    assert answer.status_code == 422
+    with tenant_tx(tenant.id):
+        quota = Quota.objects.get(project=project)
+    assert (quota.weight, quota.cap_gpu_hours) == (1, None)
+    if field != "cap_carries":
+        assert f'value="{text}"' in answer.content.decode(), "it comes back as typed"
+
+
+def test_a_project_without_a_share_gets_no_cap(admin: Client, tenant: Tenant) -> None:
+    a_project(tenant, "vision")
+    a_quota(tenant, guaranteed=8)
+    assert 'value="more"' not in admin.get("/t/own/quotas").content.decode()
+    assert admin.post("/t/own/quotas", MORE).status_code == 404
+
+
+def test_members_read_a_cap_and_may_not_change_it(client: Client, tenant: Tenant) -> None:
+    project = _vision(tenant)
+    with tenant_tx(tenant.id):
+        Quota.objects.filter(project=project).update(cap_gpu_hours=750)
+    client.force_login(a_member(project, "lead").user)
+    page = client.get("/t/own/quotas").content.decode()
+    assert "750" in page
+    assert 'value="more"' not in page
+    assert client.post("/t/own/quotas", MORE).status_code == 403
+
+
+def test_an_operator_caps_a_tenant_and_the_tenant_reads_it(
+    operator: Client, tenant: Tenant
+) -> None:
+    project = _vision(tenant)
+    form = MORE | {"tenant": str(tenant.id), "cap_days": "", "cap_carries": "1"}
+    assert operator.post("/ops/quotas", form).status_code == 302
+    with tenant_tx(tenant.id):
+        quota = Quota.objects.get(project=None)
+    assert (quota.weight, quota.cap_gpu_hours, quota.cap_carries) == (3, 500, True)
+    reader = Client()
+    reader.force_login(a_member(project).user)
+    text = _text(reader.get("/t/own/quotas").content)
+    assert "at most 500 GPU-hours in a calendar month (UTC)" in text

@@ -119,7 +119,7 @@ MODES = [("whole", "Whole"), ("sliced", "Sliced"), ("shared", "Shared")]
 
 
 class Migration(migrations.Migration):
-    dependencies = [("allocation", "0007_protocol")]
+    dependencies = [("allocation", "0006_protocol")]
     operations = [
         migrations.AddField(
             "allocation", "share", models.PositiveSmallIntegerField(null=True, blank=True)

@@ -8,7 +8,7 @@ NO = models.BooleanField(db_default=False, default=False)
 
 
 class Migration(migrations.Migration):
-    dependencies = [("allocation", "0005_node_access"), ("tenants", "0005_replace")]
+    dependencies = [("allocation", "0005_node_access"), ("tenants", "0004_replace")]
     operations = [
         migrations.AddField("node", "heartbeat_seq", ZERO.clone()),
         migrations.AddField("node", "telemetry_seq", ZERO.clone()),

@@ -18,8 +18,8 @@ WALL = open_table("allocation_blackout") + system_table("allocation_gpuevent")
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0008_shares'),
-        ('tenants', '0005_replace'),
+        ('allocation', '0007_shares'),
+        ('tenants', '0004_replace'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

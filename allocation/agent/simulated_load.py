@@ -1,0 +1,58 @@
+"""How simulated programs load a GPU: four kinds, chosen by whose program it is and never by chance.
+
+All programs of a booking draw the same curve, so that a gang looks like one.
+"""
+
+import dataclasses
+import math
+from typing import Literal
+
+RAMP_S = 20
+_SAW_S = 45
+Kind = Literal["idle", "input", "memory", "training"]
+# An eighth holds its GPU and does next to nothing; a quarter waits for data again and again.
+_KINDS: tuple[Kind, ...] = (
+    "idle", "training", "input", "training", "memory", "training", "input", "training",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """Percent, and MiB a second."""
+
+    busy: int
+    bandwidth: int
+    tensor: int
+    pcie_mb: int
+    nvlink_mb: int
+
+
+def kind_of(seed: int) -> Kind:
+    return _KINDS[seed % len(_KINDS)]
+
+
+def load_of(seed: int, age: float) -> Load:
+    """Of a program `age` seconds after it began."""
+    kind = kind_of(seed)
+    if kind == "idle":
+        return Load(busy=int(age) % 2, bandwidth=0, tensor=0, pcie_mb=0, nvlink_mb=0)
+    grown = min(1.0, (age + 1) / RAMP_S)
+    if kind == "input":
+        # A batch is computed, then the next one has to come from the host.
+        through = age % _SAW_S / _SAW_S
+        busy = _percent(grown * (78 - 70 * through))
+        return Load(busy, busy // 4, busy // 5, int(9000 * grown * (0.3 + through)), 0)
+    wave = math.sin(2 * math.pi * age / (90 + seed % 240))
+    busy = _percent((62 + seed % 31) * grown + 6 * wave)
+    if kind == "memory":
+        return Load(busy, _percent(busy * 1.05 + 5), busy // 12, 200, 0)
+    return Load(busy, busy // 2, busy * 3 // 5, 400, int(900 * busy * grown))
+
+
+def memory_of(seed: int, age: float) -> float:
+    """Part of the memory it was given."""
+    return (35 + seed % 55) / 100 * min(1.0, (age + 1) / RAMP_S)
+
+
+def _percent(value: float) -> int:
+    return max(1, min(100, int(value)))

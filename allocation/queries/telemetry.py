@@ -1,0 +1,218 @@
+"""How hard hardware worked: readings of two days and five-minute rows of ninety, as one curve.
+
+A reading stands for the time since the one before it, at most `STANDS_FOR`. Averages are weighted
+by that time, and what was not measured has no weight: it is never counted as idle.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+ROW = timedelta(minutes=5)
+STANDS_FOR = timedelta(seconds=30)
+# As often as agents measure: what the first reading of all stands for.
+FIRST_STANDS_FOR = timedelta(seconds=10)
+SAMPLES_KEPT = timedelta(hours=48)
+# Up to here a curve is drawn from readings, by the minute.
+FINE = timedelta(hours=3)
+FINE_STEP = timedelta(minutes=1)
+POINTS = 180
+
+# A counter that went back says nothing of its interval.
+_ENERGY = "CASE WHEN energy_mj >= energy_before THEN energy_mj - energy_before END"
+# NVML's reasons that mean heat or power: software power cap, hardware slowdown, software thermal,
+# hardware thermal, hardware power brake. Not "idle" and not "as was asked".
+THROTTLED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
+
+
+def rolled_sql(where: str) -> str:
+    """SELECT of readings as rows of GpuUse without ids; `where` narrows the readings.
+
+    Parameters, by name: bucket, first (STANDS_FOR before `since`), since, until, and those of
+    `where`.
+    """
+    return f"""
+    SELECT gpu_id, tenant_id, slot, allocation_id, bucket AS at,
+      least(round(sum(weight)), extract(epoch FROM %(bucket)s::interval))::int AS seconds,
+      least(round(coalesce(sum(weight) FILTER (WHERE utilisation IS NOT NULL), 0)),
+            extract(epoch FROM %(bucket)s::interval))::int AS measured,
+      min(utilisation) AS busy_min,
+      {_weighted("utilisation")} AS busy_avg,
+      max(utilisation) AS busy_max,
+      round({_weighted("memory_used_mb")})::int AS memory_avg_mb,
+      max(memory_used_mb) AS memory_max_mb, max(memory_total_mb) AS memory_total_mb,
+      round({_weighted("power_mw")})::int AS power_avg_mw, max(power_mw) AS power_max_mw,
+      max(temperature_c) AS temperature_max_c, max(processes) AS processes_max,
+      {_weighted("bandwidth")} AS bandwidth_avg, {_weighted("tensor")} AS tensor_avg,
+      round({_weighted("pcie_rx_kb + pcie_tx_kb")})::int AS pcie_kb,
+      round({_weighted("nvlink_rx_kb + nvlink_tx_kb")})::int AS nvlink_kb,
+      -- least() passes over nulls: without a reading it would answer with the whole bucket.
+      CASE WHEN count(throttle) > 0 THEN
+        least(round(sum(CASE WHEN throttle & {THROTTLED} <> 0 THEN weight ELSE 0 END)),
+              extract(epoch FROM %(bucket)s::interval))::int END AS throttled,
+      sum({_ENERGY})::bigint AS energy_mj
+    FROM (
+      SELECT *, date_bin(%(bucket)s::interval, at, 'epoch') AS bucket,
+        lag(energy_mj) OVER same AS energy_before,
+        greatest(1, least(
+          extract(epoch FROM coalesce(at - lag(at) OVER same, %(alone)s::interval)),
+          extract(epoch FROM %(most)s::interval)))::float8 AS weight
+      FROM allocation_gpusample
+      WHERE at >= %(first)s AND at < %(until)s AND {where}
+      WINDOW same AS (PARTITION BY gpu_id, slot, allocation_id ORDER BY at)) reading
+    WHERE at >= %(since)s
+    GROUP BY gpu_id, tenant_id, slot, allocation_id, bucket"""  # noqa: S608
+
+
+def _weighted(value: str) -> str:
+    known = f"FILTER (WHERE {value} IS NOT NULL)"
+    return f"sum(({value}) * weight) {known} / sum(weight) {known}"
+
+
+def rolled_values(bucket: timedelta, since: datetime, until: datetime) -> dict[str, Any]:
+    """The parameters of `rolled_sql`."""
+    return {
+        "bucket": bucket,
+        "alone": FIRST_STANDS_FOR,
+        "most": STANDS_FOR,
+        "first": since - STANDS_FOR,
+        "since": since,
+        "until": until,
+    }
+
+
+def row_of(at: datetime) -> datetime:
+    """The start of the five minutes that `at` lies in."""
+    seconds = int(at.timestamp())
+    return datetime.fromtimestamp(seconds - seconds % int(ROW.total_seconds()), UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class UsePoint:
+    """One step of a curve over all devices asked for. None: not measured."""
+
+    at: datetime
+    measured: int
+    busy_min: int | None
+    busy: float | None
+    busy_max: int | None
+    memory_mb: int | None
+    memory_total_mb: int | None
+    power_mw: int | None
+    bandwidth: float | None
+    tensor: float | None
+    pcie_kb: int | None
+    nvlink_kb: int | None
+    throttled: int | None
+    energy_mj: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UseCurve:
+    """Every step of [since, until), also those without a reading. `devices`: how many tell."""
+
+    since: datetime
+    until: datetime
+    step: timedelta
+    devices: int
+    points: tuple[UsePoint, ...]
+
+
+_CURVE = """
+SELECT date_bin(%(step)s::interval, at, %(origin)s) AS point,
+  coalesce(sum(measured), 0)::int,
+  min(busy_min), sum(busy_avg * measured) / nullif(sum(measured), 0), max(busy_max),
+  round(avg(memory_avg_mb))::int, max(memory_total_mb), round(avg(power_avg_mw))::int,
+  avg(bandwidth_avg), avg(tensor_avg), round(avg(pcie_kb))::int, round(avg(nvlink_kb))::int,
+  sum(throttled)::int, sum(energy_mj)::bigint,
+  count(DISTINCT coalesce(allocation_id, gpu_id))
+FROM ({rows}) used GROUP BY point ORDER BY point"""
+
+_COLUMNS = (
+    "gpu_id, tenant_id, slot, allocation_id, at, seconds, measured, busy_min, busy_avg, busy_max,"
+    " memory_avg_mb, memory_max_mb, memory_total_mb, power_avg_mw, power_max_mw,"
+    " temperature_max_c, processes_max, bandwidth_avg, tensor_avg, pcie_kb, nvlink_kb, throttled,"
+    " energy_mj"
+)
+
+
+def columns() -> str:
+    """Of GpuUse, in the order of `rolled_sql`."""
+    return _COLUMNS
+
+
+def use_of_allocations(
+    *, allocations: Sequence[UUID], since: datetime, until: datetime, now: datetime
+) -> UseCurve:
+    """How hard these allocations worked together in [since, until), until now at most."""
+    return _curve("allocation_id = ANY(%(whose)s)", list(allocations), since, until, now)
+
+
+def use_of_gpu(*, gpu: UUID, since: datetime, until: datetime, now: datetime) -> UseCurve:
+    """How hard one device worked as a whole. Operators only: it tells what others do."""
+    return _curve("gpu_id = %(whose)s AND slot IS NULL", gpu, since, until, now)
+
+
+def _curve(
+    where: str, whose: UUID | list[UUID], since: datetime, until: datetime, now: datetime
+) -> UseCurve:
+    until = max(since, min(until, now))
+    step = _step(since, until, now)
+    since = _floor(since, min(step, ROW))
+    values: dict[str, Any] = {"step": step, "origin": since, "whose": whose}
+    if step < ROW:
+        rows = rolled_sql(where)
+        values |= rolled_values(step, since, until)
+    else:
+        tail = max(since, _rolled_until(where, whose, since))
+        rows = (
+            f"SELECT {_COLUMNS} FROM allocation_gpuuse"  # noqa: S608
+            f" WHERE at >= %(from)s AND at < least(%(until)s, %(since)s) AND {where}"
+            f" UNION ALL {rolled_sql(where)}"
+        )
+        values |= {"from": since, **rolled_values(ROW, tail, until)}
+    with connection.cursor() as cursor:
+        cursor.execute(_CURVE.format(rows=rows), values)
+        found = {row[0]: row for row in cursor.fetchall()}
+    return _filled(found, since, until, step)
+
+
+def _step(since: datetime, until: datetime, now: datetime) -> timedelta:
+    span = until - since
+    if span <= FINE and since > now - SAMPLES_KEPT + ROW:
+        return FINE_STEP
+    return ROW * max(1, -(-span // (ROW * POINTS)))
+
+
+def _floor(at: datetime, step: timedelta) -> datetime:
+    seconds = int(step.total_seconds())
+    return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
+
+
+def _rolled_until(where: str, whose: UUID | list[UUID], since: datetime) -> datetime:
+    """Rows are written of all hardware at once: what is younger than the last is in readings."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            # The subquery keeps the planner from walking back through everybody's latest rows.
+            "SELECT max(at) FROM (SELECT at FROM allocation_gpuuse"  # noqa: S608
+            f" WHERE at >= %(since)s AND {where} OFFSET 0) own",
+            {"since": since, "whose": whose},
+        )
+        last: datetime | None = cursor.fetchone()[0]
+    return last + ROW if last else since
+
+
+def _filled(
+    found: dict[datetime, tuple[object, ...]], since: datetime, until: datetime, step: timedelta
+) -> UseCurve:
+    points = []
+    for number in range(-(-(until - since) // step)):
+        at = since + step * number
+        row = found.get(at, (at, 0, *[None] * 13))
+        points.append(UsePoint(*row[:14]))  # type: ignore[arg-type] # the query's own columns
+    devices = max((int(str(row[14])) for row in found.values()), default=0)
+    return UseCurve(since, until, step, devices, tuple(points))

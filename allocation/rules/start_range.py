@@ -1,0 +1,39 @@
+"""How well promised starts were kept, and the range that follows for the next one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+FEWEST = 20
+_LOW, _HIGH = 10, 90
+
+
+@dataclass(frozen=True, slots=True)
+class StartRange:
+    """From when to when 8 of 10 like it started; learnt from the last `of` in its tier."""
+
+    earliest: datetime
+    latest: datetime
+    of: int
+
+
+def start_range(
+    promised: datetime, now: datetime, kept: Sequence[tuple[int, int]]
+) -> StartRange | None:
+    """The range of a promised start, seen from now. None: fewer than `FEWEST` to learn from.
+
+    `kept` are (lead above zero, lateness) of earlier promises in seconds; a promise for tomorrow
+    may miss by more than one for the next hour, so lateness counts by its part of the lead.
+    """
+    if len(kept) < FEWEST or promised <= now:
+        return None
+    ahead = int((promised - now).total_seconds())
+    late = sorted(late * ahead // lead for lead, late in kept)
+    low, high = (_rank(late, percent) for percent in (_LOW, _HIGH))
+    earliest = max(now, promised + timedelta(seconds=min(low, 0)))
+    return StartRange(earliest, promised + timedelta(seconds=max(high, 0)), len(late))
+
+
+def _rank(ordered: Sequence[int], percent: int) -> int:
+    """The smallest value that so many percent do not exceed."""
+    return ordered[-(-len(ordered) * percent // 100) - 1]

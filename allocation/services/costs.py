@@ -1,0 +1,39 @@
+"""What a booking costs: so many seconds, what it has spent, and the last line before its end."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from allocation.models import Booking
+from billing.rules import UNITS_PER_GPU, cost_of
+from billing.services import hold_settle
+
+
+def booking_cost(booking: Booking, seconds: int) -> Decimal:
+    """What the whole booking costs for so many seconds, six places."""
+    return cost_of(per_gpu_hour=booking.price_per_hour, units=UNITS_PER_GPU, seconds=seconds)
+
+
+def run_seconds(booking: Booking, until: datetime) -> int:
+    """Seconds of the present run that are charged: from "ready" to `until` or a pause's notice."""
+    if booking.ready_at is None:
+        return 0
+    ends = min(until, booking.noticed_at or until)
+    return max(0, int((ends - booking.ready_at).total_seconds()))
+
+
+def booking_spent(booking: Booking, until: datetime) -> Decimal:
+    """What earlier runs were charged and this one costs until then; never more than is held."""
+    used = booking.used_seconds + run_seconds(booking, until)
+    return min(booking.held, booking.settled + booking_cost(booking, used))
+
+
+def earlier_settle(booking: Booking, now: datetime) -> Decimal:
+    """Ends the hold of a booking that waits: what it had before it was begun anew is charged, zero
+    for one that never ran. Returns what it was charged in all, for paused runs too."""
+    due = booking_cost(booking, booking.used_seconds) if booking.used_seconds else Decimal(0)
+    return booking.settled + hold_settle(
+        tenant_id=booking.tenant_id,
+        reference=booking.id,
+        amount=min(booking.held - booking.settled, due),
+        now=now,
+    )

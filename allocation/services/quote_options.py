@@ -1,0 +1,177 @@
+"""A quote's options as people book them: text, price, speed, and the chance of a pause."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from allocation.queries.catalogue import ask_units
+from allocation.queries.outcomes import pause_record
+from allocation.rules.ask import AskDocument
+from allocation.rules.ask_text import document_text
+from allocation.rules.pause_risk import PauseRecord, Risk
+from allocation.services.snapshot import instant, seconds
+from allocation.solver import QUARTER, UNITS_PER_GPU, Option
+from billing.queries import PriceNow, prices_now
+from billing.rules import LEDGER_STEP, cost_of
+from tenants.models import Tier
+
+DAY = 86_400
+QUARTERS = range(DAY // QUARTER)
+PLAIN_SPEED = 1000
+SAYINGS = {
+    "without_nvlink": "without NVLink between its GPUs",
+    "split": "apart: its GPUs need not lie together",
+    "fewer": "if the work is shared evenly among its GPUs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteOption:
+    """One way to get it. `request` is the line of text that books exactly this.
+
+    `pause_risk` and `speed` (beside the ask; None: nobody has compared) are thousandths;
+    `pause_basis` is what the risk was counted from, empty for what is never paused.
+    """
+
+    kind: str
+    tier: str
+    gpu_class: str
+    profile: str | None
+    count: int
+    share: int | None
+    starts: datetime
+    ends: datetime
+    nodes: tuple[str, ...]
+    price: Decimal
+    currency: str
+    ask: AskDocument
+    request: str
+    pause_risk: int
+    pause_basis: str
+    speed: int | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What options are told by: prices in force, and what has become of earlier bookings."""
+
+    prices: dict[tuple[str, str], PriceNow]
+    record: PauseRecord = field(repr=False)
+
+    @classmethod
+    def read(cls, now: datetime) -> "Market":
+        """As things are at `now`."""
+        return cls(prices_now(now), pause_record())
+
+    def rates(self, tier: str) -> dict[str, int]:
+        """Per GPU-hour by class, in steps of the ledger."""
+        return {
+            gpu_class: int(price.per_gpu_hour / LEDGER_STEP)
+            for (gpu_class, in_tier), price in self.prices.items()
+            if in_tier == tier
+        }
+
+    def risks(self, tier: Tier) -> dict[tuple[str, bool, int], int]:
+        """Chances of a pause in thousandths, as the solver's question wants them."""
+        if not tier.pausable:
+            return {}
+        classes = {gpu_class for gpu_class, in_tier in self.prices if in_tier == tier.slug}
+        return {
+            (gpu_class, borrowed, quarter): self.record.risk(
+                tier.slug, gpu_class, borrowed=borrowed, quarter=quarter
+            ).thousandths
+            for gpu_class in sorted(classes)
+            for borrowed in (False, True)
+            for quarter in QUARTERS
+        }
+
+    def risk_of(self, option: Option, tier: Tier) -> Risk | None:
+        """The risk behind an option's figure; None in a tier that is never paused."""
+        if not tier.pausable:
+            return None
+        quarter = option.starts % DAY // QUARTER
+        return self.record.risk(
+            tier.slug, option.gpu_class, borrowed=option.borrowed > 0, quarter=quarter
+        )
+
+
+def option_told(
+    option: Option, tier: Tier, asked: AskDocument, zone: ZoneInfo, market: Market
+) -> QuoteOption | None:
+    """The option with its price and its words; None when nobody could pay or make it."""
+    price = market.prices.get((option.gpu_class, tier.slug))
+    ask = _ask_of(option, asked)
+    units = ask_units(ask).get(option.gpu_class)
+    if price is None or units is None:
+        return None
+    risk = market.risk_of(option, tier)
+    return QuoteOption(
+        kind=option.kind,
+        tier=tier.slug,
+        gpu_class=option.gpu_class,
+        profile=option.profile,
+        count=option.count,
+        share=option.share,
+        starts=instant(option.starts),
+        ends=instant(option.ends),
+        nodes=option.places_hint,
+        price=cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=ask.duration),
+        currency=price.currency,
+        ask=ask,
+        request=document_text(ask, zone),
+        pause_risk=risk.thousandths if risk else 0,
+        pause_basis=risk.basis if risk else "",
+        speed=option.speed,
+        notes=tuple(_notes(option, tier, zone)),
+    )
+
+
+def _notes(option: Option, tier: Tier, zone: ZoneInfo) -> Iterator[str]:
+    if option.share is not None:
+        yield "Shared with others, not isolated"
+    if option.kind in SAYINGS:
+        yield SAYINGS[option.kind]
+    if option.speed is None:
+        yield "speed not compared"
+    elif option.speed != PLAIN_SPEED:
+        yield f"{option.speed / 1000:.2g}× as fast"
+    if option.borrowed:
+        own, borrowed = (
+            f"{units / UNITS_PER_GPU:.3g}"
+            for units in (option.units - option.borrowed, option.borrowed)
+        )
+        note = f"{own} own + {borrowed} borrowed"
+        if option.at_risk_from is not None:
+            note += f", at risk from {instant(option.at_risk_from).astimezone(zone):%H:%M, %d %b}"
+        yield note
+    if tier.description:
+        yield tier.description
+
+
+def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
+    """The ask that books this option: as flexible as it was, unless another window is offered."""
+    together, required = asked.together, asked.required
+    if option.kind == "split" or option.count == 1:
+        together, required = "any", False
+    elif option.kind == "without_nvlink" or (option.profile and together == "domain"):
+        together = "node"
+    is_moved = option.kind == "later"
+    past_deadline = asked.deadline is not None and option.ends > seconds(asked.deadline)
+    return AskDocument(
+        count=option.count,
+        classes=(option.gpu_class,),
+        profile=option.profile,
+        share=option.share,
+        cores=asked.cores,
+        memory=asked.memory,
+        together=together,
+        required=required,
+        duration=option.ends - option.starts,
+        starts=instant(option.starts) if is_moved and asked.starts else asked.starts,
+        not_before=asked.not_before,
+        deadline=None if past_deadline else asked.deadline,
+        workload=asked.workload,
+    )

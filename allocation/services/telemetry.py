@@ -1,0 +1,144 @@
+"""Readings become rows: bounded, told once, and kept as five-minute rows for ninety days."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Max, Min
+
+from allocation import wire
+from allocation.models import Allocation, GpuSample, GpuUse, Node
+from allocation.queries.telemetry import (
+    ROW,
+    SAMPLES_KEPT,
+    columns,
+    rolled_sql,
+    rolled_values,
+    row_of,
+)
+from allocation.services.tallies import tally
+
+USE_KEPT = timedelta(days=90)
+# One reading of a device in this time at most, whatever a node says.
+READ_EVERY_S = 5
+# An agent that was cut off sends what it measured meanwhile; its clock is believed this far.
+LATE = timedelta(minutes=15)
+# Rows may still change while readings of their time may come.
+UNSETTLED = LATE + ROW
+# A long way behind is caught up with in pieces, each a transaction of its own.
+PIECE = timedelta(hours=6)
+
+
+def samples_store(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:
+    """Keeps a node's readings. What is too much, or absurd, is dropped and counted."""
+    kept = telemetry.samples[: wire.SAMPLES_MOST]
+    tally("telemetry_too_many", len(telemetry.samples) - len(kept))
+    gpus = dict(node.gpus.values_list("uuid", "id"))
+    tenants = {
+        row.hex: tenant
+        for row, tenant in Allocation.objects.filter(
+            gpu__node=node, state=Allocation.State.ACTIVE
+        ).values_list("id", "tenant_id")
+    }
+    at = _moment(telemetry.sent_at, now)
+    absurd = [0]
+    GpuSample.objects.bulk_create(
+        [
+            GpuSample(
+                gpu_id=gpus[sample.gpu],
+                tenant_id=tenants.get(sample.allocation or ""),
+                slot=sample.slot,
+                allocation_id=UUID(sample.allocation) if sample.allocation in tenants else None,
+                at=at,
+                **_values(sample, absurd),
+            )
+            for sample in kept
+            if sample.gpu in gpus and sample.slot in (None, *range(8))
+        ],
+        ignore_conflicts=True,
+    )
+    tally("telemetry_absurd", absurd[0])
+
+
+def use_roll(now: datetime) -> int:
+    """Writes the five-minute rows of what was read since the last time; returns how many.
+
+    Rows follow from readings alone and are written by their key, so that killed anywhere, or run
+    twice at once, it leaves the same. Young rows are made again while readings may still come.
+    """
+    until = row_of(now)
+    last = GpuUse.objects.aggregate(last=Max("at"))["last"]
+    since = last - UNSETTLED if last else GpuSample.objects.aggregate(at=Min("at"))["at"]
+    written = 0
+    while since is not None and row_of(since) < until:
+        first, since = row_of(since), min(until, row_of(since) + PIECE)
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_ROLL, rolled_values(ROW, first, since))
+            written += cursor.rowcount
+    return written
+
+
+def telemetry_sweep(now: datetime) -> int:
+    """Removes readings that are rows by now, and rows that are too old; returns how many.
+
+    A long backlog goes in pieces, one each time, so that no task takes long.
+    """
+    rows = GpuUse.objects.aggregate(first=Min("at"), last=Max("at"))
+    if rows["last"] is None:
+        # What was never rolled up is not thrown away, however old.
+        return 0
+    first = GpuSample.objects.aggregate(first=Min("at"))["first"] or now
+    read = min(now - SAMPLES_KEPT, rows["last"], first + PIECE)
+    used = min(now - USE_KEPT, rows["first"] + PIECE)
+    gone = GpuSample.objects.filter(at__lt=read).delete()[0]
+    return gone + GpuUse.objects.filter(at__lt=used).delete()[0]
+
+
+_UPDATES = ", ".join(
+    f"{name} = excluded.{name}"
+    for name in columns().split(", ")
+    if name not in ("gpu_id", "slot", "allocation_id", "at")
+)
+_ROLL = (
+    f"INSERT INTO allocation_gpuuse ({columns()}) {rolled_sql('true')}"
+    f" ON CONFLICT ON CONSTRAINT use_once DO UPDATE SET {_UPDATES}"
+)
+
+
+def _moment(sent_at: int, now: datetime) -> datetime:
+    """When it was measured, to five seconds: the node's clock, unless that can't be."""
+    spoken = sent_at if 0 <= now.timestamp() - sent_at <= LATE.total_seconds() else now.timestamp()
+    return datetime.fromtimestamp(int(spoken) // READ_EVERY_S * READ_EVERY_S, UTC)
+
+
+_PERCENT, _NATURAL, _FEW = 100, 2_000_000_000, 30_000
+# KiB a second: more than any GPU has, and the sum of both directions still fits its column.
+_PCIE, _NVLINK = 500 << 20, 900 << 20
+_MOST = {
+    "utilisation": _PERCENT,
+    "memory_used_mb": _NATURAL,
+    "memory_total_mb": _NATURAL,
+    "power_mw": _NATURAL,
+    "temperature_c": 150,
+    "processes": _FEW,
+    "bandwidth": _PERCENT,
+    "tensor": _PERCENT,
+    "sm_mhz": 10_000,
+    "throttle": 0xFFFF_FFFF,
+    "pcie_rx_kb": _PCIE,
+    "pcie_tx_kb": _PCIE,
+    "nvlink_rx_kb": _NVLINK,
+    "nvlink_tx_kb": _NVLINK,
+    "energy_mj": 1 << 60,
+}
+
+
+def _values(sample: wire.Sample, absurd: list[int]) -> dict[str, int | None]:
+    """An absurd reading is no reading; how many there were is added to `absurd`."""
+    found: dict[str, int | None] = {}
+    for name, most in _MOST.items():
+        value = getattr(sample, name)
+        fits = value is None or 0 <= value <= most
+        absurd[0] += not fits
+        found[name] = value if fits else None
+    return found

@@ -1,0 +1,62 @@
+"""Whether the promises hold and the solver answers, asked now and then and kept for who looks.
+
+Kept in the cache: a server that loses it has nothing to say until the next look.
+"""
+
+import logging
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+import redis
+from django.core.cache import cache
+
+from allocation.services.invariants import invariants_check
+
+logger = logging.getLogger(__name__)
+
+_CHECKED = "watch:invariants"
+_FAILED = "watch:cycles-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What was seen last; None where nobody has looked yet. Ages are whole seconds."""
+
+    invariant_violations: int | None = None
+    invariants_checked_seconds_ago: int | None = None
+    failed_cycles: int | None = None
+
+
+def invariants_watch(now: datetime) -> int:
+    """Asks the whole database whether every promise holds; returns how many are broken."""
+    found = invariants_check()
+    for violation in found:
+        logger.error(
+            "Broken promise %s, %s: %s", violation.promise, violation.name, violation.detail
+        )
+    cache.set(_CHECKED, {"violations": len(found), "at": now.timestamp()}, timeout=None)
+    return len(found)
+
+
+def cycle_failed(error: Exception, snapshot_sha256: str) -> None:
+    """The solver gave up on a snapshot: what was decided before stays, and is said to have."""
+    logger.error(
+        "The solver failed on snapshot %s; what was decided stays", snapshot_sha256, exc_info=error
+    )
+    try:
+        cache.add(_FAILED, 0, timeout=None)
+        cache.incr(_FAILED)
+    except redis.RedisError as lost:
+        logger.warning("A failed cycle was not counted: %s", lost)
+
+
+def watch_read(now: datetime) -> dict[str, int | None]:
+    """The figures by name; empty of numbers while the cache does not answer."""
+    try:
+        checked, failed = cache.get(_CHECKED), cache.get(_FAILED, 0)
+    except redis.RedisError:
+        return asdict(Watch())
+    if checked is None:
+        return asdict(Watch(failed_cycles=failed))
+    age = max(0, int(now.timestamp() - checked["at"]))
+    return asdict(Watch(checked["violations"], age, failed))

@@ -1,0 +1,29 @@
+"""What the words of bookings' pages share: who reads, and a line of a bill."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+from allocation.models import Pause
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Who reads, when and where, the names of classes, and of the booking what it takes in units
+    and its pauses."""
+
+    now: datetime
+    zone: tzinfo
+    base: str
+    labels: Mapping[str, str]
+    units: int = 0
+    pauses: tuple[Pause, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """One line of the bill."""
+
+    name: str
+    amount: str
+    strong: bool = False

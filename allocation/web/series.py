@@ -1,0 +1,75 @@
+"""The page of a series: every date, what became of it, and one button that takes all back."""
+
+from datetime import datetime
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from allocation.access import access_series, access_series_to_change, may_change_series
+from allocation.models import Series
+from allocation.queries.series import conflicts_of, local_start, series_shown
+from allocation.services.series import series_cancel
+from allocation.web.bookings import booking_line, scene_of
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.errors import Refused
+from tenants.web.frame import refused_page, tenant_page
+
+
+@require_safe
+@tenant_page
+def series_page(request: HttpRequest, actor: Actor, reference: str) -> HttpResponse:
+    """All dates of a series."""
+    series = access_series(actor, reference)
+    shown = series_shown(series)
+    conflicts = conflicts_of(shown)
+    scene = scene_of(actor, timezone.now())
+    context = {
+        "series": series,
+        "shown": shown,
+        "reference": reference,
+        "dates": [
+            {
+                "starts": _words(series, each.starts),
+                "line": booking_line(each.booking, scene) if each.booking else None,
+                "sentence": each.sentence,
+            }
+            for each in shown.dates
+        ],
+        "conflicts": ", ".join(_words(series, each.starts) for each in conflicts),
+        "why": conflicts[0].sentence if conflicts else "",
+        "held": money_text(shown.held, shown.currency) if shown.currency else "",
+        "may_cancel": shown.is_open and may_change_series(actor, series),
+    }
+    return render(request, "allocation/series.html", context)
+
+
+def _words(series: Series, moment: datetime) -> str:
+    """On the series' own clock, whoever reads it: `Mon 23 Nov 2026 09:00`."""
+    local = local_start(series, moment)
+    return f"{local:%a} {local.day} {local:%b %Y %H:%M}"
+
+
+@require_POST
+@tenant_page
+def series_cancel_page(request: HttpRequest, actor: Actor, reference: str) -> HttpResponse:
+    """Takes every date back that has not started."""
+    try:
+        series = access_series_to_change(actor, reference)
+        count = series_cancel(actor=actor, series=series, now=timezone.now())
+    except Refused as refusal:
+        return refused_page(request, refusal)
+    dates = "1 date is" if count == 1 else f"{count} dates are"
+    messages.success(request, f"{dates} cancelled; what runs is released on its own page.")
+    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/series/{reference}")
+
+
+SERIES = "t/<slug:tenant>/series/<str:reference>"
+urlpatterns = [
+    path(SERIES, series_page, name="series"),
+    path(f"{SERIES}/cancel", series_cancel_page, name="series-cancel"),
+]

@@ -1,0 +1,103 @@
+"""/metrics for Prometheus: for operators' tokens, and for the addresses that settings allow."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from ipaddress import ip_address
+
+import redis
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+from rest_framework.exceptions import AuthenticationFailed
+
+from allocation.queries.metrics import metrics_of
+from allocation.services.watch import watch_read
+from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition
+from tenants.api.auth import TokenAuthentication
+from tenants.queries import outbox_waiting
+from tenants.wall import operator_tx
+
+QUEUES = ("default", "solver")
+# kombu puts its prefix before the name of the queue.
+QUEUE_KEY = "broker:{}"
+
+
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Numbers over everybody. 401 without a token, 403 with one that is no operator's."""
+    status = 200 if _comes_from_allowed(request) else _status_of_token(request)
+    if status != 200:
+        words = {401: "Send an operator's token.\n", 403: "This is for operators.\n"}
+        headers = {"WWW-Authenticate": 'Bearer realm="portal"'} if status == 401 else {}
+        return HttpResponse(
+            words[status], status=status, content_type="text/plain", headers=headers
+        )
+    now = timezone.now()
+    with operator_tx():
+        found = [*metrics_of(now), *_outbox(now)]
+    return HttpResponse(
+        exposition([*found, *_queues(), *_watched(now)]),
+        content_type=CONTENT_TYPE,
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+def _comes_from_allowed(request: HttpRequest) -> bool:
+    """What a proxy passes on comes from somewhere else than its address says."""
+    if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
+        return False
+    try:
+        address = ip_address(request.META.get("REMOTE_ADDR", ""))
+    except ValueError:
+        return False
+    return any(address in network for network in settings.METRICS_ALLOW)
+
+
+def _status_of_token(request: HttpRequest) -> int:
+    try:
+        # Django's request has all that reading a header needs.
+        found = TokenAuthentication().authenticate(request)  # type: ignore[arg-type]
+    except AuthenticationFailed:
+        return 401
+    if found is None:
+        return 401
+    return 200 if found[1].is_operator else 403
+
+
+def _outbox(now: datetime) -> Iterator[Metric]:
+    waiting, oldest = outbox_waiting()
+    lag = 0.0 if oldest is None else (now - oldest).total_seconds()
+    yield Metric("gpu_portal_outbox_waiting", "gauge", "Messages not sent yet.", (Value(waiting),))
+    yield Metric("gpu_portal_outbox_lag_seconds", "gauge", "Age of the oldest.", (Value(lag),))
+
+
+def _watched(now: datetime) -> Iterator[Metric]:
+    """What must be 0; not told while nobody has looked."""
+    seen = watch_read(now)
+    for key, name, help_ in (
+        ("invariant_violations", "invariant_violations", "Broken promises."),
+        ("invariants_checked_seconds_ago", "invariants_age_seconds", "Age of that count."),
+        ("failed_cycles", "failed_cycles", "Snapshots that the solver gave up on."),
+    ):
+        yield Metric(f"gpu_portal_{name}", "gauge", help_, (Value(seen[key]),))
+
+
+def _queues() -> Iterator[Metric]:
+    """Without an answer the lengths are unknown, and that Redis is away is told."""
+    lengths: dict[str, int] = {}
+    try:
+        with redis.Redis.from_url(
+            settings.BROKER_REDIS_URL, socket_timeout=1, socket_connect_timeout=1
+        ) as client:
+            for queue in QUEUES:
+                lengths[queue] = int(client.llen(QUEUE_KEY.format(queue)))
+    except redis.RedisError:
+        lengths.clear()
+    yield Metric("gpu_portal_redis_up", "gauge", "Redis answers.", (Value(int(bool(lengths))),))
+    yield Metric(
+        "gpu_portal_queue_messages",
+        "gauge",
+        "Tasks that wait in a queue.",
+        tuple(Value(length, {"queue": queue}) for queue, length in lengths.items()),
+    )

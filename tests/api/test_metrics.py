@@ -1,0 +1,85 @@
+"""/metrics: who may read it, and that it says what is there without naming tenants."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.cache import cache
+from django.test import Client, override_settings
+from django.utils import timezone
+
+from allocation.services.tallies import tally
+from tenants.outbox import outbox_add
+from tests.agent.test_metrics import parsed
+from tests.api.builders import Site
+from tests.builders import a_member, a_project, a_tenant
+from tests.roles import as_system
+from tests.web.fleet_builders import a_booking, a_node
+
+pytestmark = pytest.mark.django_db
+PROXY = {"HTTP_X_FORWARDED_FOR": "10.1.2.3"}
+
+
+def read(**headers: str) -> tuple[int, str]:
+    answer = Client().get("/metrics", **headers)  # type: ignore[arg-type]
+    return answer.status_code, answer.content.decode()
+
+
+def test_only_allowed_addresses_and_operators_may_read_it() -> None:
+    assert read(REMOTE_ADDR="127.0.0.1")[0] == 200
+    assert read(REMOTE_ADDR="203.0.113.9")[0] == 401
+    assert read(REMOTE_ADDR="")[0] == 401
+    assert read(REMOTE_ADDR="127.0.0.1", **PROXY)[0] == 401
+    assert read(REMOTE_ADDR="127.0.0.1", HTTP_FORWARDED="for=10.1.2.3")[0] == 401
+    assert read(REMOTE_ADDR="127.0.0.1", HTTP_AUTHORIZATION="Bearer x", **PROXY)[0] == 401
+    with override_settings(METRICS_ALLOW=[]):
+        assert read(REMOTE_ADDR="127.0.0.1")[0] == 401
+
+
+def test_it_tells_bookings_nodes_queues_and_what_waits() -> None:
+    member, now = a_member(a_project(a_tenant("secret-lab", name="Secret Lab"))), timezone.now()
+    a_booking(member, now=now, name="top secret")
+    a_node("n1", now=now)
+    a_node("n2", now=now, silent_for=timedelta(minutes=5))
+    with as_system():
+        outbox_add(tenant_id=member.tenant_id, kind="x", payload={}, now=now - timedelta(hours=1))
+        tally("telemetry_absurd", 3)
+        tally("telemetry_absurd", 4)
+    status, text = read()
+    told = parsed(text)
+    assert status == 200
+    assert told["gpu_portal_bookings", (("state", "active"),)] == 1
+    assert told["gpu_portal_bookings", (("state", "failed"),)] == 0
+    assert told["gpu_portal_nodes", (("state", "ready"),)] == 2
+    assert told["gpu_portal_outbox_waiting", ()] == 1
+    assert told["gpu_portal_outbox_lag_seconds", ()] == pytest.approx(3600, abs=60)
+    assert told["gpu_portal_telemetry_absurd_total", ()] == 7
+    assert told["gpu_portal_agent_refused_total", (("node", "n1"),)] == 0
+    assert ("gpu_portal_solve_seconds", ()) not in told
+    for word in ("secret", "Secret", member.user.username, str(member.tenant_id)):
+        assert word not in text
+
+
+def test_broken_promises_are_told_once_somebody_has_looked() -> None:
+    cache.delete("watch:invariants")
+    assert ("gpu_portal_invariant_violations", ()) not in parsed(read()[1])
+    cache.set("watch:invariants", {"violations": 2, "at": timezone.now().timestamp()})
+    assert parsed(read()[1])["gpu_portal_invariant_violations", ()] == 2
+    cache.delete("watch:invariants")
+
+
+@override_settings(BROKER_REDIS_URL="redis://127.0.0.1:1/0")
+def test_without_redis_queues_are_unknown_and_the_rest_is_told() -> None:
+    told = parsed(read()[1])
+    assert told["gpu_portal_redis_up", ()] == 0
+    assert not any(name == "gpu_portal_queue_messages" for name, _ in told)
+    assert ("gpu_portal_outbox_waiting", ()) in told
+
+
+def test_an_operators_token_opens_it_from_anywhere_and_nobody_elses(site: Site) -> None:
+    answers = {
+        name: read(REMOTE_ADDR="203.0.113.9", HTTP_AUTHORIZATION=f"Bearer {api.token}")[0]
+        for name, api in {
+            "operator": site.operator, "admin": site.admin, "stranger": site.stranger,
+        }.items()
+    }  # fmt: skip
+    assert answers == {"operator": 200, "admin": 403, "stranger": 403}

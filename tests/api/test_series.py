@@ -1,0 +1,101 @@
+"""What repeats, over the API."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from allocation.models import Booking, Series
+from tests.api.builders import Site, row_counts, said
+from tests.roles import as_system
+
+LINE = {"project": "folding", "tier": "standard", "zone": "Europe/Berlin"}
+DAILY = LINE | {"request": "1 h100 9-10 every day 3 times"}
+TOMORROW = (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=0, second=0)
+
+
+def test_one_line_books_all_dates_and_names_each(site: Site) -> None:
+    answer = site.researcher.post("series", DAILY)
+    series = said(answer)
+    assert answer.status_code == 201
+    assert answer["Location"] == f"/api/v1/series/{series['id']}"
+    assert (series["rrule"], series["words"]) == ("FREQ=DAILY;COUNT=3", "every day, 3 times")
+    assert [each["state"] for each in series["dates"]] == ["requested"] * 3
+    assert series["held"] == "14.400000"
+    booking = said(site.researcher.get(f"bookings/{series['dates'][1]['number']}"))
+    assert booking["series"] == series["id"]
+    assert said(site.researcher.get("series"))["items"] == [series]
+
+
+def test_a_rule_of_its_own_repeats_a_structured_ask(site: Site) -> None:
+    ask = {"classes": ["h100"], "duration": "PT1H", "starts": TOMORROW.isoformat()[:19] + "Z"}
+    body = LINE | {"ask": ask, "repeat": {"rrule": "FREQ=WEEKLY;COUNT=2"}}
+    series = said(site.researcher.post("series", body))
+    first, second = (datetime.fromisoformat(each["starts"]) for each in series["dates"])
+    assert second - first == timedelta(days=7)
+
+
+def test_a_key_makes_one_series_and_a_dry_run_none(site: Site) -> None:
+    before = row_counts()
+    tried = site.researcher.post("series", DAILY, prefer="dry-run")
+    assert (tried.status_code, tried["Preference-Applied"]) == (200, "dry-run")
+    assert len(said(tried)["dates"]) == 3
+    assert row_counts() == before
+    one, other = (site.researcher.post("series", DAILY, idempotency_key="k") for _ in "12")
+    assert one.content == other.content
+    with as_system():
+        assert Series.objects.count() == 1
+        assert Booking.objects.count() == 3
+
+
+def test_a_booking_that_repeats_is_sent_to_series(site: Site) -> None:
+    answer = site.researcher.post("bookings", DAILY)
+    assert (answer.status_code, said(answer)["code"]) == (422, "repeats")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (LINE | {"request": "1 h100 at 9 for 1h"}, "missing_field"),
+        (DAILY | {"repeat": {"rrule": "FREQ=DAILY;COUNT=2"}}, "missing_field"),
+        (LINE | {"request": "1 h100 at 9 for 1h", "repeat": {"rrule": "FREQ=SECONDLY"}},
+         "not_a_rule"),
+        (LINE | {"request": "1 h100 at 9 for 1h", "repeat": {"rrule": "FREQ=DAILY;COUNT=999999"}},
+         "series_too_long"),
+        (LINE | {"request": "1 h100 1h", "repeat": {"rrule": "FREQ=DAILY;COUNT=2"}},
+         "series_needs_start"),
+        (LINE | {"request": "1 h100 at 9 for 25h", "repeat": {"rrule": "FREQ=DAILY;COUNT=2"}},
+         "series_overlap"),
+        (DAILY | {"repeat": {"rule": "x"}}, "unknown_field"),
+    ],
+)  # fmt: skip
+def test_what_does_not_repeat_sensibly_is_refused_and_writes_nothing(
+    site: Site, body: dict[str, object], code: str
+) -> None:
+    before = row_counts()
+    answer = site.researcher.post("series", body)
+    assert answer.status_code in (400, 422), answer.content
+    assert said(answer)["code"] == code
+    assert row_counts() == before
+
+
+def test_dates_too_far_ahead_are_listed_and_a_part_can_be_had(site: Site) -> None:
+    body = LINE | {"request": "1 h100 9-10 every 2 weeks 4 times"}
+    answer = site.researcher.post("series", body)
+    problem = said(answer)
+    assert (answer.status_code, problem["rule"]) == (422, "R14")
+    assert problem["numbers"]["of"] == 4
+    assert {each["code"] for each in problem["numbers"]["failed"]} == {"advance_window"}
+    assert {"partial": True} in problem["alternatives"]
+    series = said(site.researcher.post("series", body | {"partial": True}))
+    assert len(series["failed"]) == len(problem["numbers"]["failed"])
+    assert all(each["id"] is None for each in series["failed"])
+
+
+def test_cancelling_takes_every_date_back(site: Site) -> None:
+    series = said(site.researcher.post("series", DAILY))
+    address = f"series/{series['id']}/cancel"
+    assert site.viewer.post(address).status_code == 403
+    cancelled = said(site.researcher.post(address))
+    assert [each["state"] for each in cancelled["dates"]] == ["cancelled"] * 3
+    assert cancelled["held"] == "0.000000"
+    assert site.stranger.get(f"series/{series['id']}").status_code == 404

@@ -1,0 +1,83 @@
+"""What holds work up: each signature with its evidence, and no verdict on what was not measured."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocation.rules.diagnosis import Kind, Moment, signature_of
+
+WORK = Moment(60, 60, 60, 70, 80, 30, 30, 100_000, 0)
+
+
+def a_window(**values: float | None) -> list[Moment]:
+    return [replace(WORK, **values)] * 30  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("idle", {"busy_min": 0, "busy": 0.5, "busy_max": 1}),
+        ("held_down", {"throttled": 30}),
+        ("memory_bound", {"bandwidth": 80, "tensor": 8}),
+        ("memory_bound", {"bandwidth": 80, "tensor": None}),
+        ("input_bound", {"busy_min": 8, "busy": 43, "busy_max": 78, "pcie_kb": 7 << 20}),
+        ("input_bound", {"busy_min": 8, "busy": 43, "busy_max": 78, "pcie_kb": None}),
+        ("compute_bound", {"tensor": 50}),
+        ("compute_bound", {"busy": 95, "tensor": None}),
+        ("steady", {}),
+        ("steady", {"busy_min": 8, "busy_max": 78, "pcie_kb": 1000}),
+    ],
+)
+def test_each_signature_is_recognised(kind: Kind, values: dict[str, float | None]) -> None:
+    found = signature_of(a_window(**values))
+    assert found.kind == kind
+    assert found.evidence
+
+
+def test_a_sentence_names_the_numbers_it_rests_on() -> None:
+    found = signature_of(a_window(busy_min=8, busy=43, busy_max=78, pcie_kb=7 << 20))
+    assert "70 points" in found.sentence
+    assert "7.0 GiB/s" in found.sentence
+    assert ("pcie_gib", 7.0) in found.evidence
+
+
+IDLE = replace(WORK, busy_min=0, busy=0, busy_max=0)
+UNKNOWN = Moment(60, 0)
+
+
+def test_one_moment_that_was_not_measured_is_enough_to_not_call_it_idle() -> None:
+    assert signature_of([IDLE] * 30).kind == "idle"
+    assert signature_of([IDLE] * 29 + [UNKNOWN]).kind == "unknown"
+    assert signature_of([replace(IDLE, measured=40)] * 30).kind == "unknown"
+    assert signature_of([replace(IDLE, measured=55)] * 30).kind == "unknown"
+
+
+def test_nothing_and_too_little_say_nothing() -> None:
+    for window in ([], [UNKNOWN] * 50, [IDLE] * 9, [WORK] * 15 + [UNKNOWN] * 15):
+        assert signature_of(window).kind == "unknown"
+
+
+def test_a_signal_that_was_seldom_measured_does_not_speak_for_all() -> None:
+    seldom = [replace(WORK, bandwidth=95, tensor=1)] * 5
+    assert signature_of(seldom + a_window(bandwidth=None, tensor=None)[5:]).kind == "steady"
+
+
+percent = st.none() | st.floats(0, 100)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Moment, seconds=st.just(60), measured=st.integers(0, 60), busy_min=percent,
+            busy=percent, busy_max=percent, bandwidth=percent, tensor=percent,
+            pcie_kb=st.none() | st.floats(0, 1e9), throttled=st.none() | st.integers(0, 60),
+        ),
+        max_size=20,
+    )
+)  # fmt: skip
+def test_idle_is_never_said_of_a_window_with_an_unknown_moment(window: list[Moment]) -> None:
+    found = signature_of(window)
+    if found.kind == "idle":
+        assert all(m.measured and m.busy is not None and m.busy < 5 for m in window)

@@ -1,0 +1,180 @@
+"""Dates that repeat: wall clock time over changes of clocks, and the days that do not exist."""
+
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocation.errors import AskError
+from allocation.rules.recurrence import (
+    MOST_DATES,
+    Dates,
+    Recurrence,
+    dates_of,
+    overlaps,
+    recurrence_line,
+    recurrence_read,
+    recurrence_words,
+)
+
+BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
+
+
+def dates(rule: str, first: str, zone: ZoneInfo = BERLIN) -> Dates:
+    """Dates from a wall clock time on."""
+    local = datetime.fromisoformat(first).replace(tzinfo=zone)
+    return dates_of(recurrence_read(rule), local.astimezone(UTC), zone)
+
+
+def walls(found: Dates, zone: ZoneInfo = BERLIN) -> list[str]:
+    return [f"{each.astimezone(zone):%Y-%m-%d %H:%M}" for each in found.starts]
+
+
+# (zone, rule, first, UTC times): each over a change of clocks, or where others have one.
+CLOCKS = {
+    "Berlin goes to winter": (
+        "Europe/Berlin", "FREQ=DAILY;COUNT=3", "2026-10-24 09:00",
+        ["2026-10-24 07:00", "2026-10-25 08:00", "2026-10-26 08:00"]),
+    "Berlin has no 02:30 in spring: it is moved on": (
+        "Europe/Berlin", "FREQ=DAILY;COUNT=3", "2027-03-27 02:30",
+        ["2027-03-27 01:30", "2027-03-28 01:30", "2027-03-29 00:30"]),
+    "Berlin has 02:30 twice in autumn: the first is meant": (
+        "Europe/Berlin", "FREQ=DAILY;COUNT=3", "2026-10-24 02:30",
+        ["2026-10-24 00:30", "2026-10-25 00:30", "2026-10-26 01:30"]),
+    "New York goes to summer": (
+        "America/New_York", "FREQ=WEEKLY;COUNT=2", "2027-03-08 09:00",
+        ["2027-03-08 14:00", "2027-03-15 13:00"]),
+    "New York has no 02:30 in spring": (
+        "America/New_York", "FREQ=WEEKLY;COUNT=2", "2027-03-07 02:30",
+        ["2027-03-07 07:30", "2027-03-14 07:30"]),
+    "Lord Howe moves by half an hour": (
+        "Australia/Lord_Howe", "FREQ=DAILY;COUNT=2", "2026-10-03 09:00",
+        ["2026-10-02 22:30", "2026-10-03 22:00"]),
+    "Lord Howe has no 02:15 that night": (
+        "Australia/Lord_Howe", "FREQ=DAILY;COUNT=3", "2026-10-03 02:15",
+        ["2026-10-02 15:45", "2026-10-03 15:45", "2026-10-04 15:15"]),
+    "Kathmandu never moves": (
+        "Asia/Kathmandu", "FREQ=MONTHLY;COUNT=3", "2026-09-15 00:00",
+        ["2026-09-14 18:15", "2026-10-14 18:15", "2026-11-14 18:15"]),
+    "Kiritimati is a day ahead": (
+        "Pacific/Kiritimati", "FREQ=WEEKLY;BYDAY=MO;COUNT=2", "2026-11-23 01:00",
+        ["2026-11-22 11:00", "2026-11-29 11:00"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CLOCKS)
+def test_wall_clock_time_is_kept_over_changes_of_clocks(case: str) -> None:
+    zone, rule, first, expected = CLOCKS[case]
+    found = dates(rule, first, ZoneInfo(zone))
+    assert [f"{each:%Y-%m-%d %H:%M}" for each in found.starts] == expected
+
+
+def test_weekdays_begin_with_the_first_that_comes() -> None:
+    found = dates("FREQ=WEEKLY;BYDAY=MO,WE;COUNT=3", "2026-11-24 09:00")
+    assert walls(found) == ["2026-11-25 09:00", "2026-11-30 09:00", "2026-12-02 09:00"]
+
+
+def test_every_second_week_counts_weeks_from_monday() -> None:
+    found = dates("FREQ=WEEKLY;INTERVAL=2;BYDAY=SU,MO;COUNT=3", "2026-11-25 09:00")
+    assert walls(found) == ["2026-11-29 09:00", "2026-12-07 09:00", "2026-12-13 09:00"]
+
+
+def test_until_is_a_day_of_the_asker_and_included() -> None:
+    found = dates("FREQ=DAILY;UNTIL=20261126", "2026-11-24 23:30")
+    assert walls(found)[-1] == "2026-11-26 23:30"
+    assert len(found.starts) == 3
+
+
+def test_a_31st_that_a_month_does_not_have_is_left_out_and_said() -> None:
+    found = dates("FREQ=MONTHLY;UNTIL=20270531", "2026-12-31 09:00")
+    assert walls(found) == ["2026-12-31 09:00", "2027-01-31 09:00", "2027-03-31 09:00",
+                            "2027-05-31 09:00"]  # fmt: skip
+    assert found.skipped == ("2027-02-31", "2027-04-31")
+
+
+def test_the_29th_of_february_is_there_in_a_leap_year_only() -> None:
+    found = dates("FREQ=MONTHLY;INTERVAL=12;COUNT=2", "2028-02-29 09:00")
+    assert walls(found) == ["2028-02-29 09:00", "2032-02-29 09:00"]
+    assert found.skipped == ("2029-02-29", "2030-02-29", "2031-02-29")
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        ("FREQ=SECONDLY;COUNT=5", "not_a_rule"),
+        ("FREQ=YEARLY;COUNT=5", "not_a_rule"),
+        ("FREQ=DAILY;COUNT=1000000000", "series_too_long"),
+        ("FREQ=DAILY;COUNT=0", "not_a_rule"),
+        ("FREQ=DAILY;COUNT=-1", "not_a_rule"),
+        ("FREQ=DAILY", "no_end"),
+        ("FREQ=DAILY;COUNT=3;UNTIL=20270101", "end_twice"),
+        ("FREQ=DAILY;UNTIL=20270231", "not_a_rule"),
+        ("FREQ=DAILY;UNTIL=20270101T000000Z", "not_a_rule"),
+        ("FREQ=MONTHLY;BYDAY=MO;COUNT=3", "not_a_rule"),
+        ("FREQ=WEEKLY;BYDAY=2MO;COUNT=3", "not_a_rule"),
+        ("FREQ=DAILY;FREQ=DAILY;COUNT=3", "not_a_rule"),
+        ("FREQ=DAILY;BYHOUR=3;COUNT=3", "not_a_rule"),
+        ("FREQ=DAILY;INTERVAL=٣;COUNT=3", "not_a_rule"),
+        ("", "not_a_rule"),
+        ("FREQ=DAILY;COUNT=3;" + "X" * 200, "not_a_rule"),
+    ],
+)
+def test_what_is_not_understood_is_refused_and_never_guessed(rule: str, code: str) -> None:
+    with pytest.raises(AskError) as error:
+        recurrence_read(rule)
+    assert error.value.code == code
+
+
+def test_a_series_has_at_most_366_dates_and_at_least_one() -> None:
+    assert len(dates(f"FREQ=DAILY;COUNT={MOST_DATES}", "2026-11-24 09:00").starts) == MOST_DATES
+    with pytest.raises(AskError, match="at most 366"):
+        dates("FREQ=DAILY;UNTIL=20280101", "2026-11-24 09:00")
+    with pytest.raises(AskError, match="before its first"):
+        dates("FREQ=DAILY;UNTIL=20261101", "2026-11-24 09:00")
+
+
+def test_dates_that_overlap_are_seen_to_the_second() -> None:
+    starts = dates("FREQ=DAILY;COUNT=3", "2026-11-24 09:00").starts
+    assert not overlaps(starts, 86_400)
+    assert overlaps(starts, 86_401)
+    spring = dates("FREQ=DAILY;COUNT=3", "2027-03-27 09:00").starts
+    assert overlaps(spring, 86_400), "the day between has 23 hours"
+
+
+RULES = st.builds(
+    Recurrence,
+    freq=st.sampled_from(["DAILY", "WEEKLY"]),
+    interval=st.integers(1, 5),
+    days=st.sets(st.integers(0, 6)).map(lambda days: tuple(sorted(days))),
+    times=st.integers(1, 40),
+)
+
+
+@given(RULES, st.dates(date(2026, 1, 1), date(2030, 1, 1)), st.times(), st.sampled_from(
+    [BERLIN, NEW_YORK, ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Asia/Kathmandu")]))  # fmt: skip
+def test_dates_rise_keep_the_clock_and_survive_being_written(
+    rule: Recurrence, day: date, clock: time, zone: ZoneInfo
+) -> None:
+    assert recurrence_read(rule.text) == rule
+    first = datetime.combine(day, clock.replace(microsecond=0), tzinfo=zone).astimezone(UTC)
+    found = dates_of(rule, first, zone)
+    assert list(found.starts) == sorted(set(found.starts))
+    assert len(found.starts) == rule.times
+    wall = first.astimezone(zone).time()
+    for each in found.starts:
+        local = each.astimezone(zone)
+        assert not rule.days or local.weekday() in rule.days
+        gap = datetime.combine(local.date(), wall, tzinfo=zone)
+        exists = gap.astimezone(UTC).astimezone(zone).time() == wall
+        assert local.time() == wall or not exists
+    assert found.starts[0] >= first - timedelta(hours=1)
+
+
+def test_words_say_the_rule_for_people() -> None:
+    rule = recurrence_read("FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=20270131")
+    assert recurrence_words(rule) == "every Mon, Wed until 31 Jan 2027"
+    assert recurrence_line(rule) == "every mon wed until 2027-01-31"
+    rule = recurrence_read("FREQ=WEEKLY;INTERVAL=2;COUNT=10")
+    assert recurrence_words(rule) == "every 2 weeks, 10 times"

@@ -1,0 +1,74 @@
+"""Plans that pause, made by hand: what the solver would say, written as a cycle writes it."""
+
+from datetime import datetime, timedelta
+
+from allocation.models import Allocation, Booking, Pause, PolicyVersion, SolverState
+from allocation.services.cycle import decision_of
+from allocation.services.plans import changes_of, plan_apply
+from allocation.services.snapshot import seconds, snapshot_take
+from allocation.solver import Assign, Place, Plan, Reason, Waiting
+from allocation.solver import Pause as Told
+from tests.roles import as_system
+
+GRACE = timedelta(minutes=10)
+BORROWED = Reason("R7", "stronger_claim", "line", "It uses what a stronger claim needs.")
+
+
+def places_on(booking: Booking) -> tuple[Place, ...]:
+    """Where the booking's live rows lie; under the system's role."""
+    rows = booking.allocations.filter(state__in=Allocation.LIVE).order_by("id")
+    return tuple(Place(str(row.gpu_id), row.profile, row.start, row.size) for row in rows)
+
+
+def pause_plan(
+    victim: Booking,
+    beneficiary: Booking,
+    at: datetime,
+    *,
+    resume: datetime | None = None,
+    is_placed: bool = True,
+) -> Plan:
+    """The victim goes at `at`; the beneficiary has its first places from then on.
+
+    `resume`: when the victim is promised to go on, where it was. Not `is_placed`: the beneficiary
+    only waits with a promise.
+    """
+    places = places_on(victim)
+    row = victim.allocations.filter(state__in=Allocation.LIVE).earliest("id")
+    upto = beneficiary.ask["count"]
+    starts = seconds(at)
+    given = (
+        str(beneficiary.id), "h100", places[:upto], starts, starts + beneficiary.duration_seconds,
+    )  # fmt: skip
+    waits = []
+    if resume is not None:
+        left = seconds(row.period.upper) - starts
+        begin = seconds(resume)
+        waits.append(Waiting(str(victim.id), "h100", places, begin, begin + left, ()))
+    if not is_placed:
+        waits.append(Waiting(*given, ()))
+    return Plan(
+        assigns=(Assign(*given),) if is_placed else (),
+        waits=tuple(waits),
+        refusals=(),
+        extensions=(),
+        pauses=(Told(str(victim.id), str(beneficiary.id), starts, 0, (BORROWED,)),),
+    )
+
+
+def plan_written(plan: Plan, now: datetime) -> None:
+    """As a cycle that leads does it. Raises PlanStale."""
+    with as_system():
+        snapshot = snapshot_take(now)
+        live = PolicyVersion.objects.get(state="live")
+        decision = decision_of(snapshot, plan, live, now)
+        term = SolverState.objects.get(id=1).leader_term
+        plan_apply(
+            changes=changes_of(plan, now), snapshot=snapshot, decision=decision, term=term, now=now
+        )
+
+
+def pause_of(booking: Booking) -> Pause:
+    """Its last pause."""
+    with as_system():
+        return Pause.objects.filter(booking=booking).select_related("cause").latest("number")

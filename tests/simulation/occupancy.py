@@ -1,0 +1,87 @@
+"""Who held which slots when, as the simulated driver of a node saw it."""
+
+from dataclasses import dataclass
+
+from allocation.agent.simulated_hardware import Hardware
+
+Slots = tuple[str, int, int]
+"""A GPU's UUID and memory slots [start, end)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An allocation had its device, or programs on it, from `starts` to `stops`."""
+
+    allocation: str
+    slots: Slots
+    starts: float
+    stops: float
+
+    def collides(self, other: "Interval") -> bool:
+        """The same slots at the same time, by two allocations."""
+        (gpu, first, last), (its_gpu, its_first, its_last) = self.slots, other.slots
+        return (
+            self.allocation != other.allocation
+            and gpu == its_gpu
+            and first < its_last
+            and its_first < last
+            and self.starts < other.stops
+            and other.starts < self.stops
+        )
+
+
+class Occupancy:
+    """The record of one node. `given` is kept by whoever hands devices over; programs are seen."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+        self._ticks = 0
+        self.given: dict[str, Slots] = {}
+        self._open: dict[tuple[str, Slots], tuple[float, float]] = {}
+        self.closed: list[Interval] = []
+
+    def holders(self) -> set[tuple[str, Slots]]:
+        """Allocations that hold something now."""
+        found = set(self.given.items())
+        for gpu in self._hardware.gpus:
+            for process in gpu.processes.values():
+                if process.frozen or process.starts > self._hardware.clock():
+                    continue
+                instance = gpu.instances.get(process.instance or 0)
+                slots = (gpu.uuid, 0, 8)
+                if instance is not None:
+                    slots = (gpu.uuid, instance.start, instance.start + instance.profile.size)
+                found.add((process.label, slots))
+        return found
+
+    def look(self) -> list[str]:
+        """Writes down what is there; returns every two that hold the same slots now."""
+        # Several looks at one instant still have an order.
+        self._ticks += 1
+        at = self._hardware.clock() + self._ticks * 1e-6
+        holders = self.holders()
+        for holder in [each for each in self._open if each not in holders]:
+            self.closed.append(Interval(*holder, self._open.pop(holder)[0], at))
+        for holder in holders:
+            begun = self._open.get(holder, (at, at))[0]
+            self._open[holder] = (begun, at)
+        now = [Interval(*holder, *times) for holder, times in sorted(self._open.items())]
+        return [
+            f"{one.allocation} and {other.allocation} hold {one.slots} and {other.slots}"
+            for i, one in enumerate(now)
+            for other in now[i + 1 :]
+            if one.slots[0] == other.slots[0]
+            and one.allocation != other.allocation
+            and one.slots[1] < other.slots[2]
+            and other.slots[1] < one.slots[2]
+        ]
+
+    def overlaps(self) -> list[str]:
+        """The check over the whole record, once everything is closed."""
+        ordered = sorted(self.closed, key=lambda each: each.starts)
+        return [
+            f"{one} and {other}"
+            for i, one in enumerate(ordered)
+            for other in ordered[i + 1 :]
+            if one.collides(other)
+        ]

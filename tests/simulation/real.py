@@ -1,0 +1,289 @@
+"""The real services beside the model: every step on both, and whatever differs is an error."""
+
+import itertools
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from unittest import mock
+from uuid import UUID
+
+from allocation import wire
+from allocation.agent.enrol import Identity
+from allocation.models import Allocation, Booking, Gpu, Node, Occupancy
+from allocation.rules.ask import AskDocument
+from allocation.services import cycle as cycles
+from allocation.services import plans
+from allocation.services.bookings import (
+    booking_cancel,
+    booking_extend,
+    booking_release,
+    booking_request,
+)
+from allocation.services.cycle import cycle_run
+from allocation.services.fleet import enrolment_token_create, node_enrol, node_key
+from allocation.services.invariants import invariants_check
+from allocation.services.links import agents_redis
+from allocation.services.publish import publish_due, republish_all
+from allocation.services.reports import message_apply
+from allocation.services.snapshot import snapshot_take
+from allocation.solver import digest
+from tenants.errors import Refused
+from tenants.models import Tier, User
+from tests.builders_allocation import Lab, a_wish
+from tests.roles import as_system
+from tests.simulation.planning import snapshot_take as model_snapshot
+from tests.simulation.portal import ModelPortal
+from tests.simulation.rows import GpuRow, NodeRow, Site, Tables, Wish
+from tests.simulation.world import World
+
+_NAMESPACE = uuid.UUID("d7f6f9bb-9a3f-5a3e-8b1e-5a4de0a3b7c1")
+
+
+def when(seconds: float) -> datetime:
+    """An instant of the schedule."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def names() -> Callable[[], UUID]:
+    """Ids of allocations, the same for both."""
+    numbers = itertools.count(1)
+    return lambda: uuid.uuid5(_NAMESPACE, str(next(numbers)))
+
+
+class BothPortals:
+    """A `world.Portal`; the schedule looks at the model, which is held to the database."""
+
+    def __init__(self, world: World, lab: Lab) -> None:
+        self._world, self._lab = world, lab
+        with as_system():
+            for node in world.nodes:
+                self._enrol(node.name, node.inventory())
+            self.site = _site(lab, world.now)
+        own = names()
+        self._model = ModelPortal(self.site, lambda: own().hex, world.server.write)
+        self._ids = names()
+        self._adopt()
+        for node in world.nodes:
+            keys = {self.site.key_version: self.site.keys[node.name]}
+            node.enrolled(Identity(node.name, keys, self.site.epoch, "redis://127.0.0.1:1/0"))
+        self.republish()
+
+    @property
+    def tables(self) -> Tables:
+        """The model's."""
+        return self._model.tables
+
+    def _enrol(self, name: str, inventory: wire.Inventory) -> None:
+        now = when(self._world.now)
+        token = enrolment_token_create(node_name=name, rack_name="a1", now=now)
+        sent = json.loads(json.dumps(wire.inventory_to_plain(inventory)))
+        node_enrol(token=token, inventory=sent, now=now)
+
+    def _adopt(self) -> None:
+        """The model begins where the database is."""
+        for row in Node.objects.all():
+            self.tables.nodes[row.name] = NodeRow(generation=row.generation)
+        for gpu in Gpu.objects.all():
+            self.tables.gpus[gpu.uuid] = GpuRow(mode=gpu.mode, health=gpu.health)
+
+    # Every step, on both.
+
+    def request(self, identifier: str, wish: Wish, now: float) -> None:
+        """What the real one refuses is no wish for the model either."""
+        starts = None if wish.starts is None else when(wish.starts)
+        ask = AskDocument(
+            wish.count,
+            ("h100",),
+            wish.profile,
+            wish.together,  # type: ignore[arg-type]  # one of its words
+            wish.required,
+            wish.duration,
+            starts,
+        )
+        try:
+            with as_system():
+                booking_request(
+                    actor=self._lab.actor,
+                    wish=a_wish(self._lab.project, ask),
+                    now=when(now),
+                    booking_id=UUID(identifier),
+                )
+        except Refused:
+            return
+        self._model.request(identifier, wish, now)
+        self._compare()
+
+    def cancel(self, identifier: str, now: float) -> None:
+        self._person(booking_cancel, identifier, now=when(now))
+        self._model.cancel(identifier, now)
+        self._compare()
+
+    def release(self, identifier: str, now: float) -> None:
+        self._person(booking_release, identifier, now=when(now))
+        self._model.release(identifier, now)
+        self._compare()
+
+    def extend(self, identifier: str, until: int, now: float) -> None:
+        self._person(booking_extend, identifier, until=when(until), now=when(now))
+        self._model.extend(identifier, until, now)
+        self._compare()
+
+    def _person(self, service: Callable[..., Any], identifier: str, **named: datetime) -> None:
+        with as_system():
+            booking = Booking.objects.get(id=identifier)
+            try:
+                service(actor=self._lab.actor, booking=booking, **named)
+            except Refused:
+                return
+
+    def cycle(self, now: float, *, publishes: bool = True) -> None:
+        publish = publish_due if publishes else lambda _: 0
+        with (
+            as_system(),
+            mock.patch.object(cycles, "publish_due", publish),
+            mock.patch.object(plans, "uuid4", self._ids),
+        ):
+            cycle_run(when(now))
+        self._model.cycle(now, publishes=publishes)
+        with as_system():
+            real = replace(snapshot_take(when(now)), used=())
+        assert digest(real) == digest(model_snapshot(self.tables, self.site, now))
+        self._compare()
+
+    def publish(self) -> None:
+        with as_system():
+            publish_due(when(self._world.now))
+        self._model.publish()
+        self._compare()
+
+    def republish(self) -> None:
+        with as_system():
+            republish_all()
+        self._model.republish()
+        self._compare()
+
+    def hear(self, name: str, envelope: wire.Envelope, now: float) -> str:
+        with as_system():
+            said = message_apply(node_name=name, envelope=envelope, now=when(now))
+        assert said == self._model.hear(name, envelope, now)
+        self._compare()
+        return said
+
+    def backup(self) -> Tables:
+        raise NotImplementedError("a schedule of the real services restores no backups")
+
+    def restore(self, saved: Tables, now: float) -> None:
+        raise NotImplementedError("a schedule of the real services restores no backups")
+
+    # The comparison.
+
+    def _compare(self) -> None:
+        with as_system():
+            assert self._real_bookings() == {
+                b.id: (b.state, b.outcome, b.starts, b.ends, b.extension, b.ready_at, b.released_at)
+                for b in self.tables.bookings.values()
+            }
+            assert self._real_rows() == {
+                r.id: (
+                    r.booking,
+                    r.place.start,
+                    r.starts,
+                    r.ends,
+                    r.state,
+                    list(r.devices),
+                    r.occupied,
+                    r.left,
+                )
+                for r in self.tables.rows.values()
+            }
+            assert self._real_nodes() == {
+                name: (n.generation, n.published, n.observed, n.seq, n.takes_work)
+                for name, n in self.tables.nodes.items()
+            }
+            assert self._real_gpus() == self.tables.gpus
+        for name, raw in self._world.server.documents.items():
+            assert agents_redis().get(wire.desired_key(name)) == raw
+
+    def _real_bookings(self) -> dict[str, tuple[object, ...]]:
+        rows = Booking.objects.all()
+        return {
+            str(b.id): (
+                b.state,
+                b.outcome,
+                *map(_seconds, (b.planned_starts, b.planned_ends, b.extension_until)),
+                *map(_seconds, (b.ready_at, b.released_at)),
+            )
+            for b in rows
+        }
+
+    def _real_rows(self) -> dict[str, tuple[object, ...]]:
+        open_ones = dict(Occupancy.objects.values_list("allocation_id", "closed"))
+        return {
+            r.id.hex: (
+                str(r.booking_id),
+                r.start,
+                _seconds(r.period.lower),
+                _seconds(r.period.upper),
+                r.state,
+                r.devices,
+                open_ones[r.id] is None if r.id in open_ones else None,
+                r.left,
+            )
+            for r in Allocation.objects.all()
+        }
+
+    def _real_gpus(self) -> dict[str, GpuRow]:
+        return {
+            g.uuid: GpuRow(mode=g.mode, health=g.health, drain_by=_seconds(g.drain_by))
+            for g in Gpu.objects.all()
+        }
+
+    def _real_nodes(self) -> dict[str, tuple[int, ...]]:
+        return {
+            n.name: (
+                n.generation,
+                n.published_generation,
+                n.observed_generation,
+                n.report_seq,
+                n.takes_work,
+            )
+            for n in Node.objects.all()
+        }
+
+
+def holds() -> bool:
+    """Whether `manage.py invariants` has nothing to say."""
+    with as_system():
+        return invariants_check() == []
+
+
+def _seconds(instant: datetime | None) -> float | None:
+    return None if instant is None else instant.timestamp()
+
+
+def _site(lab: Lab, now: float) -> Site:
+    """As the database has it after enrolment."""
+    seen = snapshot_take(when(now))
+    nodes = list(Node.objects.order_by("name"))
+    (version,) = {node.key_version for node in nodes}
+    return Site(
+        models=seen.models,
+        gpus=seen.gpus,
+        uuids={str(gpu.id): gpu.uuid for gpu in Gpu.objects.all()},
+        hosts=seen.hosts,
+        limits=seen.limits,
+        tiers=seen.tiers,
+        tenant=str(lab.tenant_id),
+        project=str(lab.project.id),
+        tier="standard",
+        priority=Tier.objects.get(slug="standard").priority,
+        slug=lab.tenant.slug,
+        owner=User.objects.get(id=lab.actor.user_id).username,
+        owner_id=str(lab.actor.user_id),
+        keys={node.name: node_key(node) for node in nodes},
+        key_version=version,
+        epoch=1,
+    )

@@ -1,0 +1,245 @@
+"""Everybody of a schedule on one clock: the portal, its nodes, and the server between them."""
+
+import random
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from allocation import wire
+from allocation.agent import link as links
+from allocation.agent.enrol import Identity
+from allocation.solver import Gpu, Host, Model, Placement, Tier, units_of
+from allocation.solver.types import Limit
+from tests.simulation.node import SimNode
+from tests.simulation.portal import ModelPortal
+from tests.simulation.rows import Site, Tables, Wish
+
+NOW = 1_800_014_400.0
+MASTER = b"m" * 32
+_NAMESPACE = uuid.UUID("0c9a6c1e-3c3f-5f0e-9f7e-1f6f7cf1a5b1")
+
+
+class Portal(Protocol):
+    """What a schedule asks of a portal: the model, or the real services beside it."""
+
+    site: Site
+
+    @property
+    def tables(self) -> Tables: ...
+    def request(self, identifier: str, wish: Wish, now: float) -> None: ...
+    def cancel(self, identifier: str, now: float) -> None: ...
+    def release(self, identifier: str, now: float) -> None: ...
+    def extend(self, identifier: str, until: int, now: float) -> None: ...
+    def cycle(self, now: float, *, publishes: bool = True) -> None: ...
+    def publish(self) -> None: ...
+    def republish(self) -> None: ...
+    def hear(self, name: str, envelope: wire.Envelope, now: float) -> str: ...
+    def backup(self) -> Tables: ...
+    def restore(self, saved: Tables, now: float) -> None: ...
+
+
+class Server:
+    """Where documents and reports lie between portal and nodes. `past` is what it once held."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, bytes] = {}
+        self.past: dict[str, list[bytes]] = {}
+        self.lost = False
+        self.stream: list[tuple[str, wire.Envelope]] = []
+        self.heard: list[tuple[str, wire.Envelope]] = []
+
+    def write(self, node: str, raw: bytes) -> None:
+        """The node's document is replaced."""
+        self.documents[node] = raw
+        self.past.setdefault(node, []).append(raw)
+
+    def loses_everything(self) -> None:
+        """A restart without its data."""
+        self.lost = True
+        self.documents.clear()
+        self.stream.clear()
+
+
+class World:
+    """`violations` collects broken promises; a schedule without any leaves it empty."""
+
+    def __init__(
+        self,
+        rng: random.Random,
+        folder: Path,
+        sizes: tuple[int, ...],
+        portal_of: "Callable[[World], Portal] | None" = None,
+    ) -> None:
+        self.rng = rng
+        self.now = NOW
+        self.server = Server()
+        self.violations: list[str] = []
+        names = [f"n{i + 1}" for i in range(len(sizes))]
+        self.nodes = [
+            SimNode(name, size, folder, lambda: self.now, rng)
+            for name, size in zip(names, sizes, strict=True)
+        ]
+        self.portal = (portal_of or model_portal)(self)
+        for node in self.nodes:
+            node.boot()
+
+    def node(self, name: str) -> SimNode:
+        """By name."""
+        return next(node for node in self.nodes if node.name == name)
+
+    # The passing of time.
+
+    def passes(self, seconds: float) -> None:
+        """Time passes; nobody does anything about it yet."""
+        for node in self.nodes:
+            node.waits()
+        self.now += seconds
+
+    def node_works(self, node: SimNode, *, stale: bool = False) -> None:
+        """The agent reads, works, and says what it has to say as far as the line lets it."""
+        document = self.server.documents.get(node.name) if node.hears else None
+        past = self.server.past.get(node.name)
+        if stale and past and node.hears:
+            document = self.rng.choice(past)
+        node.works(document)
+        self._flush(node)
+        self.look()
+
+    def _flush(self, node: SimNode) -> None:
+        if not node.speaks or node.agent is None:
+            return
+        waiting = links._newest(node.outbox)
+        self.server.stream += [(node.name, outgoing.envelope) for outgoing in waiting]
+        if not node.hears:
+            # The server's answer is lost: the link says the same again later.
+            node.outbox = waiting
+            return
+        node.outbox = []
+        node.arrivals += [links.Delivered(o.seq) for o in waiting if o.seq is not None]
+
+    def portal_hears(self, count: int | None = None) -> None:
+        """The reader takes what is in the stream, or the first so many of it.
+
+        A server that has lost its data has no group of readers any more: all is told again.
+        """
+        if self.server.lost:
+            self.server.lost = False
+            self.portal.republish()
+        taken, self.server.stream = (
+            self.server.stream[:count],
+            [] if count is None else self.server.stream[count:],
+        )
+        for name, envelope in taken:
+            self.portal.hear(name, envelope, self.now)
+            self.server.heard.append((name, envelope))
+        self.look()
+
+    # What must hold at every instant.
+
+    def look(self) -> None:
+        """P2 at the drivers, P2 in what the portal believes, P3 at the nodes, P13."""
+        tables = self.portal.tables
+        for node in self.nodes:
+            node.look()
+            self.violations += [f"P2 {text}" for text in node.overlaps]
+            node.overlaps.clear()
+            for holder, _ in node.occupancy.holders():
+                row = tables.rows.get(holder)
+                if row is not None and row.occupied is False:
+                    self.violations.append(f"P2 {holder} was proven empty and is on {node.name}")
+            if node.fences != sorted(node.fences):
+                self.violations.append(f"P3 {node.name} acted on {node.fences}")
+            node.fences = node.fences[-1:]
+        self.violations += promises_broken(tables)
+
+
+def promises_broken(tables: Tables) -> list[str]:
+    """What `manage.py invariants` asks of the real tables: P1, P2 and P13."""
+    live = [
+        row
+        for row in tables.rows.values()
+        if row.state in ("planned", "starting", "active", "releasing")
+    ]
+    on_node = [row for row in live if row.state != "planned"]
+    found = []
+    for i, one in enumerate(live):
+        for other in live[i + 1 :]:
+            if one.collides(other) and one.starts < other.ends and other.starts < one.ends:
+                found.append(f"P1 {one.id} and {other.id}")
+            if one.collides(other) and one.occupied and other.occupied:
+                found.append(f"P2 {one.id} and {other.id} are both taken to be there")
+    found += [f"P2 {row.id} is {row.state} and not there" for row in on_node if not row.occupied]
+    for booking in tables.bookings.values():
+        if booking.state not in ("scheduled", "starting", "active"):
+            continue
+        members = [row for row in live if row.booking == booking.id and not row.left]
+        if len(members) != booking.wish.count or len({row.starts for row in members}) != 1:
+            found.append(f"P13 {booking.id} has {len(members)} of {booking.wish.count}")
+    return found
+
+
+def model_portal(world: World) -> ModelPortal:
+    """The model over the world's nodes, all enrolled at the start."""
+    inventories = {node.name: node.inventory() for node in world.nodes}
+    site = site_of(inventories)
+    ids = iter(range(1, 1_000_000))
+    portal = ModelPortal(
+        site, lambda: uuid.uuid5(_NAMESPACE, str(next(ids))).hex, world.server.write
+    )
+    for node in world.nodes:
+        portal.inventory(node.name, inventories[node.name], world.now)
+        node.enrolled(Identity(node.name, {1: site.keys[node.name]}, 1, "redis://127.0.0.1:1/0"))
+    portal.republish()
+    return portal
+
+
+def site_of(inventories: dict[str, wire.Inventory]) -> Site:
+    """As enrolment would make it: one class, one tenant with quota for all of it."""
+    gpus = [(node, item) for node in sorted(inventories) for item in inventories[node].gpus]
+    model = _model(gpus[0][1])
+    solver_gpus = tuple(
+        Gpu(
+            id=str(uuid.uuid5(_NAMESPACE, item.uuid)),
+            number=number,
+            node=node,
+            rack="a1",
+            index=item.index,
+            gpu_class="h100",
+            model=model.slug,
+            domain=item.nvlink_domain,
+            usable=True,
+            mode=None,
+        )
+        for number, (node, item) in enumerate(gpus)
+    )
+    units = len(gpus) * units_of(model, None)
+    return Site(
+        models=(model,),
+        gpus=solver_gpus,
+        uuids={gpu.id: item.uuid for gpu, (_, item) in zip(solver_gpus, gpus, strict=True)},
+        hosts=tuple(
+            Host(node, found.cores * 1_000, found.memory_mb)
+            for node, found in sorted(inventories.items())
+        ),
+        limits=(Limit("lab", None, "h100", units, 0, None),),
+        tiers=(Tier("standard", pausable=False, counts=True),),
+        tenant="lab",
+        project="folding",
+        tier="standard",
+        priority=50,
+        slug="lab",
+        owner="ada",
+        owner_id="1",
+        keys={node: wire.node_key(MASTER, node, 1) for node in inventories},
+        key_version=1,
+        epoch=1,
+    )
+
+
+def _model(item: wire.InventoryGpu) -> Model:
+    placements = tuple(
+        Placement(p.profile, p.start, p.size, p.compute, p.profile_id, p.max)
+        for p in item.placements
+    )
+    return Model("h100-80gb", 8, 7, "online", placements)
