@@ -1,7 +1,6 @@
 """Pauses as agents see them: what they are told, what they say, and what they keep frozen."""
 
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 
