@@ -2,16 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import F
+from django.db import transaction
+from django.db.models import F, QuerySet
 
-from allocation.models import Allocation, Booking, Node
-from allocation.rules.states import State
+from allocation.models import Allocation, Booking, Node, Pause
+from allocation.rules.states import TERMINAL, State
 
 TOLD = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
 BEGUN = (*TOLD, Allocation.State.ENDED)
+# Older ones are forgotten with the next document that their node gets for another reason.
+LOOKS_BACK = timedelta(days=1)
 WAITS = (State.PAUSING, State.PAUSED)
 
 
@@ -49,10 +52,29 @@ def suspended_on(node: Node, resumes: Iterable[str]) -> tuple[str, ...]:
 
 
 def frozen_bump(booking: Booking) -> None:
-    """Who goes on with what is frozen has changed: the nodes that keep it are to hear of it."""
+    """It goes on, perhaps elsewhere: the nodes that keep what is frozen are to hear of it."""
     if booking.pause_count:
-        kept = booking.allocations.filter(suspended=True).values("gpu__node_id")
-        Node.objects.filter(id__in=kept).update(generation=F("generation") + 1)
+        _bump(booking.allocations.filter(suspended=True))
+
+
+def frozen_forget(now: datetime) -> None:
+    """What bookings that are over have left frozen is forgotten, and its nodes are to hear of it.
+
+    Not done where they end: that may be a web request, which can't write to nodes.
+    """
+    ended = Pause.objects.filter(method="suspend", ended_at__gt=now - LOOKS_BACK)
+    rows = Allocation.objects.filter(
+        suspended=True, booking__in=ended.values("booking_id"), booking__state__in=TERMINAL
+    )
+    with transaction.atomic():
+        found = Allocation.objects.filter(id__in=list(rows.values_list("id", flat=True)))
+        _bump(found)
+        found.update(suspended=False)
+
+
+def _bump(rows: QuerySet[Allocation]) -> None:
+    nodes = Node.objects.filter(id__in=rows.values("gpu__node_id"))
+    nodes.update(generation=F("generation") + 1)
 
 
 def _frozen(node: Node) -> dict[UUID, list[Allocation]]:

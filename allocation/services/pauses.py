@@ -6,7 +6,6 @@ from django.db.models import Q, QuerySet
 
 from allocation.models import Booking, Pause
 from allocation.rules.states import State
-from allocation.services.frozen import frozen_bump
 from allocation.services.history import event_add
 
 OPEN = Q(resumed_at=None, ended_at=None)
@@ -38,7 +37,6 @@ def pauses_too_late(now: datetime) -> QuerySet[Pause]:
 def pause_over(booking: Booking, now: datetime) -> None:
     """The booking ends before it could go on."""
     Pause.objects.filter(OPEN, booking=booking).update(ended_at=now)
-    frozen_bump(booking)
 
 
 def pause_resumed(booking: Booking, now: datetime) -> bool:

@@ -13,7 +13,7 @@ from django.db.models import Count, F
 from allocation import wire
 from allocation.models import Allocation, Booking, MigPlacement, Node, Pause, SolverState
 from allocation.services.fleet import node_key, reads
-from allocation.services.frozen import BEGUN, TOLD, resumes_on, suspended_on
+from allocation.services.frozen import BEGUN, TOLD, frozen_forget, resumes_on, suspended_on
 from allocation.services.links import agents_redis
 from allocation.services.pauses import OPEN
 
@@ -29,6 +29,7 @@ def publish_due(now: datetime) -> int:
     Needs no outbox: whoever finds `published_generation < generation` writes the whole document.
     A server that is down loses nothing; the next call writes it. Returns how many were written.
     """
+    frozen_forget(now)
     waiting = Node.objects.filter(
         published_generation__lt=F("generation"), link_digest__isnull=False
     )

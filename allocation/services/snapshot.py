@@ -8,12 +8,14 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node, Pause
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import WAITING, State
 from allocation.services.bookings import EXTENDABLE
+from allocation.services.fleet import reads
 from allocation.services.pauses import OPEN
-from allocation.services.replace import WORTH_SECONDS, time_left
+from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.services.work import has_run
@@ -113,9 +115,15 @@ def gpus_read() -> tuple[SolverGpu, ...]:
             domain=gpu.domain,
             usable=gpu.health == Gpu.Health.OK and gpu.node.takes_work,
             mode=_fixed_mode(gpu),
+            shares=_reads_shares(gpu.node),
         )
         for gpu in Gpu.objects.select_related("node__rack", "model")
     )
+
+
+def _reads_shares(node: Node) -> bool:
+    """An agent that is too old would refuse its whole document for one share in it."""
+    return not node.agent_version or reads(node, wire.SHARES_SINCE)
 
 
 def place_of(data: dict[str, Any]) -> Place:
@@ -235,7 +243,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         duration = min((length for _, length in order), default=duration)
     if order:
         ask = replace(ask, classes=tuple(name for name, _ in order))
-    if row.replaced:
+    if is_rest(row):
         # What is left of a fixed window is taken where it fits, if it is worth a start at all.
         duration, latest = time_left(row, now)
         duration = max(WORTH_SECONDS, duration)
@@ -250,7 +258,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         duration=duration,
         earliest=seconds(row.not_before),
         latest=seconds(latest) if latest else None,
-        fixed=row.starts is not None and not row.replaced,
+        fixed=row.starts is not None and not is_rest(row),
         promise=_promise_of(row),
         owner=str(row.owner_id),
         durations=order if ask.workload is not None and len(order) > 1 else (),

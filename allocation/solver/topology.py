@@ -104,12 +104,14 @@ class Pool:
         return self._units[shape]
 
     def suits(self, shape: Shape) -> Bools:
-        """Columns whose model and fixed mode allow the shape."""
+        """Columns whose model, fixed mode and agent allow the shape."""
         if shape not in self._suits:
             modes = modes_for(shape)
             self._suits[shape] = np.array(
                 [
-                    gpu.mode in modes and geometry.serves(shape)
+                    gpu.mode in modes
+                    and (gpu.shares or not isinstance(shape, int))
+                    and geometry.serves(shape)
                     for gpu, geometry in zip(self.gpus, self.geometries, strict=True)
                 ],
                 dtype=np.bool_,

@@ -11,6 +11,7 @@ from allocation.services.lifecycle import allocation_suspended
 from allocation.services.links import agents_redis
 from allocation.services.snapshot import CLEARING_SECONDS, seconds
 from tenants.models import Tier
+from tenants.wall import tenant_tx
 from tests.builders import a_tier
 from tests.builders_allocation import HOUR, Lab, a_lab, a_node, an_ask
 from tests.roles import as_system
@@ -174,10 +175,15 @@ def test_what_is_given_up_while_it_is_paused_is_forgotten_by_its_node(
 ) -> None:
     booking, _ = frozen_paused(plant, lab, rival)
     plant.later(MINUTE)
-    with as_system():
-        booking_cancel(actor=lab.actor, booking=fresh(booking), now=plant.now)
+    assert len(document(plant).suspended or ()) == 2
+    booking = fresh(booking)
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=booking, now=plant.now)
     plant.cycle()
-    assert document(plant).suspended == ()
+    told = document(plant)
+    assert told.suspended == ()
+    plant.cycle()
+    assert document(plant).generation == told.generation
 
 
 def test_what_goes_on_elsewhere_is_forgotten_where_it_was(
