@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,6 +42,7 @@ AGENTS = {
     "gpu-b1-01": "a100-40:4,a100-40+mig:4",
     "gpu-c1-01": "l40s:4",
 }
+DECIDES = "solver"
 QUIET = frozenset({"postgres", "valkey"})
 PORT_DEFAULT = 8000
 
@@ -181,7 +183,7 @@ def portal_programs(demo: Demo, own: Secrets, stores: Stores) -> list[Program]:
     worker = ("worker", "--without-gossip", "--without-mingle", "--without-heartbeat")
     commands: dict[str, tuple[str, ...]] = {
         "worker": (*celery, *worker, "-Q", "default", "-c", "2", "-n", "worker@%h"),
-        "solver": (*celery, *worker, "-Q", "solver", "-c", "1", "-n", "solver@%h"),
+        DECIDES: (*celery, *worker, "-Q", "solver", "-c", "1", "-n", "solver@%h"),
         "beat": (*celery, "beat", "--pidfile="),
         "reader": ("manage.py", "reports_reader", "--skip-checks"),
     }
@@ -206,8 +208,11 @@ def portal_programs(demo: Demo, own: Secrets, stores: Stores) -> list[Program]:
     return [server, *programs]
 
 
-def agent_programs(demo: Demo, tokens: Mapping[str, str]) -> list[Program]:
-    """The simulated nodes. They know the portal's address and their token, and no secret of it."""
+def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list[Program]:
+    """The simulated nodes. They know the portal's address and their token, and no secret of it.
+
+    One is ready when the portal, whose owner's `database` is asked, knows what it is made of.
+    """
     programs = []
     for name, hardware in AGENTS.items():
         environment = {
@@ -224,10 +229,16 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str]) -> list[Program]:
                 ),
                 environment=environment,
                 folder=ROOT,
-                is_ready=demo.identity(name).exists,
+                is_ready=partial(_node_came, database, name),
             )
         )
     return programs
+
+
+def _node_came(database: str, name: str) -> bool:
+    with psycopg.connect(database) as connection:
+        row = connection.execute("SELECT state FROM allocation_node WHERE name = %s", [name])
+        return row.fetchone() not in (None, ("expected",))
 
 
 def demo_run(demo: Demo) -> None:
@@ -241,9 +252,13 @@ def demo_run(demo: Demo) -> None:
         own = secrets_load(demo.var)
         stores = servers_start(demo, own, supervisor)
         roles_ensure(stores.admin, Passwords(own.owner, own.web, own.system))
-        tokens = prepare(demo, environment_of(demo, own, stores, "portal_owner"))
-        supervisor.start(portal_programs(demo, own, stores))
-        supervisor.start(agent_programs(demo, tokens))
+        owner = environment_of(demo, own, stores, "portal_owner")
+        tokens = prepare(demo, owner)
+        programs = portal_programs(demo, own, stores)
+        supervisor.start([program for program in programs if program.name != DECIDES])
+        supervisor.start(agent_programs(demo, tokens, owner["DATABASE_URL"]))
+        # Before its nodes have come the fleet is out of service, and bookings would be refused.
+        supervisor.start([program for program in programs if program.name == DECIDES])
         welcome(demo)
         supervisor.run()
     finally:

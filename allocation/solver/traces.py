@@ -45,7 +45,7 @@ def openb_arrivals(rows: Iterable[Mapping[str, str]], site: Snapshot) -> tuple[R
     """A task list of the openb trace; tasks without a GPU and without a time are left out.
 
     GPU milli below 1,000 is a share. The service level of a task is its tenant: the trace has no
-    other. Times count from the first task.
+    other. Times count from the first task. Cores and memory are asked for where nodes have any.
     """
     found = []
     for row in rows:
@@ -55,6 +55,7 @@ def openb_arrivals(rows: Iterable[Mapping[str, str]], site: Snapshot) -> tuple[R
             continue
         share = milli if count == 1 and milli < _WHOLE_SHARE else None
         beside = (int(row["cpu_milli"]) // count, int(row["memory_mib"]) // count)
+        beside = beside if site.hosts else (0, 0)
         named = tuple(filter(None, row["gpu_spec"].lower().split("|")))
         ask = _any_ask(site, count, share, beside, named)
         found.append(_from_trace(site, row["name"], row["qos"].lower(), (at, ends - at, ask)))

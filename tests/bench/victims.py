@@ -1,10 +1,10 @@
 """What pauses cost over the least possible: `python -m tests.bench.victims --cases 3000`.
 
-Small random rooms (7 GPUs, up to ten running bookings, whole GPUs, gangs and slices) in which a gang
+Small random rooms (7 GPUs, up to ten running bookings: whole GPUs, gangs, slices) in which a gang
 fits only when somebody leaves. Beside ours: Kueue's way (remove in order, latest first, until it
 fits, then put back in reverse whoever is not needed), and the exact least over all subsets. The
-rooms are those of tests/solver/test_victims.py; a second is added on both sides so that nothing is
-never divided by nothing. JSON lines on stdout.
+rooms are those of tests/solver/test_victims.py. For the ratios a second is added on both sides, so
+that nothing is ever divided by nothing. JSON lines on stdout.
 """
 
 import argparse
