@@ -27,6 +27,7 @@ def document_of(tables: Tables, site: Site, node: str) -> wire.Envelope:
             for gpu in gpus
         ),
         gangs=tuple(_gangs(tables, site, node, rows)),
+        suspended=(),
     )
     return wire.seal(desired, key=site.keys[node], key_version=site.key_version)
 
