@@ -5,6 +5,7 @@ from allocation.web import (
     bookings,
     compaction,
     fleet,
+    gpu_use,
     home,
     maintenance,
     projects,
@@ -22,6 +23,7 @@ urlpatterns = [
     *speeds.urlpatterns,
     *projects.urlpatterns,
     *fleet.urlpatterns,
+    *gpu_use.urlpatterns,
     *compaction.urlpatterns,
     *maintenance.urlpatterns,
 ]

@@ -14,8 +14,8 @@ from django.db import transaction
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
+from allocation.services.changes import reason_data
 from allocation.services.costs import booking_cost
-from allocation.services.plans import reason_data
 from allocation.solver import Reason
 from billing.rules import midnight, money_text
 from billing.services import hold_release, hold_settle

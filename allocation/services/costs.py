@@ -14,11 +14,28 @@ def booking_cost(booking: Booking, seconds: int) -> Decimal:
 
 
 def run_seconds(booking: Booking, until: datetime) -> int:
-    """Seconds of the present run that are charged: from "ready" to `until` or a pause's notice."""
+    """Seconds of the present run that are charged: from "ready" to `until` or a pause's notice; of
+    one that its hardware broke what is saved."""
     if booking.ready_at is None:
         return 0
     ends = min(until, booking.noticed_at or until)
+    if run_is_broken(booking):
+        ends = min(ends, booking.saved_at or booking.ready_at)
     return max(0, int((ends - booking.ready_at).total_seconds()))
+
+
+def run_is_broken(booking: Booking) -> bool:
+    """Whether its hardware has failed in the present run after the notice of a pause. Without a
+    notice such a run is over at once, and the booking back in line."""
+    ready, lost = booking.ready_at, booking.hardware_lost_at
+    if ready is None or lost is None or booking.noticed_at is None:
+        return False
+    return lost > ready
+
+
+def run_kept_seconds(booking: Booking) -> int:
+    """Seconds of the run whose results are saved: charged, and not done again."""
+    return run_seconds(booking, booking.saved_at) if booking.saved_at else 0
 
 
 def booking_spent(booking: Booking, until: datetime) -> Decimal:

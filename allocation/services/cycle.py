@@ -11,6 +11,7 @@ import numpy as np
 from django.db import IntegrityError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
+from allocation.services.changes import changes_of
 from allocation.services.healing import hardware_clear, is_hardware_due
 from allocation.services.lifecycle import (
     ends_due,
@@ -19,7 +20,7 @@ from allocation.services.lifecycle import (
     starts_due,
 )
 from allocation.services.pausing import pauses_due
-from allocation.services.plans import PlanStale, changes_of, plan_apply
+from allocation.services.plans import PlanStale, plan_apply
 from allocation.services.policies import policy_of
 from allocation.services.publish import publish_due
 from allocation.services.snapshot import snapshot_take

@@ -17,8 +17,9 @@ from django.db.models import Q, QuerySet
 from allocation.models import Allocation, Blackout, Booking, Gpu, Node
 from allocation.queries.blackouts import blackouts_open, in_scope
 from allocation.rules.states import State
+from allocation.services.costs import run_kept_seconds
 from allocation.services.history import event_add
-from allocation.services.lifecycle import STARTED, run_break_off
+from allocation.services.lifecycle import STARTED, run_break_off, run_complete
 from allocation.services.snapshot import place_data
 from allocation.solver import Place
 
@@ -64,10 +65,13 @@ def run_break(booking_id: UUID, because: Because, now: datetime) -> bool:
     """
     with transaction.atomic():
         booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
+        if booking.state == State.PAUSING:
+            return _pause_break(booking, because, now)
         if booking.state not in RUNNING:
             return False
         booking.duration_seconds = _granted_seconds(booking)
-        booking.used_seconds += run_kept_seconds(booking)
+        kept = run_kept_seconds(booking)
+        booking.used_seconds += kept
         booking.planned_places = [] if booking.starts else _places(booking, STARTED)
         run_break_off(booking, now)
         booking.state, booking.hardware_lost_at = State.QUEUED, now
@@ -79,10 +83,14 @@ def run_break(booking_id: UUID, because: Because, now: datetime) -> bool:
         event_add(
             booking,
             kind="broken_off",
-            sentence=f"{because.sentence} It goes back in line where it was, with all the time it "
-            "had; the run that was broken off is not charged.",
+            sentence=f"{because.sentence} It goes back in line where it was, "
+            + (
+                "with the time it has left: what it has saved is charged, and not done again."
+                if kept
+                else "with all the time it had; the run that was broken off is not charged."
+            ),
             now=now,
-            detail={"rule": because.rule},
+            detail={"rule": because.rule, "kept_seconds": kept},
         )
         logger.warning("%s was broken off: %s", booking.label, because.sentence)
         return True
@@ -104,11 +112,27 @@ def leave_by_tell(where: Q, by: datetime, because: Because, now: datetime) -> No
         )
 
 
-def run_kept_seconds(booking: Booking) -> int:
-    """Seconds of the run whose results are saved: charged, and not done again."""
-    if booking.ready_at is None or booking.saved_at is None:
-        return 0
-    return max(0, int((booking.saved_at - booking.ready_at).total_seconds()))
+def _pause_break(booking: Booking, because: Because, now: datetime) -> bool:
+    """It is told to pause anyway: its places are left behind, and it is paused when its grace is
+    over, as it was said, whatever becomes of them. Nothing of it can be resumed where it was."""
+    mine = booking.allocations.filter(state__in=Allocation.LIVE, left=False)
+    if not mine.exists():
+        return False
+    ready = booking.ready_at
+    run_break_off(booking, now)
+    booking.ready_at, booking.hardware_lost_at = ready, now
+    booking.allocations.filter(suspended=True).update(suspended=False)
+    _save(booking, "hardware_lost_at")
+    event_add(
+        booking,
+        kind="broken_off",
+        sentence=f"{because.sentence} It is paused and goes on elsewhere; what was not saved by "
+        "its notice is not charged, and is done again.",
+        now=now,
+        detail={"rule": because.rule},
+    )
+    run_complete(booking, now)
+    return True
 
 
 def _unplace(booking_id: UUID, because: Because, now: datetime) -> bool:
@@ -135,12 +159,16 @@ def _unplace(booking_id: UUID, because: Because, now: datetime) -> bool:
 
 
 def _leaving(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocation]:
-    """Rows of running bookings on hardware that work has to have left by now."""
+    """Rows of running bookings on hardware that work has to have left by now; of those that pause
+    also what is being cleared on lost hardware, which proves nothing."""
     over = Q(gpu__drain_by__lte=now) | Q(gpu__node__drain_by__lte=now)
     for blackout in blackouts:
         if blackout.drain_by <= now < blackout.ends:
             over |= in_scope(blackout)
-    return Allocation.objects.filter(over, state__in=STARTED, booking__state__in=RUNNING)
+    runs = Q(state__in=STARTED, booking__state__in=[*RUNNING, State.PAUSING])
+    stuck = Q(state=Allocation.State.RELEASING, gpu__health=Gpu.Health.LOST)
+    stuck &= Q(booking__state=State.PAUSING, left=False)
+    return Allocation.objects.filter(over, runs | stuck)
 
 
 def _blocked(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocation]:

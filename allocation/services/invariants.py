@@ -179,7 +179,7 @@ _CHECKS = (
              JOIN allocation_allocation a ON a.booking_id = p.booking_id
                AND p.ready_at >= lower(a.period) AND p.ready_at < upper(a.period)
            WHERE p.acknowledged_at IS NULL AND upper(a.period) < p.deadline
-             AND a.state <> 'superseded' AND p.emptied_at IS NOT NULL""",
+             AND a.state <> 'superseded' AND NOT a."left" AND p.emptied_at IS NOT NULL""",
     ),
     _Check(
         "P12",

@@ -14,6 +14,7 @@ from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.states import OPEN, State
 from allocation.services.bookings import EXTENDABLE
 from allocation.services.costs import booking_cost, earlier_settle, run_seconds
+from allocation.services.frozen import frozen_bump
 from allocation.services.history import event_add
 from allocation.services.leases import lease_possible
 from allocation.services.pauses import (
@@ -62,10 +63,13 @@ def ends_due(now: datetime) -> int:
 def _over(now: datetime) -> Q:
     """What has to leave its place: its time is over, it was given back, or it is paused."""
     started = Allocation.objects.filter(state__in=STARTED).values("booking_id")
+    here = Allocation.objects.filter(state__in=Allocation.LIVE, left=False).values("booking_id")
+    # Started, or without a device: all of it was left behind on hardware that failed.
+    goes = Q(id__in=started) | ~Q(id__in=here)
     return (
         Q(state__in=[State.STARTING, State.ACTIVE], planned_ends__lte=now)
-        | Q(state=State.ENDING, id__in=started)
-        | Q(state=State.PAUSING, id__in=started) & Q(id__in=pauses_out(now).values("booking_id"))
+        | Q(goes, state=State.ENDING)
+        | Q(goes, state=State.PAUSING, id__in=pauses_out(now).values("booking_id"))
         | Q(RESUMING, planned_ends__lte=now)
         | Q(state=State.PAUSED, id__in=pauses_too_late(now).values("booking_id"))
     )
@@ -172,8 +176,7 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         if booking.state not in (State.ENDING, State.PAUSING):
             # It has gone on elsewhere, and this was what it left behind.
             return
-        if not booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
-            (run_paused if booking.state == State.PAUSING else _finish)(booking, now)
+        run_complete(booking, now)
 
 
 def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
@@ -198,7 +201,7 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
 
 
 def run_break_off(booking: Booking, now: datetime) -> None:
-    """Takes the devices back in the middle of a run that counts for nothing; saves no booking.
+    """Takes the devices back in the middle of a run that the caller has counted; saves no booking.
 
     The places are free in the calendar from now on, the hardware when it is proven empty.
     """
@@ -236,6 +239,7 @@ def _start(booking_id: UUID, now: datetime) -> bool:
             leased=lease_possible(booking, [row.gpu_id for row in rows]),
         )
         nodes_bump(row.gpu_id for row in rows)
+        frozen_bump(booking)
         booking.state = State.STARTING
         _save(booking, "state")
         event_add(booking, kind="starting", sentence="The node was told to start it.", now=now)
@@ -249,7 +253,8 @@ def _end(booking: Booking, now: datetime) -> bool:
         if booking.state == State.PAUSED:
             return _not_resumed(booking, now)
         if booking.state == State.PAUSING:
-            return pauses_out(now).filter(booking=booking).exists() and _release_rows(booking)
+            is_out = pauses_out(now).filter(booking=booking).exists()
+            return is_out and (_release_rows(booking) or run_complete(booking, now))
         if booking.state == State.SCHEDULED and ends <= now:
             _expire(booking, now)
             return True
@@ -260,7 +265,21 @@ def _end(booking: Booking, now: datetime) -> bool:
             event_add(booking, kind="ending", sentence="Its time is over; being cleared.", now=now)
         if booking.state != State.ENDING:
             return False
-        return _release_rows(booking)
+        return _release_rows(booking) or run_complete(booking, now)
+
+
+def run_complete(booking: Booking, now: datetime) -> bool:
+    """The last line of a run that ends or pauses when nothing of it is left to be cleared; False
+    while there is, or before its grace is over."""
+    if booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
+        return False
+    if booking.state == State.ENDING:
+        _finish(booking, now)
+        return True
+    if not pauses_out(now).filter(booking=booking).exists():
+        return False
+    run_paused(booking, now)
+    return True
 
 
 def _release_rows(booking: Booking) -> bool:

@@ -142,6 +142,8 @@ def _put_off(pause: Pause, booking: Booking, until: datetime, now: datetime) -> 
     if not _may_wait(beneficiary, until - pause.deadline):
         return "The stronger claim has a fixed time and can't start later (rule R52)."
     rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))
+    if not rows:
+        return "Its hardware failed: there is nothing left to save."
     try:
         with transaction.atomic():
             if beneficiary.state in PLANNED_FOR:

@@ -4,30 +4,28 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
 from allocation.rules.states import TERMINAL, WAITING, State
-from allocation.services.borrowing import Mark, marks_of, marks_write
+from allocation.services.borrowing import marks_write
+from allocation.services.changes import Changes, reason_data
 from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
 from allocation.services.offers import price_of_class
 from allocation.services.pauses import pause_over
 from allocation.services.pausing import pause_begin
-from allocation.services.replace import WORTH_SECONDS, time_left
 from allocation.services.runs import run_none_left
 from allocation.services.snapshot import instant, place_data
+from allocation.services.work import has_run
 from allocation.solver import (
     Assign,
     Extend,
-    Pause,
     Place,
-    Plan,
-    Reason,
     Refuse,
     Shape,
     Snapshot,
@@ -41,60 +39,6 @@ from tenants.errors import Refused
 
 class PlanStale(Exception):
     """Something the plan was made from has changed; drop the plan and look again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What of a plan is new to the database, and worth a stored decision."""
-
-    assigns: tuple[Assign, ...]
-    waits: tuple[Waiting, ...]
-    refusals: tuple[Refuse, ...]
-    extensions: tuple[Extend, ...]
-    pauses: tuple[Pause, ...]
-    marks: tuple[Mark, ...]
-
-    def __bool__(self) -> bool:
-        answers = self.assigns or self.waits or self.refusals or self.extensions
-        return bool(answers or self.pauses or self.marks)
-
-
-def changes_of(plan: Plan, now: datetime) -> Changes:
-    """Leaves out waiting bookings whose promise and reasons are what is stored already, and
-    refusals of such as are to begin anew: while they have time left, they wait."""
-    answers: tuple[Waiting | Assign | Refuse, ...] = (*plan.waits, *plan.assigns, *plan.refusals)
-    known = {
-        str(booking.id): booking
-        for booking in Booking.objects.filter(id__in=[UUID(each.booking) for each in answers])
-    }
-    # Who is told to go, now or before, is promised a place to go on; it gets one when it is out.
-    leaving = {pause.booking for pause in plan.pauses}
-    leaving |= {key for key, booking in known.items() if booking.state == State.PAUSING}
-    kept = leaving | {key for key, booking in known.items() if _waits_on(booking, now)}
-    promised = (_promised(each) for each in plan.assigns if each.booking in leaving)
-    waits = (*plan.waits, *promised)
-    return Changes(
-        assigns=tuple(each for each in plan.assigns if each.booking not in leaving),
-        waits=tuple(wait for wait in waits if not _is_known(wait, known.get(wait.booking))),
-        refusals=tuple(each for each in plan.refusals if each.booking not in kept),
-        extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
-        pauses=plan.pauses,
-        marks=marks_of(plan),
-    )
-
-
-def _promised(assign: Assign) -> Waiting:
-    return Waiting(
-        assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons
-    )
-
-
-def _waits_on(booking: Booking, now: datetime) -> bool:
-    """Not to be had now is no end: begun anew with time left, or the rest of a fixed window that is
-    paused, which the clock ends."""
-    if booking.state == State.PAUSED:
-        return booking.starts is not None
-    return booking.replaced > 0 and time_left(booking, now)[0] >= WORTH_SECONDS
 
 
 def plan_apply(
@@ -187,8 +131,10 @@ def _assign(
         with suppress(Refused):
             price = price_of_class(booking, assign.gpu_class)
             booking.price_per_hour = min(booking.price_per_hour, price)
-    # Work is as long as its class needs from here on.
-    booking.duration_seconds = dict(booking.lengths).get(assign.gpu_class, booking.duration_seconds)
+    if not has_run(booking):
+        # Work is as long as its class needs from here on.
+        lengths = dict(booking.lengths)
+        booking.duration_seconds = lengths.get(assign.gpu_class, booking.duration_seconds)
     if booking.starts is None:
         # A fixed window was paid for where it lies.
         _hold_follows(booking, assign, now)
@@ -337,18 +283,6 @@ def _hold_more(booking: Booking, until: datetime, now: datetime) -> str | None:
     return None
 
 
-def reason_data(reason: Reason) -> dict[str, object]:
-    """A reason as JSON: what the API, the page and the mail show."""
-    return {
-        "rule": reason.rule,
-        "code": reason.code,
-        "check": reason.check,
-        "sentence": reason.sentence,
-        "numbers": dict(reason.numbers),
-        "frees_at": instant(reason.frees_at).isoformat() if reason.frees_at else None,
-    }
-
-
 def _bookings_locked(changes: Changes) -> dict[str, Booking]:
     """All bookings that change, locked in one order, which is that of reports too.
 
@@ -373,16 +307,6 @@ def _bookings_locked(changes: Changes) -> dict[str, Booking]:
     if any(key not in found or State(found[key].state) in TERMINAL for key in others):
         raise PlanStale("what was paused for, or to be extended, is over")
     return found
-
-
-def _is_known(wait: Waiting, booking: Booking | None) -> bool:
-    return (
-        booking is not None
-        and booking.state in (State.QUEUED, State.PAUSING, State.PAUSED)
-        and booking.planned_starts == instant(wait.starts)
-        and booking.planned_places == [place_data(place) for place in wait.places]
-        and booking.reasons == [reason_data(reason) for reason in wait.reasons]
-    )
 
 
 def _plan_fields(booking: Booking, given: Assign | Waiting, decision: Decision) -> None:

@@ -13,13 +13,12 @@ from django.db.models import Count, F
 from allocation import wire
 from allocation.models import Allocation, Booking, MigPlacement, Node, Pause, SolverState
 from allocation.services.fleet import node_key, reads
+from allocation.services.frozen import BEGUN, TOLD, frozen_forget, resumes_on, suspended_on
 from allocation.services.links import agents_redis
 from allocation.services.pauses import OPEN
 
 logger = logging.getLogger(__name__)
 
-TOLD = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
-BEGUN = (*TOLD, Allocation.State.ENDED)
 Profiles = Mapping[tuple[str, str], int]
 _METHODS: dict[str, wire.PauseMethod] = {"stop": "stop", "signal": "signal", "suspend": "suspend"}
 
@@ -30,6 +29,7 @@ def publish_due(now: datetime) -> int:
     Needs no outbox: whoever finds `published_generation < generation` writes the whole document.
     A server that is down loses nothing; the next call writes it. Returns how many were written.
     """
+    frozen_forget(now)
     waiting = Node.objects.filter(
         published_generation__lt=F("generation"), link_digest__isnull=False
     )
@@ -66,7 +66,9 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
     one, nor the state of one generation under the number of another."""
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node_id)
-        told = _allocations_by_gpu(node, profiles)
+        knows_pauses = reads(node, wire.PAUSES_SINCE)
+        resumes = resumes_on(node) if knows_pauses else {}
+        told = _allocations_by_gpu(node, profiles, resumes)
         desired = wire.Desired(
             node=node.name,
             epoch=epoch,
@@ -77,6 +79,7 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
             ),
             gangs=_gangs(node) if reads(node, wire.LATER_SINCE) else (),
             rotation=_rotation(node),
+            suspended=suspended_on(node, resumes.values()) if knows_pauses else None,
         )
         signs = node.key_confirmed
         envelope = wire.seal(desired, key=node_key(node, signs), key_version=signs)
@@ -121,9 +124,11 @@ def _rotation(node: Node) -> wire.Rotation | None:
     return wire.Rotation(version=version, hidden=hidden)
 
 
-def _allocations_by_gpu(node: Node, profiles: Profiles) -> dict[UUID, list[wire.DesiredAllocation]]:
+def _allocations_by_gpu(
+    node: Node, profiles: Profiles, resumes: Mapping[UUID, str]
+) -> dict[UUID, list[wire.DesiredAllocation]]:
     told: dict[UUID, list[wire.DesiredAllocation]] = defaultdict(list)
-    notices, resumes = _notices(node), _resumes(node)
+    notices = _notices(node)
     rows = (
         Allocation.objects.filter(gpu__node=node, state__in=TOLD)
         .select_related("booking__owner", "tenant")
@@ -163,7 +168,8 @@ def _notices(node: Node) -> dict[UUID, Pause]:
 
 
 def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
-    if pause is None:
+    if pause is None or row.left:
+        # What a broken run has left behind is not gone on with.
         return None
     return wire.Notice(
         id=pause.id.hex,
@@ -172,28 +178,6 @@ def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
         at=int(row.period.upper.timestamp()),
         method=_METHODS[pause.method],
     )
-
-
-def _resumes(node: Node) -> dict[UUID, str]:
-    """What was suspended on this node, by the allocation that goes on with it.
-
-    Both sides are taken by device and slot, so that each goes on where it was, or beside it.
-    """
-    if not reads(node, wire.PAUSES_SINCE):
-        return {}
-    here = Allocation.objects.filter(gpu__node=node).order_by("gpu__index", "start", "id")
-    bookings = here.filter(state__in=TOLD, booking__pause_count__gt=0).values("booking_id")
-    frozen: dict[UUID, list[Allocation]] = defaultdict(list)
-    for row in here.filter(booking__in=bookings, suspended=True, state=Allocation.State.ENDED):
-        frozen[row.booking_id].append(row)
-    found: dict[UUID, str] = {}
-    for booking, rows in frozen.items():
-        # Only the last run can go on: an earlier one has gone on already.
-        last = max(row.period.lower for row in rows)
-        goes_on = here.filter(state__in=TOLD, booking=booking, period__startswith__gt=last)
-        frozen_last = [row for row in rows if row.period.lower == last]
-        found |= {row.id: old.id.hex for row, old in zip(goes_on, frozen_last, strict=False)}
-    return found
 
 
 def _desired_gpu(

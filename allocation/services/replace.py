@@ -8,14 +8,13 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Node
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.costs import run_seconds
 from allocation.services.history import event_add
-from allocation.services.lifecycle import STARTED, nodes_bump
+from allocation.services.lifecycle import STARTED, run_break_off
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
@@ -79,9 +78,9 @@ def booking_replace(booking: Booking, *, until: datetime, why: str, now: datetim
     booking.used_seconds = used
     if time_left(booking, now)[0] < WORTH_SECONDS:
         return False
-    _rows_leave(booking, now)
+    run_break_off(booking, now)
     booking.state, booking.replaced = State.QUEUED, booking.replaced + 1
-    booking.ready_at = booking.planned_starts = booking.planned_ends = None
+    booking.planned_starts = booking.planned_ends = None
     booking.extension_until = None
     rule = BY_CODE["node_silent"]
     booking.planned_places, booking.reasons = [], [_reason(rule.id, rule.check, why)]
@@ -97,6 +96,11 @@ def booking_replace(booking: Booking, *, until: datetime, why: str, now: datetim
     return True
 
 
+def is_rest(booking: Booking) -> bool:
+    """Whether an earlier run of it counts, so that only the rest of its time is wanted."""
+    return booking.replaced > 0 or booking.used_seconds > 0
+
+
 def time_left(booking: Booking, now: datetime) -> tuple[int, datetime | None]:
     """The seconds a booking that begins anew still has, and when it must be over at the latest."""
     left = booking.duration_seconds - booking.used_seconds
@@ -104,19 +108,6 @@ def time_left(booking: Booking, now: datetime) -> tuple[int, datetime | None]:
         return left, booking.deadline
     ends = booking.starts + timedelta(seconds=booking.duration_seconds)
     return min(left, int((ends - now).total_seconds())), ends
-
-
-def _rows_leave(booking: Booking, now: datetime) -> None:
-    """The calendar is free again; the nodes are told to clear what may still be there."""
-    second = timedelta(seconds=1)
-    whole = now.replace(microsecond=0) + second
-    rows = list(booking.allocations.filter(state__in=STARTED))
-    for row in rows:
-        ends = min(row.period.upper, max(whole, row.period.lower + second))
-        row.state, row.left = Allocation.State.RELEASING, True
-        row.period = DateTimeTZRange(row.period.lower, ends)
-        row.save(update_fields=["state", "left", "period"])
-    nodes_bump(row.gpu_id for row in rows)
 
 
 def _reason(rule: str, check: str, sentence: str) -> dict[str, object]:

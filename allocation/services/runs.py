@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from allocation.models import Allocation, Booking, Pause
 from allocation.rules.states import State
-from allocation.services.costs import booking_cost, run_seconds
+from allocation.services.costs import booking_cost, run_is_broken
 from allocation.services.history import event_add
 from allocation.services.pauses import pause_open, pause_over
 from billing.rules import money_text
@@ -16,7 +16,8 @@ SHORTEST_SECONDS = 60
 
 
 def run_paused(booking: Booking, now: datetime) -> None:
-    """All its devices are proven empty: bills the run, keeps what the rest will cost, and waits.
+    """All its devices are proven empty, or left behind: bills the run, keeps what the rest will
+    cost, and waits.
 
     Time since the last save is done again: it is not charged, up to the tier's cap. A flexible
     booking also gets that time back at its end; a fixed window can't grow, there it is money only.
@@ -36,6 +37,7 @@ def run_paused(booking: Booking, now: datetime) -> None:
             "remaining_seconds",
         ]
     )  # fmt: skip
+    sentence = _sentence(booking, pause, kept)
     booking.settled += pause.charged
     booking.held = booking.settled + kept
     booking.state = State.PAUSED
@@ -49,7 +51,7 @@ def run_paused(booking: Booking, now: datetime) -> None:
         "duration_seconds",
     )  # fmt: skip
     event_add(
-        booking, kind="paused", sentence=_sentence(booking, pause, kept), now=now,
+        booking, kind="paused", sentence=sentence, now=now,
         detail={"pause": pause.number},
     )  # fmt: skip
     if not _goes_on(booking, pause, now):
@@ -78,16 +80,22 @@ def run_none_left(booking: Booking, outcome: str, because: str, now: datetime) -
 
 
 def _bill(booking: Booking, pause: Pause) -> Decimal:
-    """What the run costs; fills in what was lost, what is credited and what remains."""
-    used = run_seconds(booking, pause.noticed_at)
+    """What the run costs; fills in what was lost, what is credited and what remains.
+
+    What failing hardware took is credited whole, and the grace, which was no use then, comes back.
+    """
+    is_broken = run_is_broken(booking)
+    used = max(0, int((pause.noticed_at - pause.ready_at).total_seconds()))
     saved = max(pause.ready_at, min(booking.saved_at or pause.ready_at, pause.noticed_at))
     pause.lost_seconds = min(used, int((pause.noticed_at - saved).total_seconds()))
-    pause.credit_seconds = min(pause.lost_seconds, booking.tier.credit_cap_seconds)
+    cap = pause.lost_seconds if is_broken else booking.tier.credit_cap_seconds
+    pause.credit_seconds = min(pause.lost_seconds, cap)
     # Also what it had elsewhere before it was begun anew.
     used += booking.used_seconds
     charge = booking_cost(booking, used - pause.credit_seconds)
     pause.credit = booking_cost(booking, used) - charge
-    left = max(0, int((pause.ends_before - _out_at(booking)).total_seconds()))
+    out_at = pause.noticed_at if is_broken else _out_at(booking)
+    left = max(0, int((pause.ends_before - out_at).total_seconds()))
     is_fixed = booking.starts is not None
     pause.remaining_seconds = left if is_fixed else left + pause.credit_seconds
     return charge
@@ -115,10 +123,8 @@ def _sentence(booking: Booking, pause: Pause, kept: Decimal) -> str:
         lost = money_text(pause.credit, booking.currency)
         credit = f" {lost} of it is not charged, because that work has to be done again."
     held = money_text(kept, booking.currency)
-    return (
-        f"Paused: the device is proven empty. {charged} charged for this run.{credit} "
-        f"{held} stays held for the rest."
-    )
+    why = "its hardware failed" if run_is_broken(booking) else "the device is proven empty"
+    return f"Paused: {why}. {charged} charged for this run.{credit} {held} stays held for the rest."
 
 
 def _save(booking: Booking, *fields: str) -> None:

@@ -8,14 +8,17 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node, Pause
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import WAITING, State
 from allocation.services.bookings import EXTENDABLE
+from allocation.services.fleet import reads
 from allocation.services.pauses import OPEN
-from allocation.services.replace import WORTH_SECONDS, time_left
+from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
+from allocation.services.work import has_run
 from allocation.solver import (
     Ask,
     Extension,
@@ -112,9 +115,15 @@ def gpus_read() -> tuple[SolverGpu, ...]:
             domain=gpu.domain,
             usable=gpu.health == Gpu.Health.OK and gpu.node.takes_work,
             mode=_fixed_mode(gpu),
+            shares=_reads_shares(gpu.node),
         )
         for gpu in Gpu.objects.select_related("node__rack", "model")
     )
+
+
+def _reads_shares(node: Node) -> bool:
+    """An agent that is too old would refuse its whole document for one share in it."""
+    return not node.agent_version or reads(node, wire.SHARES_SINCE)
 
 
 def place_of(data: dict[str, Any]) -> Place:
@@ -226,11 +235,15 @@ def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:
 def _request_of(row: Booking, now: datetime) -> Request:
     ask = AskDocument.from_json(row.ask)
     duration, latest = row.duration_seconds, row.deadline
-    # What has run already is in the middle of its work on one class.
-    order = [] if row.ready_at or row.replaced else row.lengths
+    order = tuple((name, length) for name, length in row.lengths)
+    if ask.workload is not None and has_run(row):
+        # It is in the middle of its work on one class.
+        order = ((row.planned_class, duration),) if row.planned_class else ()
+    elif ask.workload is not None:
+        duration = min((length for _, length in order), default=duration)
     if order:
         ask = replace(ask, classes=tuple(name for name, _ in order))
-    if row.replaced:
+    if is_rest(row):
         # What is left of a fixed window is taken where it fits, if it is worth a start at all.
         duration, latest = time_left(row, now)
         duration = max(WORTH_SECONDS, duration)
@@ -245,13 +258,21 @@ def _request_of(row: Booking, now: datetime) -> Request:
         duration=duration,
         earliest=seconds(row.not_before),
         latest=seconds(latest) if latest else None,
-        fixed=row.starts is not None and not row.replaced,
+        fixed=row.starts is not None and not is_rest(row),
         promise=_promise_of(row),
         owner=str(row.owner_id),
-        durations=tuple((name, seconds) for name, seconds in order) if ask.workload else (),
+        durations=order if ask.workload is not None and len(order) > 1 else (),
         cheapest=bool(order) and row.deadline is not None,
-        series=str(row.series_id) if row.series and not row.series.is_partial else None,
+        series=_series_of(row),
     )
+
+
+def _series_of(row: Booking) -> str | None:
+    """The series whose dates are decided together; once decided, each goes its own way."""
+    is_bound = row.state == State.REQUESTED and row.starts is not None and not row.replaced
+    if not is_bound or row.series is None or row.series.is_partial:
+        return None
+    return str(row.series_id)
 
 
 def running_read(now: datetime) -> tuple[Request, ...]:

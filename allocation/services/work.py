@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from django.db import transaction
 
-from allocation.models import WorkSpeed
+from allocation.models import Booking, WorkSpeed
 from allocation.rules.ask import LONGEST_SECONDS, AskDocument
 from allocation.rules.catalogue import BY_CODE
 from tenants.audit import audit_record
@@ -53,6 +53,12 @@ def by_cost(ask: AskDocument, lengths: Lengths, hourly: Mapping[str, Decimal]) -
             hourly, key=lambda name: (hourly[name] * lengths.get(name, ask.duration), order[name])
         )
     )
+
+
+def has_run(booking: Booking) -> bool:
+    """Whether some of it is done already: its work then goes on where it began, on that class."""
+    began = booking.used_seconds or booking.replaced or booking.pause_count
+    return bool(began or booking.ready_at or booking.hardware_lost_at)
 
 
 def is_by_cost(ask: AskDocument) -> bool:

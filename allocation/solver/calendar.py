@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import SHARED, WHOLE_MASK, WHOLE_SHARE, Masks
@@ -120,6 +121,15 @@ class Calendar:
             return masks
         shared = self._shares.over((starts, duration), np.maximum)
         return _joined(masks, shared)
+
+    def idle(
+        self, starts: Ints, duration: int, columns: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.uint8]:
+        """Which of the columns no slot is taken of in each window, eight to a byte (np.packbits).
+
+        What is shared passes for idle here.
+        """
+        return self._steps.zero((starts, duration), columns)
 
     def _taken(self, column: int, starts: int, ends: int) -> int:
         """The busy mask of one column over [starts, ends)."""

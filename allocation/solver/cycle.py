@@ -54,7 +54,7 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # 5. Everybody else in line: fixed windows there or not at all, the others as early as possible.
     # Here and above: within guarantee or borrowing, then with others paused if the rules allow it.
     queues = Queues(working, snapshot, kept.values())
-    series = series_of(snapshot.requests)
+    series = series_of(filterfalse(has_promise, snapshot.requests))
     for request in queues.order(filterfalse(has_promise, snapshot.requests)):
         for found in _in_turn(outcome, request, series):
             queues.placed(found)
@@ -221,7 +221,7 @@ def _in_turn(
 
     Nothing of a series is given, and nobody is told to leave for it, before all of it is found.
     """
-    if request.series is None:
+    if request.series is None or not request.fixed:
         found = _newcomer(outcome, request, None)
         return [found] if found else []
     members, before = series.pop(request.series, ()), len(outcome.refusals)

@@ -131,7 +131,9 @@ class Availability:
         exact = self._find(question, wants)
         if exact is not None:
             return [(exact, "as_asked")], None
-        later = next_free(self._working, wants, self._first(question))
+        # Without a deadline that search was this one.
+        is_all = not question.fixed and question.latest is None
+        later = None if is_all else next_free(self._working, wants, self._first(question))
         (blocked,) = freed_by((self._why(question, wants, never),), later)
         return [(later, "later")] if later else [], blocked
 

@@ -8,10 +8,10 @@ from allocation.solver.types import Request
 
 
 def series_of(requests: Iterable[Request]) -> dict[str, tuple[Request, ...]]:
-    """The bookings of each series that is had whole or not at all, by date."""
+    """The fixed windows of each series that is had whole or not at all, by date."""
     found: dict[str, list[Request]] = {}
     for request in requests:
-        if request.series is not None:
+        if request.series is not None and request.fixed:
             found.setdefault(request.series, []).append(request)
     return {
         name: tuple(sorted(members, key=lambda each: (each.earliest, each.booking)))

@@ -15,7 +15,7 @@ from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.hosts import Free, Hosts
 from allocation.solver.placement import Choice, Ground, Want, choose, most_together
 from allocation.solver.sharers import Sharers
-from allocation.solver.topology import Pool, pools_of
+from allocation.solver.topology import Bools, Pool, pools_of
 from allocation.solver.types import Place, Snapshot
 
 
@@ -110,6 +110,20 @@ class Space:
         if not (any(want.of_host) or (pool.values.minds_cores and hosts.are_known)):
             return masks, None
         return masks, hosts.free(pool, starts, want.duration)
+
+    def may_fit(self, want: Want, starts: Ints) -> Bools:
+        """False for windows without room for whole GPUs; others may lack what else they need.
+
+        Looks at bits instead of masks, for when there are many windows.
+        """
+        pool = self.pools[want.gpu_class]
+        calendar = self.calendars[want.gpu_class]
+        idle = calendar.idle(starts, want.duration, pool.eligible(None))
+        able: Bools = np.bitwise_count(idle).sum(axis=1) >= want.count
+        if want.level != "any":
+            columns = np.unpackbits(idle[able], axis=1, count=len(pool))
+            able[able] = pool.has_group(want.level, columns, want.count)
+        return able
 
     def most_beside(self, want: Want) -> int:
         """How many of the want one group could hold for its cores and memory if all were idle."""

@@ -79,16 +79,29 @@ class Steps:
 
     def over(self, windows: tuple[Ints, int], merge: np.ufunc) -> npt.NDArray[Any]:
         """Rows merged over each window, given as rising starts and a length: (starts, width)."""
-        starts, duration = windows
-        first = np.maximum(self.times.searchsorted(starts, side="right") - 1, 0)
-        last = self.times.searchsorted(starts + duration, side="left")
-        if len(starts) == 1:
+        first, last = self._touched(windows)
+        if len(first) == 1:
             alone: npt.NDArray[Any] = merge.reduce(
                 self._values[int(first[0]) : int(last[0])], axis=0
             )
             return alone[None, :]
         low = int(first[0])
         return _merged(self._values[low : int(last[-1])], first - low, last - low, merge)
+
+    def zero(
+        self, windows: tuple[Ints, int], columns: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.uint8]:
+        """Which of the columns are zero in all of each window, eight to a byte (np.packbits)."""
+        first, last = self._touched(windows)
+        low = int(first[0])
+        bits = np.packbits((self._values[low : int(last[-1])] == 0) & columns, axis=1)
+        return _merged(bits, first - low, last - low, np.bitwise_and)
+
+    def _touched(self, windows: tuple[Ints, int]) -> tuple[Ints, Ints]:
+        """First row, and the one after the last, of each window."""
+        starts, duration = windows
+        first = np.maximum(self.times.searchsorted(starts, side="right") - 1, 0)
+        return first, self.times.searchsorted(starts + duration, side="left")
 
 
 def _merged(rows: npt.NDArray[Any], first: Ints, last: Ints, merge: np.ufunc) -> npt.NDArray[Any]:

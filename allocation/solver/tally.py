@@ -143,9 +143,7 @@ class Tally:
             begins=self._begins,
             ends=ends,
             cycles=self.cycles,
-            utilisation_ppm=_ppm(
-                self._had.total(), len(self._gpus) * UNITS_PER_GPU * span
-            ),
+            utilisation_ppm=_ppm(self._had.total(), len(self._gpus) * UNITS_PER_GPU * span),
             pauses=self._pauses.total(),
             lost_gpu_seconds=self._lost,
             finished=self.finished,

@@ -54,6 +54,7 @@ class Pool:
         self.usable: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
         self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
         self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
+        self._widest = {level: self._most_columns(level) for level in LEVELS}
         self.kinds = _columns_by_geometry(self.geometries)
         self.kind: Index = np.zeros(len(self.gpus), dtype=np.intp)
         for number, (_, columns) in enumerate(self.kinds):
@@ -103,12 +104,14 @@ class Pool:
         return self._units[shape]
 
     def suits(self, shape: Shape) -> Bools:
-        """Columns whose model and fixed mode allow the shape."""
+        """Columns whose model, fixed mode and agent allow the shape."""
         if shape not in self._suits:
             modes = modes_for(shape)
             self._suits[shape] = np.array(
                 [
-                    gpu.mode in modes and geometry.serves(shape)
+                    gpu.mode in modes
+                    and (gpu.shares or not isinstance(shape, int))
+                    and geometry.serves(shape)
                     for gpu, geometry in zip(self.gpus, self.geometries, strict=True)
                 ],
                 dtype=np.bool_,
@@ -159,6 +162,13 @@ class Pool:
         sums: Ints = np.add.reduceat(capacity, self.bounds[level], axis=-1, dtype=np.int64)
         return sums
 
+    def has_group(self, level: Together, idle: npt.NDArray[np.uint8], count: int) -> Bools:
+        """Windows × columns of ones where idle: has some group of the level so many of them?"""
+        narrow = np.uint8 if self._widest[level] < 256 else np.int64
+        sums = np.add.reduceat(idle, self.bounds[level], axis=-1, dtype=narrow)
+        found: Bools = np.any(sums >= count, axis=-1)
+        return found
+
     def members(self, level: Together, group: int) -> range:
         """Columns of a group."""
         bounds = self.bounds[level]
@@ -205,6 +215,10 @@ class Pool:
                 found[..., columns] = geometry.capacity(shape)[busy[..., columns]]
         fits: npt.NDArray[np.uint8] = found * eligible
         return fits
+
+    def _most_columns(self, level: Together) -> int:
+        """GPUs of the largest group."""
+        return int(np.diff(np.append(self.bounds[level], len(self.gpus))).max(initial=0))
 
     def _bounds(self, level: Together) -> Index:
         keys = [_group_key(level, gpu) for gpu in self.gpus]

@@ -35,7 +35,9 @@ def philly_arrivals(
         count = int(float(row["num_replicas"]))
         ask = _any_ask(site, count, None, (0, 0))
         at = int(float(row["time"]))
-        found.append(_from_trace(site, f"{number:06}-{row['name']}", application, (at, length, ask)))
+        found.append(
+            _from_trace(site, f"{number:06}-{row['name']}", application, (at, length, ask))
+        )
     return _in_time(site, found)
 
 
@@ -43,7 +45,7 @@ def openb_arrivals(rows: Iterable[Mapping[str, str]], site: Snapshot) -> tuple[R
     """A task list of the openb trace; tasks without a GPU and without a time are left out.
 
     GPU milli below 1,000 is a share. The service level of a task is its tenant: the trace has no
-    other. Times count from the first task.
+    other. Times count from the first task. Cores and memory are asked for where nodes have any.
     """
     found = []
     for row in rows:
@@ -53,6 +55,7 @@ def openb_arrivals(rows: Iterable[Mapping[str, str]], site: Snapshot) -> tuple[R
             continue
         share = milli if count == 1 and milli < _WHOLE_SHARE else None
         beside = (int(row["cpu_milli"]) // count, int(row["memory_mib"]) // count)
+        beside = beside if site.hosts else (0, 0)
         named = tuple(filter(None, row["gpu_spec"].lower().split("|")))
         ask = _any_ask(site, count, share, beside, named)
         found.append(_from_trace(site, row["name"], row["qos"].lower(), (at, ends - at, ask)))
@@ -71,9 +74,7 @@ def _any_ask(
     return Ask(count, classes or named, None, "any", False, share, *beside, any_class=True)  # noqa: FBT003  in the order of the fields
 
 
-def _from_trace(
-    site: Snapshot, name: str, tenant: str, job: tuple[int, int, Ask]
-) -> Request:
+def _from_trace(site: Snapshot, name: str, tenant: str, job: tuple[int, int, Ask]) -> Request:
     at, duration, ask = job
     tier = min(site.tiers, key=lambda each: (-tier_weight(each), each.slug), default=ONLY_TIER)
     return Request(

@@ -47,6 +47,7 @@ class Gpu:
     """One device. `mode` is what it is fixed to; None when it may be any.
 
     Shares need no other mode of the hardware than whole GPUs do: what is fixed to whole is shared.
+    `shares` is False where the node can't tell several at once apart: it takes no new ones.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Gpu:
     domain: int | None
     usable: bool
     mode: Mode | None
+    shares: bool = True
 
 
 @dataclass(frozen=True, slots=True)

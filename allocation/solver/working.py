@@ -18,6 +18,7 @@ __all__ = ["Found", "Working"]
 
 _FIRST_CHUNK = 8
 _CHUNK_GROWTH = 4
+_CHUNK_MOST = 1_024
 
 
 class Working(Space):
@@ -167,7 +168,6 @@ class Working(Space):
         return found and replace(found, taste=tied[found.taste][0])
 
     def _earliest(self, want: Want, first: int, last: int) -> int | None:
-        pool = self.pools[want.gpu_class]
         if first > last:
             return None
         tried = self.starts_between(want, first, last)
@@ -181,12 +181,20 @@ class Working(Space):
         # The first candidate alone, then ever larger bites: most bookings need few of them.
         begin, size = 0, 1
         while begin < len(tried):
-            bite: Ints = tried[begin : begin + size]
-            good = fits(pool, want, *self.busy(want, bite))
-            if good.any():
-                return int(bite[int(good.argmax())])
-            begin, size = begin + size, max(_FIRST_CHUNK, size * _CHUNK_GROWTH)
+            starts = self._first_fit(want, tried[begin : begin + size])
+            if starts is not None:
+                return starts
+            begin, size = begin + size, min(_CHUNK_MOST, max(_FIRST_CHUNK, size * _CHUNK_GROWTH))
         return None
+
+    def _first_fit(self, want: Want, bite: Ints) -> int | None:
+        """The first of rising starts at which it fits."""
+        if want.shape is None and len(bite) > 1:
+            hopeful = bite[self.may_fit(want, bite), None]
+            found = (self._first_fit(want, each) for each in hopeful)
+            return next((starts for starts in found if starts is not None), None)
+        good = fits(self.pools[want.gpu_class], want, *self.busy(want, bite))
+        return int(bite[int(good.argmax())]) if good.any() else None
 
     def _prime(self, snapshot: Snapshot) -> None:
         instants = {name: self.upkeep.instants(name) for name in self.pools}

@@ -49,7 +49,7 @@ class Dice:
                 return choice
         raise ValueError("nothing to pick from")
 
-    def is_one_in_hundred_of(self, percent: int) -> bool:
+    def is_lucky(self, percent: int) -> bool:
         """True `percent` times of a hundred."""
         return self.below(100) < percent
 
@@ -80,7 +80,8 @@ def demand_arrivals(demand: Demand, site: Snapshot, seed: int) -> tuple[Request,
         return ()
     maker = _Maker(demand, site, Dice(seed))
     whole = sum(gpu.usable for gpu in site.gpus) * UNITS_PER_GPU * demand.days * DAY
-    missing, found = whole * demand.load // 100, []
+    missing = whole * demand.load // 100
+    found: list[Request] = []
     while missing > 0:
         request, amount = maker.request(len(found))
         found.append(request)
@@ -116,7 +117,7 @@ class _Maker:
         at = dice.below(demand.days) * DAY + dice.pick(_HOUR_OF_DAY) * HOUR + dice.below(HOUR)
         submitted, duration = self._now + at, dice.pick(_HOURS) * HOUR
         # What can be paused has no window of its own.
-        fixed = not tier.pausable and dice.is_one_in_hundred_of(demand.fixed)
+        fixed = not tier.pausable and dice.is_lucky(demand.fixed)
         ahead = (submitted // HOUR + 1 + dice.below(7 * 24)) * HOUR
         request = Request(
             booking=f"s{number:06}",
@@ -138,11 +139,11 @@ class _Maker:
     def _ask(self, gpu_class: str) -> tuple[Ask, int]:
         dice, demand, model = self._dice, self._demand, self._model[gpu_class]
         profiles = sorted({each.profile for each in model.placements if each.size < 8})
-        if profiles and dice.is_one_in_hundred_of(demand.slices):
+        if profiles and dice.is_lucky(demand.slices):
             profile = profiles[dice.below(len(profiles))]
             ask = Ask(1, (gpu_class,), profile, "any", required=False)
             return ask, units_of(model, profile)
-        if not dice.is_one_in_hundred_of(demand.gangs):
+        if not dice.is_lucky(demand.gangs):
             return Ask(1, (gpu_class,), None, "any", required=False), UNITS_PER_GPU
         count, together = dice.pick(_GANGS), dice.pick(_NEAR)
         return Ask(count, (gpu_class,), None, together, required=False), UNITS_PER_GPU * count

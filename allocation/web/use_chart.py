@@ -14,6 +14,7 @@ from allocation.web.times import clock, day, length_words
 WIDTH, HEIGHT = 720, 190
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 706.0, 12.0, 158.0
 SPANS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "all": timedelta(days=90)}
+CHOICES = (("hour", "Last hour"), ("day", "Last day"), ("all", "All"))
 TICKS = 6
 
 
@@ -52,16 +53,28 @@ def use_card(
         allocations=allocations_of(booking), since=since, until=until, now=now
     )
     runs = booking.released_at is None and booking.ended_at is None
+    card = card_of(curve, CHOICES, span, base=base, zone=zone, now=now)
+    return card | {"runs": runs, "signature": signature_of(_moments(curve))}
+
+
+def card_of(
+    curve: UseCurve,
+    choices: Sequence[tuple[str, str]],
+    chosen: str,
+    *,
+    base: str,
+    zone: tzinfo,
+    now: datetime,
+) -> dict[str, Any]:
+    """A curve with the stretches of time that may be chosen, each a key and its label."""
     return {
         "chart": use_chart(curve, zone, now),
         "measured": any(point.measured for point in curve.points),
-        "signature": signature_of(_moments(curve)),
-        "runs": runs,
         "spans": [
-            {"key": key, "label": label, "on": key == span, "href": f"{base}?use={key}"}
-            for key, label in (("hour", "Last hour"), ("day", "Last day"), ("all", "All"))
+            {"label": label, "on": key == chosen, "href": f"{base}?use={key}"}
+            for key, label in choices
         ],
-        "span": span,
+        "url": f"{base}?part=use&use={chosen}",
     }
 
 
@@ -80,7 +93,7 @@ def use_chart(curve: UseCurve, zone: tzinfo, now: datetime) -> UseChart:
 
 
 def _moments(curve: UseCurve) -> list[Moment]:
-    """The last step is left out: it is not over yet, or the booking ended in it."""
+    """Without the first and the last step: the booking began or ended in them, or still is."""
     seconds = int(curve.step.total_seconds()) * curve.devices
     return [
         Moment(
@@ -94,7 +107,7 @@ def _moments(curve: UseCurve) -> list[Moment]:
             pcie_kb=point.pcie_kb,
             throttled=point.throttled,
         )
-        for point in curve.points[:-1]
+        for point in curve.points[1:-1]
     ]
 
 
@@ -130,7 +143,7 @@ def _facts(curve: UseCurve) -> tuple[tuple[str, str], ...]:
         found.append(("Power, each GPU", f"{power / 1000:.0f} W"))
     energy = [point.energy_mj for point in points if point.energy_mj is not None]
     if energy:
-        found.append(("Energy", f"{sum(energy) / 3.6e9:.1f} kWh"))
+        found.append(("Energy", f"{sum(energy) / 3.6e9:.2f} kWh"))
     found += _links(points)
     held = sum(point.throttled or 0 for point in points)
     if held:

@@ -83,6 +83,7 @@ __all__ = [
     "PAUSES_SINCE",
     "REPORT_STREAM_LENGTH",
     "SAMPLES_MOST",
+    "SHARES_SINCE",
     "VERSION",
     "AllocationState",
     "Desired",
@@ -132,6 +133,7 @@ __all__ = [
 LATER_SINCE = (0, 2)
 PAUSES_SINCE = (0, 3)
 LEASES_SINCE = (0, 3)
+SHARES_SINCE = (0, 3)
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
 SAMPLES_MOST = 256

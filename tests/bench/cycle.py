@@ -1,7 +1,8 @@
 """How long a cycle takes: `python -m tests.bench.cycle --gpus 256 --bookings 1000 --days 28`.
 
 A third of the GPUs can be cut into slices, a fifth of the time is taken already, a tenth of the
-bookings are fixed windows; the first cycle plans everybody, the second keeps all the promises.
+bookings are fixed windows; the first cycle plans everybody, the second keeps all the promises, the
+third has one booking more (and keeps them too: a cycle is never a part of one).
 JSON on stdout, times in milliseconds.
 """
 
@@ -150,28 +151,29 @@ def quotes(site: Snapshot, policy: Policy, count: int) -> list[float]:
     return sorted(found)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--gpus", type=int, default=256)
-    parser.add_argument("--bookings", type=int, default=1000)
-    parser.add_argument("--days", type=int, default=28)
-    parser.add_argument("--quotes", type=int, default=100)
-    asked = parser.parse_args()
-    policy = Policy(1, horizon=asked.days * DAY)
-    site = a_site(asked.gpus, asked.bookings)
+def measured(gpu_count: int, bookings: int, days: int, questions: int) -> dict[str, object]:
+    """The figures of one size."""
+    policy = Policy(1, horizon=days * DAY)
+    site = a_site(gpu_count, bookings)
     solve(replace(site, requests=site.requests[:10]), policy)  # tables of the models
     plan, first = timed(lambda: solve(site, policy))
     later = the_next(site, plan)
     again, second = timed(lambda: solve(later, policy))
+    newcomer = replace(a_wish(bookings, random.Random(13)), fixed=False, earliest=NOON)  # noqa: S311
+    more = replace(later, requests=(*later.requests, newcomer))
+    began = time.process_time()
+    _, one_more = timed(lambda: solve(more, policy))
+    one_more_cpu = round((time.process_time() - began) * 1000, 1)
     data, encoding = timed(lambda: encode(later))
     back, decoding = timed(lambda: decode(Snapshot, data))
-    asking = quotes(later, policy, asked.quotes)
-    result = {
+    asking = quotes(later, policy, questions)
+    return {
         "gpus": len(site.gpus),
-        "bookings": asked.bookings,
+        "bookings": bookings,
         "solve_ms": first,
         "solve_promises_ms": second,
+        "solve_one_more_ms": one_more,
+        "solve_one_more_cpu_ms": one_more_cpu,
         "encode_ms": encoding,
         "decode_ms": decoding,
         "snapshot_bytes": len(data),
@@ -188,6 +190,27 @@ def main() -> None:
         "numpy": sys.modules["numpy"].__version__,
         "model": H100.slug,
     }
+
+
+def growth(small: dict[str, object], large: dict[str, object]) -> dict[str, float]:
+    """How many times longer each takes on the larger site."""
+    names = ("solve_ms", "solve_promises_ms", "solve_one_more_ms", "quote_ms_p50", "quote_ms_p99")
+    return {name: round(float(str(large[name])) / float(str(small[name])), 2) for name in names}
+
+
+def main() -> None:
+    """Measure and print; with `--growth` the same again on twice the nodes."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpus", type=int, default=256)
+    parser.add_argument("--bookings", type=int, default=1000)
+    parser.add_argument("--days", type=int, default=28)
+    parser.add_argument("--quotes", type=int, default=100)
+    parser.add_argument("--growth", action="store_true", help="again with twice the GPUs")
+    asked = parser.parse_args()
+    result = measured(asked.gpus, asked.bookings, asked.days, asked.quotes)
+    if asked.growth:
+        larger = measured(2 * asked.gpus, asked.bookings, asked.days, asked.quotes)
+        result |= {"twice_the_gpus": growth(result, larger)}
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
 
 

@@ -15,9 +15,10 @@ from allocation.services.bookings import (
     booking_release,
     booking_request,
 )
+from allocation.services.changes import Changes
 from allocation.services.cycle import cycle_run
 from allocation.services.invariants import invariants_check
-from allocation.services.plans import Changes, PlanStale
+from allocation.services.plans import PlanStale
 from allocation.solver import Plan
 from tenants.errors import Refused
 from tenants.wall import tenant_tx

@@ -3,8 +3,9 @@
 from datetime import datetime, timedelta
 
 from allocation.models import Allocation, Booking, Pause, PolicyVersion, SolverState
+from allocation.services.changes import changes_of
 from allocation.services.cycle import decision_of
-from allocation.services.plans import changes_of, plan_apply
+from allocation.services.plans import plan_apply
 from allocation.services.snapshot import seconds, snapshot_take
 from allocation.solver import Assign, Place, Plan, Reason, Waiting
 from allocation.solver import Pause as Told

@@ -1,28 +1,31 @@
 """Pauses from the notice to the last line of the bill, through the real agent."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
-from allocation import wire
-from allocation.models import Booking, BookingEvent, Node
-from allocation.rules.ask import AskDocument
-from allocation.services.bookings import booking_cancel, booking_release, booking_request
-from allocation.services.invariants import invariants_check
-from allocation.services.lifecycle import allocation_saved, allocation_suspended
-from allocation.services.links import agents_redis
+from allocation.services.bookings import booking_cancel, booking_release
 from allocation.services.plans import PlanStale
 from allocation.services.snapshot import CLEARING_SECONDS, seconds, snapshot_take
 from allocation.services.snapshot_quota import used_read
 from allocation.solver import Plan, Refuse
-from billing.queries import reference_totals
 from tenants.models import Tier
 from tests.builders import a_tier
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.pause_plans import GRACE, pause_of, pause_plan, plan_written
-from tests.services.plant import NAME, Plant, fresh, rows_of
+from tests.services.paused import (
+    all_is_well,
+    desired,
+    money_of,
+    noticed,
+    requested,
+    running,
+    saved,
+    story,
+)
+from tests.services.plant import Plant, fresh, rows_of
 
 NOTHING = Decimal(0)
 MINUTE = timedelta(minutes=1)
@@ -39,64 +42,6 @@ def lab(plant: Plant) -> Lab:
 @pytest.fixture
 def rival(plant: Plant, lab: Lab) -> Lab:
     return a_lab("rivals", gpus=0)
-
-
-def requested(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
-    with as_system():
-        return booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
-
-
-def running(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
-    booking = requested(plant, lab, ask or an_ask(2))
-    plant.round()
-    assert fresh(booking).state == "active"
-    return fresh(booking)
-
-
-def noticed(
-    plant: Plant, victim: Booking, rival: Lab, *, grace: timedelta = GRACE,
-    resume: datetime | None = None, ask: AskDocument | None = None,
-) -> Booking:  # fmt: skip
-    """The victim is told now; the booking of the rival that it is for."""
-    strong = requested(plant, rival, ask or an_ask(2))
-    with as_system():
-        plan = pause_plan(victim, strong, plant.now + grace, resume=resume)
-    plan_written(plan, plant.now)
-    plant.cycle()
-    return strong
-
-
-def story(booking: Booking) -> list[str]:
-    with as_system():
-        return list(BookingEvent.objects.filter(booking=booking).values_list("kind", flat=True))
-
-
-def money_of(booking: Booking) -> tuple[Decimal, Decimal]:
-    """Still held, and charged."""
-    with as_system():
-        return reference_totals(tenant_id=booking.tenant_id, reference=booking.id)
-
-
-def all_is_well() -> bool:
-    with as_system():
-        assert invariants_check() == []
-    return True
-
-
-def desired(plant: Plant) -> list[wire.DesiredAllocation]:
-    raw = agents_redis().get(wire.desired_key(NAME))
-    assert isinstance(raw, bytes)
-    keys = plant.identity.keys
-    document = wire.open_desired(wire.Envelope.from_json(raw), keys)
-    return [each for gpu in document.gpus for each in gpu.allocations]
-
-
-def saved(plant: Plant, booking: Booking, *, members: int = 2) -> None:
-    """The agent says that the owner has saved on so many of the booking's members."""
-    rows = [row for row in rows_of(booking) if row.state == "active"][:members]
-    with as_system():
-        for row in rows:
-            allocation_saved(row.id, plant.now, plant.now)
 
 
 def test_a_pause_goes_all_the_way_and_the_bill_has_both_runs(
@@ -301,38 +246,6 @@ def test_what_is_paused_can_be_given_up_at_once(
     assert all_is_well()
 
 
-def test_a_silent_agent_keeps_the_booking_pausing_and_its_room_is_nobodys(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
-    booking = running(plant, lab)
-    plant.later(MINUTE)
-    strong = noticed(plant, booking, rival)
-    plant.now += GRACE + MINUTE
-    plant.cycle()
-    assert (fresh(booking).state, fresh(strong).state) == ("pausing", "scheduled")
-    assert all_is_well()
-    plant.later(MINUTE)
-    assert (fresh(booking).state, fresh(strong).state) == ("paused", "active")
-
-
-def test_a_node_that_fails_while_it_pauses_ends_the_booking_without_a_charge_for_that_run(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
-    booking = running(plant, lab)
-    plant.later(30 * MINUTE)
-    noticed(plant, booking, rival)
-    row = rows_of(booking)[0]
-    failed = wire.ReportedAllocation(
-        id=row.id.hex, state="failed", devices=(), error="the device is gone", since=0
-    )
-    assert plant.told(plant.report(failed)) == "applied"
-    assert (fresh(booking).state, fresh(booking).outcome) == ("ending", "failed")
-    plant.later(MINUTE)
-    booking = fresh(booking)
-    assert (booking.state, booking.charged) == ("failed", NOTHING)
-    assert all_is_well()
-
-
 def test_more_pauses_than_one_add_up(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking = running(plant, lab, an_ask(2, hours=3))
     for number in (1, 2):
@@ -413,60 +326,3 @@ def test_a_grace_shorter_than_the_tiers_is_refused_by_the_database(
     with pytest.raises(Exception, match="pause_grace_kept"):
         plan_written(plan, plant.now)
     assert fresh(booking).state == "active"
-
-
-def test_an_agent_that_does_not_know_notices_still_hears_the_end(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
-    with as_system():
-        Node.objects.update(agent_version="0.2.0")
-    booking = running(plant, lab)
-    noticed(plant, booking, rival)
-    told = desired(plant)
-    assert {each.notice for each in told} == {None}
-    assert {each.ends for each in told} == {seconds(plant.now + GRACE)}
-    raw = agents_redis().get(wire.desired_key(NAME))
-    assert isinstance(raw, bytes)
-    assert b"notice" not in raw
-    assert b"resumes" not in raw
-
-
-def test_the_agents_word_of_a_save_is_taken_from_its_report(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
-    booking = running(plant, lab)
-    plant.later(MINUTE)
-    noticed(plant, booking, rival)
-    said = [
-        wire.ReportedAllocation(
-            id=row.id.hex, state="ready", devices=tuple(row.devices), error=None, since=0,
-            saved=seconds(plant.now),
-        )
-        for row in rows_of(booking)
-    ]  # fmt: skip
-    assert plant.told(plant.report(said[0])) == "applied"
-    assert pause_of(booking).acknowledged_at is None
-    assert plant.told(plant.report(said[1])) == "applied"
-    assert pause_of(booking).acknowledged_at == plant.now
-    assert {row.state for row in rows_of(booking)} == {"releasing"}
-
-
-def test_what_was_frozen_on_a_node_is_named_to_what_goes_on_there(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
-    with as_system():
-        Tier.objects.filter(slug="standard").update(pause_method="suspend")
-    booking = running(plant, lab)
-    noticed(plant, booking, rival, ask=an_ask(2, hours=1))
-    assert {each.notice.method for each in desired(plant) if each.notice} == {"suspend"}
-    old = sorted(row.id.hex for row in rows_of(booking))
-    saved(plant, booking)
-    with as_system():
-        for row in rows_of(booking):
-            allocation_suspended(row.id)
-    plant.later(MINUTE)
-    assert fresh(booking).state == "paused"
-    plant.later(HOUR)
-    plant.later(CLEARING)
-    assert fresh(booking).state == "active"
-    assert sorted(each.resumes or "" for each in desired(plant)) == old

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from django.db import IntegrityError, transaction
 
-from allocation.models import Booking, Series
+from allocation.models import Booking, Gpu, Series
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
 from allocation.services.bookings import booking_request
@@ -98,6 +98,24 @@ def test_one_date_that_is_taken_refuses_all_and_frees_all_the_money(lab: Lab) ->
     ]  # fmt: skip
     assert rows[0].reasons[0]["numbers"]["conflicts"] == 1
     assert left(lab) == before
+
+
+def test_a_date_that_has_to_begin_anew_goes_its_own_way(lab: Lab) -> None:
+    series = asked(lab)
+    cycled()
+    first, *others = bookings(series)
+    with as_system():
+        first.allocations.update(state="superseded")
+        Booking.objects.filter(id=first.id).update(state=State.QUEUED, replaced=1)
+        Gpu.objects.update(health=Gpu.Health.LOST)
+    cycled(NINE + HOUR)
+    assert {row.state for row in bookings(series)[1:]} == {State.SCHEDULED}
+    with as_system():
+        Gpu.objects.update(health=Gpu.Health.OK)
+    cycled(NINE + HOUR + timedelta(minutes=1))
+    again = bookings(series)[0]
+    assert again.state in (State.SCHEDULED, State.STARTING)
+    assert len(others) == 2
 
 
 def test_a_partial_series_gets_what_it_can_and_says_what_not(lab: Lab) -> None:

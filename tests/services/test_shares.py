@@ -5,7 +5,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
-from allocation.models import Allocation, Gpu, Occupancy, PolicyVersion
+from allocation.models import Allocation, Gpu, Node, Occupancy, PolicyVersion
 from allocation.services.bookings import booking_request
 from allocation.services.invariants import invariants_check
 from allocation.services.quotes import published_snapshot, quote_make
@@ -181,3 +181,18 @@ def test_two_shares_and_their_money_through_a_cycle(plant: Plant) -> None:
     assert {fresh(one).state, fresh(two).state} == {"active"}
     with as_system():
         assert Gpu.objects.filter(mode="whole").count() == 2
+
+
+def test_a_node_whose_agent_is_too_old_takes_no_shares_and_keeps_its_document(
+    plant: Plant,
+) -> None:
+    lab = a_lab("helix", gpus=0)
+    with as_system():
+        Node.objects.update(agent_version="0.2.0")
+        assert {gpu.shares for gpu in snapshot_take(plant.now).gpus} == {False}
+        whole = booking_request(actor=lab.actor, wish=a_wish(lab.project, an_ask()), now=NOW)
+        Node.objects.update(agent_version="0.3.0")
+        assert {gpu.shares for gpu in snapshot_take(plant.now).gpus} == {True}
+        Node.objects.update(agent_version="0.2.0")
+    plant.cycle()
+    assert fresh(whole).state == "starting"

@@ -11,6 +11,7 @@ from allocation.services.bookings import booking_request
 from allocation.services.cycle import cycle_run
 from allocation.services.quotes import quote_make
 from allocation.services.replay import decision_replay
+from allocation.services.snapshot import snapshot_take
 from allocation.services.work import lengths_of, speeds_set
 from billing.services import price_book_publish
 from tenants.errors import Refused
@@ -119,6 +120,29 @@ def test_a_decision_about_work_replays_to_the_same_bytes(lab: Lab) -> None:
     with as_system():
         assert booking.decision_id is not None
         assert decision_replay(Decision.objects.get(id=booking.decision_id)).is_equal
+
+
+def test_work_that_has_begun_goes_on_where_it_was_for_what_is_left(lab: Lab) -> None:
+    booking = booked(lab, training())
+    with as_system():
+        booking.allocations.update(state="superseded")
+        rows = Booking.objects.filter(id=booking.id)
+        rows.update(state="queued", duration_seconds=1800, hardware_lost_at=LATER)
+        (anew,) = snapshot_take(LATER).requests
+        assert (anew.ask.classes, anew.durations, anew.duration) == (("h100",), (), 1800)
+        assert cycle_run(LATER + MINUTE).outcome == "decided"
+    again = fresh(booking)
+    assert (again.planned_class, again.duration_seconds) == ("h100", 1800)
+
+
+def test_work_that_lost_its_place_before_it_began_may_go_to_any_of_its_classes(lab: Lab) -> None:
+    booking = booked(lab, training())
+    with as_system():
+        booking.allocations.update(state="superseded")
+        Booking.objects.filter(id=booking.id).update(state="queued")
+        (again,) = snapshot_take(LATER).requests
+    assert again.durations == (("l40s", 21_660), ("h100", 7200))
+    assert again.duration == 7200
 
 
 def test_a_quote_offers_work_on_other_classes_for_longer(lab: Lab) -> None:

@@ -212,6 +212,14 @@ def test_dates_without_a_bond_are_decided_one_by_one() -> None:
     assert [refused.booking for refused in plan.refusals] == ["d25"]
 
 
+def test_a_date_that_is_no_window_any_more_is_bound_to_nobody() -> None:
+    one, *rest = dates(1, 25)
+    anew = replace(one, fixed=False, latest=None)
+    plan = on(a_snapshot(anew, *rest, fleet=gpus(1), held=(a_held("n1-0", ends=5 * HOUR),)))
+    assert [wait.booking for wait in plan.waits] == ["d01"]
+    assert [given.booking for given in plan.assigns] == ["d25"]
+
+
 def test_a_date_beyond_the_horizon_refuses_the_series() -> None:
     plan = on(a_snapshot(*dates(1, 24 * 40), fleet=gpus(1)))
     assert plan.assigns == ()

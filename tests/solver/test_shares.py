@@ -238,3 +238,12 @@ def crowded(ask: Ask) -> Snapshot:
 def thousandths(site: Snapshot) -> int:
     rows: list[Place] = [place for row in solve(site, POLICY).assigns for place in row.places]
     return sum(place.share or 0 for place in rows)
+
+
+def test_what_takes_no_shares_is_left_to_whole_gpus() -> None:
+    old = tuple(replace(gpu, shares=False) for gpu in gpus(2, node="n1"))
+    wishes = (a_request("b1", a_share(300)), a_request("b2", an_ask(2)))
+    site = a_snapshot(*wishes, fleet=(*old, *gpus(1, node="n2")))
+    plan = solve(site, POLICY)
+    assert [place.gpu for place in given(plan).places] == ["n2-0"]
+    assert {place.gpu for place in given(plan, "b2").places} == {"n1-0", "n1-1"}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Limit, Plan, Policy, Request, Snapshot
+from allocation.solver import Held, Host, Limit, Plan, Policy, Request, Snapshot
 from allocation.solver.simulate import Simulation, simulate
 from allocation.solver.tally import TierResult
 from allocation.solver.traces import trace_arrivals
@@ -116,10 +116,13 @@ def test_a_demand_asks_for_about_its_load_in_its_days() -> None:
 
 def test_an_openb_task_asks_for_a_share_with_cores_and_memory() -> None:
     rows = [OPENB, {**OPENB, "name": "none", "num_gpu": "0"}, {**OPENB, "gpu_spec": "H100|X"}]
-    part, named = trace_arrivals(rows, a_site())
+    site = replace(a_site(), hosts=(Host("n1", 64_000, 262_144),))
+    part, named = trace_arrivals(rows, site)
     assert (part.ask.share, part.ask.cores, part.ask.memory) == (460, 12_000, 16_384)
     assert (part.submitted, part.duration, part.tenant) == (NOON, HOUR, "ls")
     assert named.ask.classes == ("h100",)
+    # A made-up fleet has no cores that could be missing.
+    assert [each.ask.cores for each in trace_arrivals(rows, a_site())] == [0, 0]
 
 
 def test_a_philly_job_is_a_gang_of_its_replicas() -> None:
@@ -130,7 +133,7 @@ def test_a_philly_job_is_a_gang_of_its_replicas() -> None:
         trace_arrivals([{"a": "1"}], a_site())
 
 
-def _meet(one, other) -> bool:  # type: ignore[no-untyped-def]  # two rows of the calendar
+def _meet(one: Held, other: Held) -> bool:
     if one.starts >= other.ends or other.starts >= one.ends:
         return False
     mine, its = one.place, other.place

@@ -225,6 +225,7 @@ def test_only_named_tables_are_shared_by_all_tenants(owner: psycopg.Connection) 
         "allocation_node",
         "allocation_gpu",
         "allocation_blackout",
+        "allocation_tally",
         "allocation_workspeed",
     }
 

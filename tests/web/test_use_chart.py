@@ -9,7 +9,7 @@ from django.utils import timezone
 from allocation.models import Allocation, Booking, GpuSample
 from allocation.queries.telemetry import UseCurve, UsePoint
 from allocation.web.use_chart import use_chart, use_words
-from tests.builders import a_member, a_project, a_tenant
+from tests.builders import a_member, a_project, a_tenant, an_operator
 from tests.roles import as_system
 from tests.web.fleet_builders import a_booking, a_node, a_place, measured
 
@@ -117,3 +117,20 @@ def test_the_page_says_what_holds_the_work_up(running: tuple[Booking, Allocation
         GpuSample.objects.update(utilisation=60, bandwidth=90, tensor=5)
     text = page(booking).partition('class="signature')[2]
     assert "Limited by the GPU&#x27;s memory: 90 %" in text[:200]
+
+
+@pytest.mark.django_db
+def test_an_operator_sees_one_device_over_the_time_that_is_kept(
+    running: tuple[Booking, Allocation],
+) -> None:
+    booking, place = running
+    measured(place, [70] * 30, now=timezone.now())
+    url = f"/ops/fleet/gpu-a1-01/{place.gpu.index}"
+    operator, member = Client(), Client()
+    operator.force_login(an_operator())
+    member.force_login(booking.owner)
+    for query in ("", "?use=hour", "?use=all&part=use", "?use=nonsense"):
+        assert "70 % on average" in operator.get(url + query).content.decode()
+    assert operator.get("/ops/fleet/gpu-a1-01/99").status_code == 404
+    assert member.get(url).status_code == 404
+    assert url in operator.get("/ops/fleet/gpu-a1-01").content.decode()

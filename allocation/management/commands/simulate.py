@@ -4,7 +4,8 @@ import csv
 import gzip
 import json
 from argparse import ArgumentParser
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ class Command(BaseCommand):
         parser.add_argument("--trace", type=Path, help="a job list of openb or Philly, .csv or .gz")
         parser.add_argument("--demand", default="", help="load=90,tenants=6,slices=30,gangs=25 …")
         parser.add_argument("--days", type=int, default=7)
+        parser.add_argument("--skip", type=int, default=0, help="days of the trace left out")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--policy", type=int, help="number of a policy version")
         parser.add_argument("--json", type=Path, help="where the figures go as JSON")
@@ -60,7 +62,7 @@ class Command(BaseCommand):
             else:
                 site = site_made_up(spec_read(options["gpus"]), demand.tenants)
             if options["trace"]:
-                arrivals = _within(_read(options["trace"], site), site.now, options["days"])
+                arrivals = _within(_read(options["trace"], site), site.now, options)
                 if not options["live"]:
                     site = limits_shared(site, {each.tenant for each in arrivals})
             else:
@@ -81,8 +83,17 @@ def _read(path: Path, site: Snapshot) -> tuple[Request, ...]:
         return trace_arrivals(csv.DictReader(file), site)
 
 
-def _within(arrivals: tuple[Request, ...], now: int, days: int) -> tuple[Request, ...]:
-    return tuple(each for each in arrivals if each.submitted < now + days * DAY)
+def _within(
+    arrivals: tuple[Request, ...], now: int, options: Mapping[str, Any]
+) -> tuple[Request, ...]:
+    """The days after those that are skipped, moved to the begin."""
+    skip = options["skip"] * DAY
+    until = now + options["days"] * DAY
+    moved = (
+        replace(each, submitted=each.submitted - skip, earliest=each.earliest - skip)
+        for each in arrivals
+    )
+    return tuple(each for each in moved if now <= each.submitted < until)
 
 
 def _table(result: Result) -> list[str]:

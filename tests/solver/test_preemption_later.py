@@ -1,0 +1,149 @@
+"""Pauses over time: told ahead of a start, and what is paused goes on."""
+
+from dataclasses import replace
+
+from allocation.solver import Promise, Request, Snapshot, solve
+from tests.solver.builders import (
+    DAY,
+    HOUR,
+    NOON,
+    POLICY,
+    a_limit,
+    gpus,
+    whole,
+)
+from tests.solver.pausing import (
+    GRACE,
+    a_claim,
+    a_site,
+    given,
+    later,
+    running,
+    told,
+    wish_of,
+)
+
+LENDER = (a_limit("lab", 4, borrow=0), a_limit("firm", 0, borrow=None))
+
+
+FOUR = tuple(whole(f"n1-{n}") for n in range(4))
+
+
+def lent(*requests, now: int = 0, **more) -> Snapshot:  # type: ignore[no-untyped-def]  # as a_claim
+    """Four GPUs guaranteed to lab, all of them borrowed by two bookings of firm."""
+    held = (*running("old", *FOUR[:2], since=-2 * HOUR), *running("young", *FOUR[2:]))
+    more = {"held": held, "fleet": gpus(4), "limits": LENDER, **more}
+    return a_site(*requests, now=now, **more)
+
+
+class TestLeadTime:
+    wish = 2 * HOUR
+
+    def test_the_worked_situation_of_a_lender_that_comes_back_in_two_hours(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish))
+        plan = solve(site, POLICY)
+        assert told(plan) == {}
+        assert given(plan) == {"claim": ("wait", self.wish)}
+        assert {row.booking: row.at_risk_from for row in plan.borrows} == {
+            "old": NOON + self.wish,
+            "young": NOON + self.wish,
+        }
+        places = plan.waits[0].places
+        notice = self.wish - GRACE - POLICY.notice_margin
+        for now in (5, 60, HOUR, notice - 1):
+            site = later(site, plan, now)
+            plan = solve(site, POLICY)
+            assert told(plan) == {}
+            assert plan.waits[0].places == places
+            assert given(plan) == {"claim": ("wait", self.wish)}
+        plan = solve(later(site, plan, notice), POLICY)
+        assert told(plan) == {"young": ("claim", self.wish)}
+        assert given(plan) == {"claim": ("wait", self.wish)}
+
+    def test_a_fixed_window_waits_with_its_own_window_until_the_notice(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish, fixed=True))
+        plan = solve(site, POLICY)
+        assert (given(plan), told(plan)) == ({"claim": ("wait", self.wish)}, {})
+        site = later(site, plan, self.wish - GRACE - POLICY.notice_margin)
+        plan = solve(site, POLICY)
+        assert told(plan) == {"young": ("claim", self.wish)}
+        assert given(plan) == {"claim": ("assign", self.wish)}
+
+    def test_a_fixed_window_too_near_for_the_notice_gets_what_is_left_of_it(self) -> None:
+        plan = solve(lent(a_claim(count=2, fixed=True)), POLICY)
+        assert told(plan) == {"young": ("claim", GRACE)}
+        (row,) = plan.assigns
+        assert (row.starts, row.ends) == (NOON + GRACE, NOON + HOUR)
+
+    def test_a_notice_that_comes_late_moves_the_start_and_says_so(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish))
+        plan = solve(later(site, solve(site, POLICY), self.wish - 60), POLICY)
+        assert told(plan) == {"young": ("claim", self.wish - 60 + GRACE)}
+        assert plan.waits[0].delayed_by is not None
+
+    def test_newcomers_do_not_take_the_room(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish, hours=9))
+        plan = solve(site, POLICY)
+        newcomer = a_claim("new", 4, tier="assured", hours=5)
+        limits = (a_limit("lab", 8, borrow=0), LENDER[1])
+        site = later(replace(site, limits=limits), plan, 5)
+        after = solve(replace(site, requests=(*site.requests, newcomer)), POLICY)
+        assert given(after)["claim"] == ("wait", self.wish)
+        assert given(after)["new"][1] >= self.wish + 9 * HOUR
+
+    def test_a_start_elsewhere_at_the_same_time_saves_the_pause(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish))
+        site = later(site, solve(site, POLICY), 5)
+        plan = solve(replace(site, gpus=gpus(6)), POLICY)
+        assert {place.gpu for place in plan.waits[0].places} == {"n1-4", "n1-5"}
+        assert not any(why.code == "makes_room" for why in plan.waits[0].reasons)
+
+    def test_who_is_cheapest_when_the_notice_is_due_is_paused(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.wish))
+        plan = solve(site, POLICY)
+        site = later(site, plan, self.wish - GRACE)
+        held = tuple(
+            replace(row, saved=site.now - 60) if row.booking == "old" else row for row in site.held
+        )
+        assert list(told(solve(replace(site, held=held), POLICY))) == ["old"]
+
+
+class TestGoingOn:
+    def test_who_is_told_gets_a_planned_resume_in_the_same_plan(self) -> None:
+        site = lent(a_claim(count=2))
+        site = replace(site, running=(wish_of(site.held[2:], site.now),))
+        plan = solve(site, POLICY)
+        assert told(plan) == {"young": ("claim", GRACE)}
+        (resume,) = (row for row in plan.waits if row.booking == "young")
+        assert resume.starts == NOON + GRACE + HOUR
+        assert resume.ends - resume.starts == 6 * HOUR - GRACE
+
+    def paused(self, **more) -> Request:  # type: ignore[no-untyped-def]  # as a_claim
+        wish = a_claim("p", tier="flex", tenant="firm", **more)
+        return replace(wish, paused=True, pauses=1)
+
+    def full(self, *requests, ends: int = DAY) -> Snapshot:  # type: ignore[no-untyped-def]
+        held = running("x", *FOUR, tenant="lab", tier="standard", ends=ends)
+        return a_site(*requests, held=held, fleet=gpus(4), limits=LENDER)
+
+    def test_a_window_that_shrinks_while_it_waits_is_given_what_is_left(self) -> None:
+        site = self.full(self.paused(hours=3, latest=3 * HOUR), ends=HOUR)
+        (wait,) = solve(site, POLICY).waits
+        assert (wait.starts, wait.ends) == (NOON + HOUR, NOON + 3 * HOUR)
+        promise = Promise(wait.starts, wait.ends, wait.places)
+        shorter = replace(self.paused(hours=2.5, latest=3 * HOUR), promise=promise)
+        again = solve(replace(site, now=NOON + HOUR // 2, requests=(shorter,)), POLICY)
+        assert again.waits[0].delayed_by is None
+        assert (again.waits[0].starts, again.waits[0].ends) == (wait.starts, wait.ends)
+
+    def test_it_is_kept_waiting_while_its_deadline_lets_it(self) -> None:
+        site = self.full(self.paused(hours=3, latest=3 * HOUR))
+        plan = solve(site, POLICY)
+        assert (plan.refusals, len(plan.waits)) == ((), 1)
+        assert plan.waits[0].ends <= NOON + 3 * HOUR
+        over = solve(replace(site, now=NOON + 3 * HOUR), POLICY)
+        assert [row.booking for row in over.refusals] == ["p"]
+
+    def test_it_is_kept_waiting_when_no_start_is_in_sight(self) -> None:
+        plan = solve(self.full(self.paused(), ends=60 * DAY), POLICY)
+        assert (plan.refusals, len(plan.waits)) == ((), 1)
