@@ -120,17 +120,17 @@ def blackout_preview(*, operator: User, wish: BlackoutWish, now: datetime) -> Pr
     after: Starts = {**before, **_starts(solve(_kept_off(without, blackout, now), policy))}
     before |= _starts(solve(without, policy))
     moved = [key for key in sorted(after) if after[key] != before.get(key)]
-    rows = Booking.objects.filter(id__in=moved).select_related("tenant").order_by("id")
+    rows = Booking.objects.filter(id__in=moved).select_related("tenant")
     running = Allocation.objects.filter(
         _reaching(blackout), state__in=STARTED, period__endswith__gt=blackout.drain_by
     )
     return Preview(
-        tuple(_moved(row, before, after) for row in rows),
+        tuple(_moved(row, before, after) for row in rows.order_by("planned_starts", "id")),
         tuple(
             Booking.objects.filter(allocations__in=running, state__in=RUNNING)
             .select_related("tenant")
             .distinct()
-            .order_by("id")
+            .order_by("planned_ends", "id")
         ),
     )
 

@@ -314,6 +314,7 @@ def _outcome(decision: Decision) -> str:
     counts = (
         (len(plan.assigns), "placed"),
         (len(plan.waits), "waiting"),
+        (len(plan.pauses), "told to pause"),
         (len(plan.refusals), "refused"),
         (len(plan.extensions), "extensions answered"),
     )

@@ -162,7 +162,8 @@ def _lost(booking: Booking, pause: Pause, scene: Scene) -> str:
     if pause.acknowledged_at is not None:
         return "Everything is saved: no work is done again."
     if booking.saved_at is None:
-        ran = length_words((pause.noticed_at - pause.ready_at).total_seconds())
+        seconds = (pause.noticed_at - pause.ready_at).total_seconds()
+        ran = length_words(seconds) if seconds >= 60 else "less than a minute"
         return f"Never saved in this run: without a save, {ran} of work would be done again."
     ago = (scene.now - booking.saved_at).total_seconds()
     return f"Last saved {length_words(ago)} ago; only what came after would be done again."

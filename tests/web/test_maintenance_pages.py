@@ -50,6 +50,16 @@ def a_form(act: str = "look", **changed: str) -> Mapping[str, str]:
     }
 
 
+@pytest.mark.parametrize(
+    ("page", "above"),
+    [("maintenance", "fleet"), ("compaction", "fleet"), ("install", "fleet"), ("speeds", "tiers")],
+)
+def test_a_page_without_a_link_of_its_own_lights_up_the_one_above(
+    operator: Client, page: str, above: str
+) -> None:
+    assert f'<a href="/ops/{above}" aria-current="page">' in _page(operator, f"/ops/{page}")
+
+
 def test_an_operator_looks_first_then_plans_then_calls_off(operator: Client) -> None:
     assert "No maintenance is planned" in _page(operator, "/ops/maintenance")
     looked = operator.post("/ops/maintenance", a_form())
