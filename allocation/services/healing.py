@@ -196,7 +196,8 @@ def _why(row: Allocation, now: datetime, blackouts: Iterable[Blackout]) -> Becau
     for blackout in blackouts:
         if blackout.covers(gpu) and blackout.starts < row.period.upper:
             return Because("R33", f"Maintenance of {blackout.where}: {blackout.reason}.")
-    return Because("R63", f"{node.name} is being emptied: {node.state_reason.rstrip('.')}.")
+    why = f": {node.state_reason.rstrip('.')}" if node.state_reason else ""
+    return Because("R63", f"{node.name} takes no work now{why}.")
 
 
 def _granted_seconds(booking: Booking) -> int:

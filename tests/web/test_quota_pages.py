@@ -19,6 +19,7 @@ from tests.builders import (
     an_operator,
 )
 
+pytestmark = pytest.mark.django_db
 SHARE = {"act": "set", "gpu_class": "h100", "project": "vision", "guaranteed": "", "borrow": ""}
 
 
