@@ -57,7 +57,7 @@ TIERS = {
         max_duration_seconds=86_400,
         counts_against_guarantee=False,
         replace_on_lost=True,
-        description="Cheapest; may be paused for stronger claims.",
+        description="Cheapest; may be paused, and begins anew when its node is lost.",
     ),
 }
 # How fast each kind of work goes, in thousandths of an H100.

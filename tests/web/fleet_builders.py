@@ -150,10 +150,18 @@ def a_booking(
 
 
 def a_place(
-    booking: Booking, gpu: Gpu, *, profile: str | None = None, start: int = 0
+    booking: Booking,
+    gpu: Gpu,
+    *,
+    profile: str | None = None,
+    start: int = 0,
+    share: int | None = None,
 ) -> Allocation:
-    """The GPU, or the profile at `start` on it, given to the booking for its planned time."""
+    """The GPU, the profile at `start` on it, or thousandths of it: the booking's for its planned
+    time."""
     compute, size = (7, 8) if profile is None else H100_PROFILES[profile][1:3]
+    mode = Gpu.Mode.WHOLE if profile is None else Gpu.Mode.SLICED
+    units = max(compute * UNITS // 7, size * UNITS // 8)
     with as_system():
         if profile is not None:
             Gpu.objects.filter(id=gpu.id).update(mode=Gpu.Mode.SLICED)
@@ -164,11 +172,12 @@ def a_place(
             gpu=gpu,
             gpu_number=gpu.number,
             model=gpu.model,
-            mode=Gpu.Mode.WHOLE if profile is None else Gpu.Mode.SLICED,
+            mode=mode if share is None else Gpu.Mode.SHARED,
+            share=share,
             profile=profile,
             start=start,
             size=size,
-            units=max(compute * UNITS // 7, size * UNITS // 8),
+            units=units if share is None else UNITS * share // 1000,
             period=DateTimeTZRange(booking.planned_starts, booking.planned_ends),
             state=Allocation.State.ACTIVE,
         )

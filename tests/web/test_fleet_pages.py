@@ -71,6 +71,16 @@ def test_use_nobody_measured_is_said_in_words(client: Client) -> None:
     assert "no reading in the last 90 s" in page
 
 
+def test_a_share_is_not_called_a_whole_gpu(client: Client) -> None:
+    now = timezone.now()
+    member, node = a_member(a_project()), a_node(now=now)
+    a_place(a_booking(member, now=now), node.gpus.all()[0], share=250)
+    client.force_login(member.user)
+    page = _page(client, f"/t/{member.tenant.slug}/fleet/{node.name}")
+    assert "0.25 of it, shared" in page
+    assert '<span class="faint">whole GPU</span>' not in page
+
+
 def test_a_gpu_is_described_in_words_slot_by_slot(client: Client) -> None:
     now = timezone.now()
     member, node = a_member(a_project()), a_node(now=now)
