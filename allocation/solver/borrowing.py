@@ -120,7 +120,9 @@ def _claims(
         use, window = working.use(want), (first, first + want.duration)
         working.quota.add(use, (wait.starts, wait.ends), -1)
         if working.quota.is_sure(use, window) and working.quota.over(use, window) is None:
-            claims.append(Claim(request.booking, request.tenant, want.gpu_class, *window))
+            # Since its own wish, not since now: what is known must not change with each look.
+            since = min(first, request.earliest)
+            claims.append(Claim(request.booking, request.tenant, want.gpu_class, since, window[1]))
         working.quota.add(use, (wait.starts, wait.ends))
     return tuple(sorted(claims, key=lambda each: each.booking))
 

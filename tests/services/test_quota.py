@@ -184,6 +184,20 @@ def test_a_borrower_is_told_when_the_lender_asks_and_when_that_is_over(real_db: 
     assert fresh(borrower).at_risk_from is None
 
 
+def test_who_is_asked_at_once_is_told_once(real_db: Servers) -> None:
+    helix, north = two_labs()
+    borrower = wished(helix, an_ask(4, hours=8), "flex")
+    cycle(NOW)
+    wished(north, an_ask(2))
+    minute = timedelta(minutes=1)
+    cycle(NOW + minute)
+    with as_system():
+        outcomes = [cycle_run(NOW + minutes * minute).outcome for minutes in (2, 3, 4)]
+        told = BookingEvent.objects.filter(booking=borrower, kind="at_risk").count()
+    assert told == 1
+    assert outcomes == ["unchanged"] * 3
+
+
 def test_a_quote_says_what_is_borrowed_and_offers_the_tier_that_may(real_db: Servers) -> None:
     helix, _ = two_labs()
     with tenant_tx(helix.tenant_id):
