@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -129,7 +128,7 @@ def test_the_rights_follow_the_booking_to_its_end(rig: Rig, tmp_path: Path) -> N
     assert access.rights == set()
 
 
-@pytest.mark.skipif(shutil.which("setfacl") is None, reason="needs setfacl")
+@pytest.mark.long  # needs the system's setfacl, and a file system that knows it
 def test_setfacl_opens_a_file_to_an_account_and_closes_it(tmp_path: Path) -> None:
     path = tmp_path / "nvidia0"
     path.touch(mode=0o660)
