@@ -93,7 +93,7 @@ async def spread_load(site: Site, options: argparse.Namespace) -> dict[str, Any]
         )
         seconds = time.monotonic() - began
         own, (busy_now, total_now) = cpu_seconds() - own, cpu_of_machine()
-        decided = await _all_decided(rest, began)
+        decided = await _all_decided(rest, time.monotonic())
         found = await _numbers(rest, SPREAD_PROJECT)
         lost = set(answers.accepted) - set(found)
         if lost or answers.failures or len(found) - len(before) < len(answers.accepted):
