@@ -59,7 +59,12 @@ def pause_begin(
         grace_seconds=booking.tier.grace_seconds,
         ends_before=upper,
     )
-    booking.state, booking.noticed_at = State.PAUSING, noticed
+    _tell(booking, pause, decision, now)
+    return pause
+
+
+def _tell(booking: Booking, pause: Pause, decision: Decision, now: datetime) -> None:
+    booking.state, booking.noticed_at = State.PAUSING, pause.noticed_at
     booking.pause_count, booking.extension_until = pause.number, None
     booking.planned_starts = booking.planned_ends = None
     booking.planned_places, booking.reasons = [], []
@@ -71,9 +76,12 @@ def pause_begin(
         kind="pause_noticed",
         sentence=f"To be paused for a stronger claim ({pause.rule}). {pause.sentence}",
         now=now,
-        detail={"pause": pause.number, "until": at.isoformat(), "decision": decision.id},
+        detail={
+            "pause": pause.number,
+            "until": pause.deadline.isoformat(),
+            "decision": decision.id,
+        },
     )
-    return pause
 
 
 def pauses_due(now: datetime) -> int:

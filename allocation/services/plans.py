@@ -99,31 +99,7 @@ def _assign(
     goes_on = booking.state == State.PAUSED
     if goes_on and booking.allocations.filter(state__in=Allocation.LIVE).exists():
         raise PlanStale(f"{booking.label} has a place to go on")
-    period = DateTimeTZRange(instant(assign.starts), instant(assign.ends))
-    rows = [
-        Allocation(
-            id=uuid4(),
-            tenant_id=booking.tenant_id,
-            project_id=booking.project_id,
-            booking=booking,
-            gpu_id=place.gpu,
-            gpu_number=fleet.gpus[place.gpu].number,
-            model_id=fleet.gpus[place.gpu].model_id,
-            mode=_mode_of(place),
-            profile=place.profile,
-            start=place.start,
-            size=place.size,
-            share=place.share,
-            units=fleet.units(fleet.gpus[place.gpu], place.shape),
-            period=period,
-            decision=decision,
-        )
-        for place in sorted(assign.places, key=lambda place: (place.gpu, place.start))
-    ]
-    # ON CONFLICT DO NOTHING: a plain insert into an exclusion constraint deadlocks under load.
-    Allocation.objects.bulk_create(rows, ignore_conflicts=True)
-    if Allocation.objects.filter(id__in=[row.id for row in rows]).count() != len(rows):
-        raise PlanStale(f"a place of {booking.label} is taken")
+    _rows_write(booking, assign, fleet, decision)
     if not goes_on:
         booking.state = State.SCHEDULED
     if len(booking.ask["classes"]) > 1:
@@ -149,6 +125,35 @@ def _assign(
         now=now,
         detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
     )
+
+
+def _rows_write(booking: Booking, assign: Assign, fleet: _Fleet, decision: Decision) -> None:
+    """Takes the places in the calendar. PlanStale: somebody has one of them."""
+    period = DateTimeTZRange(instant(assign.starts), instant(assign.ends))
+    rows = [
+        Allocation(
+            id=uuid4(),
+            tenant_id=booking.tenant_id,
+            project_id=booking.project_id,
+            booking=booking,
+            gpu_id=place.gpu,
+            gpu_number=fleet.gpus[place.gpu].number,
+            model_id=fleet.gpus[place.gpu].model_id,
+            mode=_mode_of(place),
+            profile=place.profile,
+            start=place.start,
+            size=place.size,
+            share=place.share,
+            units=fleet.units(fleet.gpus[place.gpu], place.shape),
+            period=period,
+            decision=decision,
+        )
+        for place in sorted(assign.places, key=lambda place: (place.gpu, place.start))
+    ]
+    # ON CONFLICT DO NOTHING: a plain insert into an exclusion constraint deadlocks under load.
+    Allocation.objects.bulk_create(rows, ignore_conflicts=True)
+    if Allocation.objects.filter(id__in=[row.id for row in rows]).count() != len(rows):
+        raise PlanStale(f"a place of {booking.label} is taken")
 
 
 def _hold_follows(booking: Booking, assign: Assign, now: datetime) -> None:
