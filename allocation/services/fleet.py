@@ -284,11 +284,6 @@ def key_confirm(node: Node, version: int) -> None:
         nudge("allocation.publish")
 
 
-def reads_later(node: Node) -> bool:
-    """Whether the node's agent reads the fields that wire version 1 did not have at first."""
-    return reads(node, wire.LATER_SINCE)
-
-
 def reads(node: Node, since: tuple[int, int]) -> bool:
     """Whether the node's agent is of this version or later."""
     said = re.match(r"(\d{1,4})\.(\d{1,4})", node.agent_version)
