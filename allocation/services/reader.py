@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import redis
 from django.db import OperationalError, close_old_connections
 
 from allocation import wire
 from allocation.models import Node
+from allocation.rules.leases import LeaseWatch
 from allocation.services.fleet import node_flooded
-from allocation.services.leases import LeaseWatch, beats_of_leased
+from allocation.services.leases import beats_of_leased
 from allocation.services.links import agents_redis, links_ensure
 from allocation.services.publish import republish_all
 from allocation.services.replace import node_replace
@@ -44,7 +46,7 @@ class Reader:
         self._name = name
         self._clock = clock
         self._steady = steady
-        self._watch = LeaseWatch()
+        self._watch: LeaseWatch[UUID] = LeaseWatch()
         self._watched = steady()
         self._throttle = Throttle()
         self._stopped = threading.Event()
