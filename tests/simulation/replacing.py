@@ -1,0 +1,52 @@
+"""The model's leases: see allocation/services/leases.py and replace.py, step by step."""
+
+from allocation.rules.fencing import STARTED
+from allocation.solver import Reason
+from tests.simulation import lifecycle
+from tests.simulation.accounts import SHORTEST, run_seconds, time_left
+from tests.simulation.rows import Booking, Row, Site, Tables
+
+_SILENT = Reason("", "node_silent", "", "")
+
+
+def beats_of_leased(tables: Tables) -> dict[str, int]:
+    """See beats_of_leased."""
+    rows = (row for row in tables.rows.values() if row.leased and row.state in STARTED)
+    nodes = {tables.node_of[row.place.gpu] for row in rows}
+    return {name: tables.nodes[name].heartbeat_seq for name in sorted(nodes)}
+
+
+def node_replace(tables: Tables, site: Site, name: str, seq: int, now: float) -> None:
+    """See node_replace."""
+    node = tables.nodes[name]
+    if node.heartbeat_seq != seq:
+        return
+    held = {
+        row.booking
+        for row in tables.rows.values()
+        if row.leased and row.state in STARTED and site.node_of[row.place.gpu] == name
+    }
+    node.cut_off = True
+    for booking in sorted(held):
+        if tables.bookings[booking].state in STARTED:
+            _replace(tables, tables.bookings[booking], node.heartbeat_at or now, now)
+
+
+def lease_ran_out(tables: Tables, row: Row, since: float, now: float) -> None:
+    """See lease_ran_out."""
+    booking = tables.bookings[row.booking]
+    if booking.state in STARTED and row.state in STARTED:
+        tables.nodes[tables.node_of[row.place.gpu]].cut_off = True
+        _replace(tables, booking, min(now, since), now)
+
+
+def _replace(tables: Tables, booking: Booking, until: float, now: float) -> None:
+    before = booking.used_seconds
+    booking.used_seconds = before + run_seconds(booking, until)
+    if time_left(booking, now)[0] < SHORTEST:
+        booking.used_seconds = before
+        return
+    lifecycle.run_break_off(tables, booking, now)
+    booking.state, booking.replaced = "queued", booking.replaced + 1
+    booking.starts = booking.ends = booking.extension = None
+    booking.places, booking.reasons = (), (_SILENT,)
