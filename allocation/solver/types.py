@@ -96,9 +96,10 @@ class Held:
     """A live allocation: on the calendar already, and never moved in this version.
 
     `tier` may be one that the snapshot does not describe: it counts, and is never paused. `since`
-    is when its owner was handed the device for this run (None: not yet), `saved` the last save
-    that the owner acknowledged. The booking has been paused `pauses` times; with `pausing` it has
-    been told to give the place back by `ends`. `cores` (thousandths) and `memory` (MiB) are of
+    is when its owner was handed the device for this run (None: not yet, or it is being given
+    back), `saved` the last save that the owner acknowledged. The booking has been paused `pauses`
+    times; with `pausing` it has been told to give the place back by `ends`. `cores` (thousandths)
+    and `memory` (MiB) are of
     the GPU's node. `owner` is whose work it is: the account that runs it.
     """
 

@@ -28,6 +28,15 @@ def run_kept_seconds(booking: Booking) -> int:
     return run_seconds(booking, booking.saved_at) if booking.saved_at else 0
 
 
+def granted_seconds(booking: Booking) -> int:
+    """See granted_seconds."""
+    begins = booking.starts if booking.wish.starts is None else booking.wish.starts
+    if begins is None or booking.ends is None:
+        raise LookupError(f"{booking.id} has a place and no time")
+    earlier = 0 if booking.wish.starts else booking.used_seconds
+    return earlier + booking.ends - begins
+
+
 def is_rest(booking: Booking) -> bool:
     """See is_rest."""
     return booking.replaced > 0 or booking.used_seconds > 0

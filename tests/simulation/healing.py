@@ -4,7 +4,7 @@ from allocation import wire
 from allocation.rules.fencing import STARTED
 from allocation.solver import Place
 from tests.simulation import lifecycle
-from tests.simulation.accounts import run_kept_seconds
+from tests.simulation.accounts import granted_seconds, run_kept_seconds
 from tests.simulation.rows import LIVE, Booking, Row, Site, Tables
 
 SOON = 3600
@@ -73,7 +73,7 @@ def _run_break(tables: Tables, booking: Booking, now: float) -> None:
     if booking.state == "pausing":
         _pause_break(tables, booking, now)
         return
-    booking.duration = _granted(booking)
+    booking.duration = granted_seconds(booking)
     booking.used_seconds += run_kept_seconds(booking)
     booking.places = _places(booking, tables.of(booking, *STARTED))
     _break_off(tables, booking, now)
@@ -98,7 +98,7 @@ def _break_off(tables: Tables, booking: Booking, now: float) -> None:
 
 
 def _unplace(tables: Tables, booking: Booking) -> None:
-    booking.duration = _granted(booking)
+    booking.duration = granted_seconds(booking)
     booking.places = _places(booking, tables.of(booking, "planned"))
     tables.supersede(booking)
     if booking.state == "scheduled":
@@ -112,14 +112,6 @@ def _must_leave(tables: Tables, site: Site, row: Row, now: float) -> bool:
 
 def _blocked(tables: Tables, site: Site, row: Row, now: float) -> bool:
     return row.starts <= now + SOON and tables.gpus[site.uuids[row.place.gpu]].health != "ok"
-
-
-def _granted(booking: Booking) -> int:
-    begins = booking.starts if booking.wish.starts is None else booking.wish.starts
-    if begins is None or booking.ends is None:
-        raise LookupError(f"{booking.id} has a place and no time")
-    earlier = 0 if booking.wish.starts else booking.used_seconds
-    return earlier + booking.ends - begins
 
 
 def _places(booking: Booking, rows: list[Row]) -> tuple[Place, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from allocation.rules.fencing import STARTED
 from allocation.solver import Pause as Told
 from tests.simulation import lifecycle
+from tests.simulation.accounts import granted_seconds
 from tests.simulation.calendar import is_excluded
 from tests.simulation.rows import LIVE, Booking, Pause, Row, Tables
 
@@ -120,6 +121,7 @@ def _plan_again(tables: Tables, booking: Booking, later: int) -> None:
     if rows:
         booking.places = tuple(row.place for row in rows)
         tables.supersede(booking)
+        booking.duration = granted_seconds(booking)
     if booking.state == "scheduled":
         booking.state = "queued"
     if booking.starts and booking.ends:

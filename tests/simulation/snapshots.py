@@ -52,6 +52,7 @@ def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
     booking = tables.bookings[row.booking]
     party = site.parties[booking.wish.who]
     name = str(uuid.UUID(row.id))
+    is_had = booking.state in ("active", "pausing") and not row.left
     return Held(
         id=name,
         booking=f"left {name}" if row.left else row.booking,
@@ -62,7 +63,7 @@ def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
         ends=_out(row.ends, now) if row.state != "planned" else row.ends,
         started=row.state != "planned",
         tier=booking.tier.slug,
-        since=_whole(booking.ready_at),
+        since=_whole(booking.ready_at) if is_had else None,
         saved=_whole(booking.saved_at),
         pauses=booking.pause_count,
         pausing=booking.state == "pausing" and not row.left,
