@@ -3,6 +3,7 @@
 from celery import shared_task
 from django.utils import timezone
 
+from portal.integrations.mail.send import mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay as relay
 from portal.integrations.relay import outbox_sweep as sweep
 from tenants.outbox import nudge_taken
@@ -19,3 +20,11 @@ def outbox_relay() -> None:
 def outbox_sweep() -> None:
     """Removes what was sent long ago."""
     sweep(timezone.now())
+    mails_sweep(timezone.now())
+
+
+@shared_task(name="mail.send")
+def mail_send() -> None:
+    """Sends the mails that are due."""
+    nudge_taken("mail.send")
+    mails_send(timezone.now())
