@@ -1,12 +1,18 @@
 """Celery's way to the integrations."""
 
+import logging
+
 from celery import shared_task
 from django.utils import timezone
+from redis.exceptions import RedisError
 
+from portal.integrations.live.push import beat
 from portal.integrations.mail.send import mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay as relay
 from portal.integrations.relay import outbox_sweep as sweep
 from tenants.outbox import nudge_taken
+
+logger = logging.getLogger(__name__)
 
 
 @shared_task(name="outbox.relay")
@@ -28,3 +34,12 @@ def mail_send() -> None:
     """Sends the mails that are due."""
     nudge_taken("mail.send")
     mails_send(timezone.now())
+
+
+@shared_task(name="live.beat")
+def live_beat() -> None:
+    """Tells open pages that they hear, and what they should have heard."""
+    try:
+        beat()
+    except RedisError:
+        logger.warning("Redis did not answer; open pages say that they hear nothing.")
