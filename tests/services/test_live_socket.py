@@ -116,7 +116,8 @@ def test_who_left_the_tenant_hears_nothing_more(
 
     async def said() -> list[dict[str, Any]]:
         scope = {"type": "websocket", "user": user, "url_route": {"kwargs": {"tenant": "helix"}}}
-        page: Any = ApplicationCommunicator(LiveConsumer.as_asgi(), scope)
+        communicator: Any = ApplicationCommunicator
+        page = communicator(LiveConsumer.as_asgi(), scope)
         await page.send_input({"type": "websocket.connect"})
         assert (await page.receive_output())["type"] == "websocket.accept"
         found = [await page.receive_output()]
