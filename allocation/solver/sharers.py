@@ -99,8 +99,9 @@ class Sharers:
         rows = self._rows.get(pool.gpu_class)
         if rows is not None:
             columns, touched = rows.others(self._number(owner), *windows)
-            which, at = touched.nonzero()
-            found[which, columns[at]] = True
+            if len(columns):
+                which, at = touched.nonzero()
+                found[which, columns[at]] = True
         return found
 
     def _number(self, owner: str) -> int:
