@@ -148,5 +148,6 @@ class TestMoves:
     def test_what_costs_more_moves_than_there_may_be_is_undone(self) -> None:
         site = self.site(49)
         assert not site.decide(self.gang)
+        assert not site.decide(self.gang), "they were moved all the same"
         assert site.moves.made == 0
         assert self.singles(site) == 4
