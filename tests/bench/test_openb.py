@@ -45,7 +45,7 @@ def rows_of(folder: Path, *more: str) -> list[dict[str, Any]]:
         ("", CLASSES),
         ("T4", ("T4",)),
         ("T4|A10", CLASSES),
-        ("T4|T4|H800", ("T4",)),
+        ("T4|H800", ("T4",)),
         ("H800", ()),
     ],
 )

@@ -97,7 +97,7 @@ def ask_of(row: Row, classes: tuple[str, ...]) -> Ask:
     each = max(count, 1)
     return Ask(
         count=count,
-        classes=tuple(sorted(set(named) & set(classes))),
+        classes=tuple(sorted(model for model in named if model in classes)),
         profile=None,
         together="node",
         required=True,
