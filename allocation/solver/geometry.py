@@ -234,10 +234,11 @@ def modes_for(shape: Shape) -> tuple[Mode | None, ...]:
     return (None, "whole") if shape is None else (None, "whole", "shared")
 
 
-def share_states(busy: Masks) -> Ints:
+def share_states(busy: Masks) -> Masks:
     """Hundredths that a shared GPU's masks say, rounded up."""
-    taken: Ints = (busy.astype(np.int64) & THOUSANDTHS) + PER_STATE - 1
-    return taken // PER_STATE
+    taken = (busy & np.uint16(THOUSANDTHS)) + np.uint16(PER_STATE - 1)
+    found: Masks = taken // np.uint16(PER_STATE)
+    return found
 
 
 @lru_cache(maxsize=64)

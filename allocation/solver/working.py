@@ -32,7 +32,7 @@ class Working(Space):
         self.quota = Quota(snapshot, self.capacity)
         self.upkeep = Upkeep(snapshot.blackouts, self._class_of)
         self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
-        self.sharers = Sharers(alone=policy.share_owners == 1)
+        self.sharers = Sharers(self.pools.values(), alone=policy.share_owners == 1)
         self._prime(snapshot)
         for name, calendar in self.calendars.items():
             self.upkeep.lay(name, calendar)
