@@ -18,7 +18,7 @@ class Calendar:
     def __init__(self, pool: Pool, origin: int) -> None:
         """Empty from `origin` on."""
         self.pool = pool
-        self._origin = origin
+        self.origin = origin
         self._instants: tuple[int, ...] = ()
         self._steps = Steps(origin, len(pool), np.uint16)
         self._shares: Steps | None = None
@@ -28,7 +28,7 @@ class Calendar:
     def copy(self) -> "Calendar":
         """The same calendar, apart from this one."""
         twin = Calendar.__new__(Calendar)
-        twin.pool, twin._origin, twin._instants = self.pool, self._origin, self._instants
+        twin.pool, twin.origin, twin._instants = self.pool, self.origin, self._instants
         twin._steps = self._steps.copy()
         twin._shares = self._shares and self._shares.copy()
         twin.version = self.version
@@ -114,6 +114,12 @@ class Calendar:
             times = np.union1d(times, self._shares.between(first, last))
         return np.concatenate([np.array([first], dtype=np.int64), times])
 
+    def stretches(self, since: int, until: int) -> tuple[Ints, Masks]:
+        """The ends of the stretches of [since, until) in which nothing changes, and what is taken
+        in each: (len(ends), columns)."""
+        begins = self.starts_between(since, until - 1)
+        return np.append(begins[1:], until), self.busy(begins, 1)
+
     def busy(self, starts: Ints, duration: int) -> Masks:
         """What is taken at any instant of each window: (len(starts), columns)."""
         masks: Masks = self._steps.over((starts, duration), np.bitwise_or)
@@ -152,7 +158,7 @@ class Calendar:
 
     def _share(self, column: int, share: int, starts: int, ends: int) -> None:
         if self._shares is None:
-            self._shares = Steps(self._origin, len(self.pool), np.int16)
+            self._shares = Steps(self.origin, len(self.pool), np.int16)
             self._shares.prime(self._instants)
         rows = self._shares.cut(starts, ends)
         self._shares.values[rows, column] += share

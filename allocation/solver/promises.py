@@ -58,6 +58,21 @@ def promise_improve(
     return preemption.earlier(request, wants, first, kept) or kept
 
 
+def is_at_its_earliest(working: Working, request: Request, kept: Found) -> bool:
+    """True when the promise, which is reserved, can't begin sooner for certain: its classes are
+    full until it begins, and nobody on them could be paused. False says nothing.
+    """
+    if request.fixed or request.paused or kept.over:
+        return False
+    if kept.starts <= working.first_start(request.earliest):
+        return False
+    return all(
+        want.gpu_class not in working.firm and working.outlook.is_full_until(want, kept.starts)
+        for want in wants_of(request)
+        if want.gpu_class in working.pools
+    )
+
+
 def _certificate(
     working: Working, request: Request, promise: Promise
 ) -> tuple[Found | None, Reason | None]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from allocation.solver.fragmentation import Ints
+from allocation.solver.outlook import Outlook
 from allocation.solver.placement import Want, fits
 from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.running import Running, runners_of
@@ -43,6 +44,7 @@ class Working(Space):
             self._lay(held)
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
         self.held_hosts, self.held_sharers = self.hosts.copy(), self.sharers.copy()
+        self.outlook = Outlook(self.calendars)
 
     def end_of(self, held: Held) -> int:
         """When its room is free again: work past its end stays for one more grid step."""
@@ -88,6 +90,7 @@ class Working(Space):
             self._redraw(name, {place.gpu for place in found.places})
         else:
             self.calendars[name].drop(found.places, *found.window)
+        self.outlook.freed(name, found.starts)
         self._lay_beside(found, -1)
         self.quota.add(self.use(found.want), found.window, -1)
 
@@ -97,6 +100,7 @@ class Working(Space):
         until = self.running.ends(runner)
         self._leaves(booking, self.running.tell, instant)
         self._redraw(runner.use.gpu_class, {place.gpu for place in runner.places})
+        self.outlook.freed(runner.use.gpu_class, instant)
         if instant < until:
             self.hosts.lay(runner.places, runner.of_host, (instant, until), -1)
 
