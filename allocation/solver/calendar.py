@@ -44,10 +44,11 @@ class Calendar:
         if ends <= starts:
             return True
         taken: dict[int, int] = {}
+        rows = self._rows(starts, ends)
         for place in places:
             column = self.pool.column[place.gpu]
             if column not in taken:
-                taken[column] = self._taken(column, starts, ends)
+                taken[column] = _taken(rows, column)
             after = self._with(taken[column], place)
             if after is None:
                 return False
@@ -59,7 +60,7 @@ class Calendar:
         column = self.pool.column[place.gpu]
         times = self.starts_between(starts, ends - 1).tolist()
         for begin, end in zip(times, [*times[1:], ends], strict=True):
-            if self._with(self._taken(column, begin, end), place) is None:
+            if self._with(_taken(self._rows(begin, end), column), place) is None:
                 return int(begin)
         return ends
 
@@ -73,10 +74,10 @@ class Calendar:
     def lay(self, places: Iterable[Place], starts: int, ends: int) -> None:
         """Take the places without asking: running work is true whether or not it fits."""
         self.version += 1
+        rows = self._steps.cut(starts, ends)
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:
-                rows = self._steps.cut(starts, ends)
                 self._steps.values[rows, column] |= self.pool.mask_of(place)
             else:
                 self._share(column, place.share, starts, ends)
@@ -84,12 +85,11 @@ class Calendar:
     def drop(self, places: Iterable[Place], starts: int, ends: int) -> None:
         """Undo of `put` with the same arguments."""
         self.version += 1
+        rows = self._steps.cut(starts, ends)
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:
-                rows = self._steps.cut(starts, ends)
-                mask = np.uint16(self.pool.mask_of(place) ^ 0xFFFF)
-                self._steps.values[rows, column] &= mask
+                self._steps.values[rows, column] &= np.uint16(self.pool.mask_of(place) ^ 0xFFFF)
             else:
                 self._share(column, -place.share, starts, ends)
 
@@ -137,15 +137,11 @@ class Calendar:
         """
         return self._steps.zero((starts, duration), columns)
 
-    def _taken(self, column: int, starts: int, ends: int) -> int:
-        """The busy mask of one column over [starts, ends)."""
-        masks = self._steps.values[self._steps.rows(starts, ends), column]
-        mask = np.bitwise_or.reduce(masks)
-        if self._shares is None:
-            return int(mask)
-        shares = self._shares.values[self._shares.rows(starts, ends), column]
-        shared = np.maximum.reduce(shares, initial=0)
-        return int(_joined(mask[None], shared[None])[0])
+    def _rows(self, starts: int, ends: int) -> tuple[Masks, Ints | None]:
+        """The rows that touch [starts, ends), of masks and of shares."""
+        masks: Masks = self._steps.values[self._steps.rows(starts, ends)]
+        shares = self._shares
+        return masks, shares and shares.values[shares.rows(starts, ends)]
 
     def _with(self, taken: int, place: Place) -> int | None:
         """The mask with the place beside what is taken; None when it does not fit."""
@@ -162,6 +158,16 @@ class Calendar:
             self._shares.prime(self._instants)
         rows = self._shares.cut(starts, ends)
         self._shares.values[rows, column] += share
+
+
+def _taken(rows: tuple[Masks, Ints | None], column: int) -> int:
+    """The busy mask of one column over all the rows."""
+    masks, shares = rows
+    mask = np.bitwise_or.reduce(masks[:, column])
+    if shares is None:
+        return int(mask)
+    shared = np.maximum.reduce(shares[:, column], initial=0)
+    return int(_joined(mask[None], shared[None])[0])
 
 
 def _joined(masks: Masks, shared: Ints) -> Masks:

@@ -201,11 +201,12 @@ def _room_made(found: Found) -> tuple[Reason, ...]:
 
 
 def _extensions(working: Working, snapshot: Snapshot, kept: dict[str, Found]) -> tuple[Extend, ...]:
-    held: dict[str, list[Held]] = {}
-    for row in snapshot.held:
-        held.setdefault(row.booking, []).append(row)
+    held: dict[str, list[Held]] = {each.booking: [] for each in snapshot.extensions}
+    for row in snapshot.held if held else ():
+        if row.booking in held:
+            held[row.booking].append(row)
     answers = tuple(
-        extension_decide(working, extension, tuple(held.get(extension.booking, ())), kept)
+        extension_decide(working, extension, tuple(held[extension.booking]), kept)
         for extension in snapshot.extensions
     )
     working.running.keep(each.booking for each in answers if each.granted)

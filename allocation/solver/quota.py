@@ -8,7 +8,7 @@ and goes first to what can't be paused: what else the owner has then borrows. On
 limit are followed: no row, no limit. Units; seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -16,7 +16,14 @@ import numpy as np
 
 from allocation.solver.fragmentation import Ints
 from allocation.solver.hours import Hours, Window
-from allocation.solver.quota_tree import PLATFORM, Tree, Way, lending_tree, sure_tree
+from allocation.solver.quota_tree import (
+    PLATFORM,
+    Tree,
+    Way,
+    lending_tree,
+    profile_of,
+    sure_tree,
+)
 from allocation.solver.topology import Bools
 from allocation.solver.types import Cap, Limit, Snapshot, Tier
 
@@ -52,6 +59,10 @@ class Block:
     cap: Cap | None = None
 
 
+_Kind = tuple[tuple[str, ...], str, str]
+"""Owners, tier and class of a use."""
+
+
 class _Route(NamedTuple):
     """What one kind of use is held against: `guaranteed` is the tree of the guarantees that its
     tier competes for (they go first to what stays), `measured` the one whose use binds the tier:
@@ -74,7 +85,8 @@ class Quota:
         """Nobody uses anything from now on. `capacity`: units of each class in the fleet."""
         self._tiers = {tier.slug: tier for tier in snapshot.tiers}
         self._hours = Hours(snapshot.caps, snapshot.used)
-        self._routes: dict[tuple[tuple[str, ...], str, str], _Route | None] = {}
+        self._origin = snapshot.now
+        self._routes: dict[_Kind, _Route | None] = {}
         by_class: dict[str, list[Limit]] = {}
         for row in snapshot.limits:
             by_class.setdefault(row.gpu_class, []).append(row)
@@ -106,6 +118,19 @@ class Quota:
         route = self._route(use)
         for tree, way in route.written if route else ():
             tree.add(way, units, window)
+
+    def add_all(self, rows: Iterable[tuple[Use, Window]]) -> None:
+        """`add` for many at once."""
+        kinds: dict[_Kind, list[tuple[int, Window]]] = {}
+        for use, window in rows:
+            self._hours.add(use.owners, use.gpu_class, use.units, window)
+            kinds.setdefault(use[:3], []).append((use.units, window))
+        for key, amounts in kinds.items():
+            route = self._route(Use(*key, 0))
+            if route is not None:
+                profile = profile_of(amounts, self._origin)
+                for tree, way in route.written:
+                    tree.add_all(way, *profile)
 
     def over(self, use: Use, window: Window) -> Block | None:
         """What forbids the use somewhere in [starts, ends); None when nothing does."""

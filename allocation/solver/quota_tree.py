@@ -134,11 +134,24 @@ class Tree:
 
     def add(self, way: Way, units: int, window: tuple[int, int]) -> None:
         """`units` more (fewer when negative) in [starts, ends), as far up as they are seen."""
-        more: int | Ints = units
-        times = _NO_TIMES
+        self._pour(way, units, _NO_TIMES, window)
+
+    def add_all(self, way: Way, times: Ints, units: Ints) -> None:
+        """So many units more from each of `times` on, the first of which is the origin.
+
+        What a parent sees of a child depends on the child's use alone, not on the order in which
+        it came: it is the same as adding window by window.
+        """
+        for node in way:
+            self._usage[node.owner].cut_at(times.tolist())
+        self._pour(way, units, times, None)
+
+    def _pour(
+        self, way: Way, more: int | Ints, times: Ints, window: tuple[int, int] | None
+    ) -> None:
         for node in way:
             usage = self._usage[node.owner]
-            rows = usage.cut(*window)
+            rows = usage.cut(*window) if window else _ALL_ROWS
             used = usage.values[rows]
             arriving = _at(more, times, usage, rows)
             if node.local:
@@ -217,6 +230,19 @@ class Tree:
     def changes(self, owner: str) -> Ints:
         """Seconds at which the owner's use may change."""
         return self._usage[owner].times
+
+
+def profile_of(rows: Iterable[tuple[int, tuple[int, int]]], origin: int) -> tuple[Ints, Ints]:
+    """The sum over time of units in their windows: instants from the origin on, units from each."""
+    table = np.array([(units, *window) for units, window in rows], dtype=np.int64)
+    units = table[:, 0]
+    starts = np.maximum(table[:, 1], origin)
+    ends = np.maximum(table[:, 2], starts)
+    times = np.unique(np.concatenate([[origin], starts, ends]))
+    change = np.zeros(len(times), dtype=np.int64)
+    np.add.at(change, times.searchsorted(starts), units)
+    np.subtract.at(change, times.searchsorted(ends), units)
+    return times, change.cumsum()
 
 
 def clear_of(full: Bools, times: Ints, starts: Ints, duration: int) -> Bools:

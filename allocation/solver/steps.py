@@ -53,6 +53,11 @@ class Steps:
         first = self._cut(max(starts, origin))
         return slice(first, max(first, self._cut(max(ends, origin))))
 
+    def cut_at(self, instants: Iterable[int]) -> None:
+        """Make rows begin at all these instants, none of which is before the origin."""
+        for instant in instants:
+            self._cut(instant)
+
     def rows(self, starts: int, ends: int) -> slice:
         """Rows that touch [starts, ends), without making any."""
         first = max(bisect_right(self._begins, starts) - 1, 0)
