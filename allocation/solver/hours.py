@@ -69,6 +69,10 @@ class Hours:
                 allowed = mine if allowed is None else allowed & mine
         return allowed
 
+    def has_cap(self, owners: Iterable[str], gpu_class: str) -> bool:
+        """True when one of the owners has a cap for the class."""
+        return bool(self._of(owners, gpu_class))
+
     def used(self, cap: Cap, starts: int) -> int:
         """Unit-seconds that count against the cap for a booking that starts then."""
         days = self._days[(cap.owner, cap.gpu_class)]

@@ -1,10 +1,10 @@
 """Step one of every cycle: what is held goes on the calendars, all of it at once."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from allocation.solver.quota import Use
-from allocation.solver.types import Held, Snapshot
+from allocation.solver.types import Held, Place, Snapshot
 
 if TYPE_CHECKING:
     from allocation.solver.working import Working
@@ -35,28 +35,58 @@ def prime(working: "Working", snapshot: Snapshot) -> None:
 def lay_held(working: "Working", rows: Iterable[Held]) -> list[tuple[Use, Window]]:
     """Take room, what comes with it, and quota for what is held; it is true, asked or not.
 
-    Answers with what is used of quota: rows of one kind and period in one.
+    Answers with what is used of quota: what is of one kind and period in one row.
     """
-    amounts: dict[tuple[tuple[str, ...], str, str, Window], int] = {}
+    gangs: dict[_Gang, list[Place]] = {}
     for held in rows:
         name = working.class_of(held.place.gpu)
         if name is not None:
-            _take(working, held, name, (held.starts, working.end_of(held)))
-            kind = ((held.tenant, held.project), held.tier, name, (held.starts, held.ends))
-            amounts[kind] = amounts.get(kind, 0) + working.units(name, (held.place,))
+            gangs.setdefault(_gang(held, name), []).append(held.place)
+    amounts: dict[tuple[tuple[str, ...], str, str, Window], int] = {}
+    for gang, places in gangs.items():
+        window = (gang.starts, working.free_from(gang.ends))
+        _take(working, gang, places, window)
+        kind = (gang.owners, gang.tier, gang.gpu_class, (gang.starts, gang.ends))
+        amounts[kind] = amounts.get(kind, 0) + working.units(gang.gpu_class, places)
     uses = [(Use(*kind, units), window) for (*kind, window), units in amounts.items()]
     working.quota.add_all((use, (since, working.free_from(until))) for use, (since, until) in uses)
     return uses
 
 
-def _take(working: "Working", held: Held, name: str, window: Window) -> None:
-    places, of_host = (held.place,), (held.cores, held.memory)
+class _Gang(NamedTuple):
+    """Rows of a booking that differ by their place only."""
+
+    booking: str
+    owners: tuple[str, str]
+    owner: str
+    tier: str
+    gpu_class: str
+    starts: int
+    ends: int
+    of_host: tuple[int, int]
+
+
+def _gang(held: Held, gpu_class: str) -> _Gang:
+    return _Gang(
+        held.booking,
+        (held.tenant, held.project),
+        held.owner,
+        held.tier,
+        gpu_class,
+        held.starts,
+        held.ends,
+        (held.cores, held.memory),
+    )
+
+
+def _take(working: "Working", gang: _Gang, places: list[Place], window: Window) -> None:
+    name = gang.gpu_class
     working.calendars[name].lay(places, *window)
-    working.hosts.lay(places, of_host, window)
-    working.sharers.lay(places, held.owner, window)
-    if working.firm and held.booking not in working.running:
-        # Firm is what nobody can be paused for.
+    working.hosts.lay(places, gang.of_host, window)
+    working.sharers.lay(places, gang.owner, window)
+    if gang.booking not in working.running:
+        # Firm is what nobody can be told to leave.
         if working.firm_hosts is not None:
-            working.firm_hosts.lay(places, of_host, window)
+            working.firm_hosts.lay(places, gang.of_host, window)
         if name in working.firm:
             working.firm[name].lay(places, *window)

@@ -132,6 +132,14 @@ class Quota:
                 for tree, way in route.written:
                     tree.add_all(way, *profile)
 
+    def is_never_over(self, kinds: Iterable[tuple[tuple[str, ...], str, str]]) -> bool:
+        """True when nothing forbids any of these (owners, tier, class) what it has, for certain.
+
+        Then it did not either when they had been added one by one: with less in use less is
+        forbidden. What is never used above its cap at any time pushes nobody above it.
+        """
+        return all(self._is_never_over(Use(*kind, 0)) for kind in set(kinds))
+
     def over(self, use: Use, window: Window) -> Block | None:
         """What forbids the use somewhere in [starts, ends); None when nothing does."""
         cap = self._hours.over(use.owners, use.gpu_class, use.units, window)
@@ -232,6 +240,16 @@ class Quota:
         if node is None:
             return None
         return Block("lent", PLATFORM, tree.peak(PLATFORM, window), node.cap)
+
+    def _is_never_over(self, use: Use) -> bool:
+        if self._hours.has_cap(use.owners, use.gpu_class):
+            return False
+        route = self._route(use)
+        if route is None:
+            return True
+        if not route.tier.counts or not route.measured.is_within(route.way):
+            return False
+        return route.tier.pausable or route.guaranteed.is_within(route.sure_way)
 
     def _route(self, use: Use) -> _Route | None:
         """None: nobody has a limit for the class."""

@@ -192,6 +192,10 @@ class Tree:
                 times = usage.times
         return allowed
 
+    def is_within(self, way: Way) -> bool:
+        """True when no node of it is used above its cap, now or later."""
+        return all(int(self._usage[node.owner].values.max()) <= node.cap for node in way)
+
     def never(self, way: Way, units: int) -> Node | None:
         """The first node that `units` would push above its cap if nobody used anything."""
         for node in way:

@@ -189,6 +189,8 @@ class Pool:
 
     def together(self, level: Together, places: Iterable[Place]) -> bool:
         """True when all the places lie in one group of the level."""
+        if level == "any":
+            return True
         return len({self.group_of(level, self.column[place.gpu]) for place in places}) == 1
 
     def best_tables(self, profile: str) -> Best:

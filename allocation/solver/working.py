@@ -68,6 +68,11 @@ class Working(Space):
 
     def reserve(self, found: Found) -> None:
         """Take room and quota for it. ValueError when the room is not free."""
+        self.take(found)
+        self.quota.add(self.use(found.want), found.window)
+
+    def take(self, found: Found) -> None:
+        """The same without quota, which has it already."""
         name = found.want.gpu_class
         firm = self.firm.get(name)
         if found.over:
@@ -80,7 +85,6 @@ class Working(Space):
             if firm is not None:
                 firm.lay(found.places, *found.window)
         self._lay_beside(found, 1)
-        self.quota.add(self.use(found.want), found.window)
 
     def free(self, found: Found) -> None:
         """Undo of `reserve`."""
