@@ -26,7 +26,7 @@ from allocation.services.publish import publish_due
 from allocation.services.snapshot import snapshot_take
 from allocation.services.tallies import tally
 from allocation.services.watch import cycle_failed
-from allocation.solver import Plan, Snapshot, digest, encode, solve
+from allocation.solver import Plan, Snapshot, digest, digest_of, encode, solve
 
 logger = logging.getLogger(__name__)
 
@@ -119,13 +119,14 @@ def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | No
 
 def decision_of(snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: datetime) -> Decision:
     """The record of a cycle: what it saw and said, as canonical bytes with their digests."""
+    seen, said = encode(snapshot), encode(plan)
     return Decision(
         at=now,
         policy=policy,
-        snapshot=zlib.compress(encode(snapshot), 6),
-        snapshot_sha256=digest(snapshot),
-        plan=zlib.compress(encode(plan), 6),
-        plan_sha256=digest(plan),
+        snapshot=zlib.compress(seen, 6),
+        snapshot_sha256=digest_of(seen),
+        plan=zlib.compress(said, 6),
+        plan_sha256=digest_of(said),
         software=SOFTWARE,
         solve_ms=0,
         leader_term=0,
