@@ -29,7 +29,7 @@ FAULTS: tuple[tuple[Action, int], ...] = (
     (faults.messages_go_astray, 6),
     (faults.old_document_comes, 5),
     (faults.gpu_fails, 5),
-    (faults.stranger_comes, 3),
+    (faults.stranger_comes, 6),
     (faults.stranger_leaves, 2),
     (faults.disk_fills, 2),
     (faults.clock_jumps, 3),

@@ -6,7 +6,7 @@ from allocation.agent.link import Connected
 from allocation.agent.simulated_hardware import Gpu, HardwareFault
 from tests.simulation.happenings import everybody_works
 from tests.simulation.machine import strangers_on
-from tests.simulation.node import CRASH_POINTS, SimNode
+from tests.simulation.node import COMMON_POINTS, RARE_POINTS, SimNode
 from tests.simulation.occupancy import FOREIGN
 
 if TYPE_CHECKING:
@@ -43,10 +43,16 @@ def agent_is_killed(it: "Schedule") -> None:
         it.tell(f"the agent of {node.name} is killed")
         node.dies()
     else:
-        points = frozenset(it.world.rng.sample(CRASH_POINTS, 4))
-        node.armed = (points, it.world.rng.choice((0, 0, 1, 3)))
-        it.tell(f"the agent of {node.name} will die {sorted(points)}, after {node.armed[1]}")
+        will_die(it, node)
     everybody_works(it)
+
+
+def will_die(it: "Schedule", node: SimNode) -> None:
+    """At the first of some points that it comes to, or a later one."""
+    kind = it.world.rng.choice((COMMON_POINTS, RARE_POINTS, RARE_POINTS, RARE_POINTS))
+    points = frozenset(it.world.rng.sample(kind, len(kind) // 2))
+    node.armed = (points, it.world.rng.choice((0, 0, 0, 1)))
+    it.tell(f"the agent of {node.name} will die {sorted(points)}, after {node.armed[1]}")
 
 
 def node_reboots(it: "Schedule") -> None:
@@ -171,8 +177,11 @@ def _slice_by_hand(it: "Schedule", node: SimNode, gpu: Gpu) -> str | None:
 
 
 def _is_held(node: SimNode, gpu: Gpu, slots: tuple[int, int]) -> bool:
-    """Whether the agent has begun to give some of it, or what it gave is not proven empty."""
-    held = node.node.store.held.values() if node.node is not None else ()
+    """Whether the agent has begun to give some of it, or what it gave is not proven empty; or it
+    has read no document yet, and takes what it finds for what an earlier life of it gave."""
+    if node.node is None or not node.node.store.remembers:
+        return True
+    held = node.node.store.held.values()
     mine = [each.allocation for each in held if each.gpu == gpu.uuid and each.given
             and not each.emptied]  # fmt: skip
     return any(each.slot < slots[1] and slots[0] < each.slot + each.size for each in mine)

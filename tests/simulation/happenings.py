@@ -5,7 +5,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from tests.simulation.node import SimNode
-from tests.simulation.people import Wish, claim_draw, wish_draw
+from tests.simulation.people import Wish, borrowing_draw, claim_draw, wish_draw
 from tests.simulation.rows import OVER
 
 if TYPE_CHECKING:
@@ -45,6 +45,16 @@ def claim(it: "Schedule") -> None:
     wish = tables[it.world.rng.choice(runs)].wish
     for _ in range(it.world.rng.choice((1, 1, 2))):
         _ask(it, claim_draw(it.world.rng, wish))
+
+
+def fully_borrowed(it: "Schedule") -> None:
+    """A site that is full of work that may be paused, and somebody stronger who comes."""
+    for _ in it.portal.site.gpus:
+        _ask(it, borrowing_draw(it.world.rng))
+    for seconds in (1, it.world.rng.choice((2, 30))):
+        it.world.passes(seconds)
+        everybody_works(it)
+    claim(it)
 
 
 def _ask(it: "Schedule", wish: Wish) -> None:

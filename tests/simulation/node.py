@@ -12,7 +12,7 @@ from unittest import mock
 import pynvml
 
 from allocation import wire
-from allocation.agent import bookings, handover, store
+from allocation.agent import bookings, handover, reports, store
 from allocation.agent import link as links
 from allocation.agent.bookings import Bookings
 from allocation.agent.enrol import Identity
@@ -48,6 +48,9 @@ CRASH_POINTS = (
     "before a word is said",
     "after a word is said",
 )
+# Those that every life comes to soon hide the others.
+COMMON_POINTS = tuple(p for p in CRASH_POINTS if p.endswith(("on disk", "written", "said")))
+RARE_POINTS = tuple(p for p in CRASH_POINTS if p not in COMMON_POINTS)
 _BEGINNINGS = (
     "before a slice is made",
     "after the mode has changed",
@@ -92,6 +95,8 @@ class SimNode:
         # Since when the agent runs and its driver answers; None: it can't do all that it must.
         self.able_since: float | None = clock()
         self.boots = 0
+        # Readings take a tenth of all the time, and no promise hangs on them.
+        self.measures = rng.random() < 0.2
         self.happened: Counter[str] = Counter()
         self.lease: bytes | None = None
         self.hardware = Machine(self, gpus, clock)
@@ -125,6 +130,7 @@ class SimNode:
             mock.patch.object(store, "write_synced", self._write_synced),
             mock.patch.object(handover, "write_whole", self._write_whole),
             mock.patch.object(bookings, "write_whole", self._write_whole),
+            mock.patch.object(reports, "samples_take", self._samples_take),
         ):
             yield
 
@@ -279,6 +285,9 @@ class SimNode:
                     return gpu.uuid, instance.start, instance.start + instance.profile.size
         return device, 0, 8
 
+    def _samples_take(self, *asked: Any) -> tuple[wire.Sample, ...]:  # noqa: ANN401 (as the real one)
+        return _SAMPLES_TAKE(*asked) if self.measures else ()
+
     def _write_synced(self, path: Path, raw: bytes) -> None:
         self.at("before the state is on disk")
         if self.disk_full:
@@ -297,3 +306,4 @@ class SimNode:
 
 
 _WRITE_WHOLE = handover.write_whole
+_SAMPLES_TAKE = reports.samples_take

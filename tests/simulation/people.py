@@ -123,6 +123,15 @@ def wish_draw(rng: random.Random, now: float) -> Wish:
     )
 
 
+def borrowing_draw(rng: random.Random) -> Wish:
+    """A whole GPU for long, by somebody who may be paused."""
+    who, tier = rng.choice([(who, tier) for who, tier, _ in WHO if SERVICES[tier].pausable])
+    duration = rng.choice((600, 1200, 3600))
+    return Wish(
+        count=1, profile=None, together="any", required=False, duration=duration, who=who, tier=tier
+    )
+
+
 def claim_draw(rng: random.Random, wish: Wish) -> Wish:
     """A stronger claim on what a wish was given, or on whole GPUs, by who is guaranteed it."""
     if rng.random() < 0.6:

@@ -86,7 +86,7 @@ def _account_broken(tables: Tables, booking: Booking) -> list[str]:
         return []
     runs = {row.starts: row.ends for row in tables.of(booking, *STARTED, "releasing", "ended")}
     # What is left after a pause is had by the run that follows, if one does.
-    goes_on = billed and billed[-1].ready_at < max(runs)
+    goes_on = billed and billed[-1].ready_at < max(runs, default=0)
     left = 0 if not billed or goes_on else billed[-1].remaining_seconds or 0
     had = sum(ends - starts for starts, ends in runs.items())
     given_back = sum(pause.credit_seconds for pause in billed)

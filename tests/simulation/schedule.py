@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.simulation.actions import weighted
-from tests.simulation.faults import reconnected, strangers_leave
+from tests.simulation.faults import reconnected, strangers_leave, will_die
+from tests.simulation.happenings import fully_borrowed
 from tests.simulation.rows import OVER, TRANSITIONAL, Tables
 from tests.simulation.world import Portal, World
 
-FEWEST_STEPS, MOST_STEPS = 8, 32
+FEWEST_STEPS, MOST_STEPS = 6, 20
 # GPUs of each node.
 SITES: tuple[tuple[int, ...], ...] = ((1,), (2,), (1, 1), (2, 1))
 
@@ -37,6 +38,11 @@ class Schedule:
     def run(self) -> None:
         """Stops at the first broken promise."""
         actions, weights = weighted(self.world.rng.choice((1.0, 0.3)))
+        for node in self.world.nodes:
+            if self.world.rng.random() < 0.4:
+                will_die(self, node)
+        if self.world.rng.random() < 0.3:
+            fully_borrowed(self)
         for _ in range(self.world.rng.randint(FEWEST_STEPS, MOST_STEPS)):
             (action,) = self.world.rng.choices(actions, weights)
             action(self)
