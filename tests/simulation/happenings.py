@@ -5,7 +5,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from tests.simulation.node import SimNode
-from tests.simulation.people import Wish, borrowing_draw, claim_draw, wish_draw
+from tests.simulation.people import Wish, claim_draw, wish_draw
 from tests.simulation.rows import OVER
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def everybody_works(it: "Schedule") -> None:
 
 
 def request(it: "Schedule") -> None:
-    _ask(it, wish_draw(it.world.rng, it.world.now))
+    ask(it, wish_draw(it.world.rng, it.world.now))
 
 
 def claim(it: "Schedule") -> None:
@@ -44,20 +44,10 @@ def claim(it: "Schedule") -> None:
         return
     wish = tables[it.world.rng.choice(runs)].wish
     for _ in range(it.world.rng.choice((1, 1, 2))):
-        _ask(it, claim_draw(it.world.rng, wish))
+        ask(it, claim_draw(it.world.rng, wish))
 
 
-def fully_borrowed(it: "Schedule") -> None:
-    """A site that is full of work that may be paused, and somebody stronger who comes."""
-    for _ in it.portal.site.gpus:
-        _ask(it, borrowing_draw(it.world.rng))
-    for seconds in (1, it.world.rng.choice((2, 30))):
-        it.world.passes(seconds)
-        everybody_works(it)
-    claim(it)
-
-
-def _ask(it: "Schedule", wish: Wish) -> None:
+def ask(it: "Schedule", wish: Wish) -> None:
     rng = it.world.rng
     it.tell(f"somebody asks for {wish}")
     it.portal.request(str(uuid.UUID(int=rng.getrandbits(128), version=4)), wish, it.world.now)

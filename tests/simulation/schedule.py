@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.simulation.actions import weighted
 from tests.simulation.faults import reconnected, strangers_leave, will_die
-from tests.simulation.happenings import fully_borrowed
 from tests.simulation.rows import OVER, TRANSITIONAL, Tables
+from tests.simulation.scenes import SCENES
 from tests.simulation.world import Portal, World
 
 FEWEST_STEPS, MOST_STEPS = 6, 20
@@ -39,10 +39,10 @@ class Schedule:
         """Stops at the first broken promise."""
         actions, weights = weighted(self.world.rng.choice((1.0, 0.3)))
         for node in self.world.nodes:
-            if self.world.rng.random() < 0.4:
+            if self.world.rng.random() < 0.3:
                 will_die(self, node)
-        if self.world.rng.random() < 0.3:
-            fully_borrowed(self)
+        if self.world.rng.random() < 0.4:
+            self.world.rng.choice(SCENES)(self)
         for _ in range(self.world.rng.randint(FEWEST_STEPS, MOST_STEPS)):
             (action,) = self.world.rng.choices(actions, weights)
             action(self)
