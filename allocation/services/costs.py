@@ -39,7 +39,7 @@ def run_is_broken(booking: Booking) -> bool:
     ready, lost = booking.ready_at, booking.hardware_lost_at
     if ready is None or lost is None or booking.noticed_at is None:
         return False
-    return lost > ready
+    return lost >= ready
 
 
 def run_kept_seconds(booking: Booking) -> int:

@@ -4,13 +4,23 @@ from datetime import timedelta
 
 import pytest
 
-from allocation.models import Gpu, Node
+from allocation.models import Booking, Gpu, Node
 from allocation.services.bookings import booking_extend, booking_release
+from allocation.services.costs import run_is_broken
 from allocation.services.healing import Because, run_break
 from allocation.services.publish import _gangs
 from allocation.services.snapshot import snapshot_take
 from tests.builders import a_tier
-from tests.builders_allocation import HOUR, Lab, a_booking, a_lab, a_node, an_allocation, an_ask
+from tests.builders_allocation import (
+    HOUR,
+    NOW,
+    Lab,
+    a_booking,
+    a_lab,
+    a_node,
+    an_allocation,
+    an_ask,
+)
 from tests.roles import as_system
 from tests.services.broken import fails
 from tests.services.pause_plans import GRACE
@@ -70,6 +80,13 @@ def test_what_a_paused_booking_left_on_dead_hardware_is_not_in_its_way(
     assert [each.left for each in rows_of(booking)][:1] == [True]
     assert fresh(booking).state == "active"
     assert all_is_well()
+
+
+def test_hardware_that_fails_in_the_instant_of_the_start_breaks_that_run() -> None:
+    """It was taken for whole, and the cycle failed each time for want of a row that had ended."""
+    assert run_is_broken(Booking(ready_at=NOW, hardware_lost_at=NOW, noticed_at=NOW))
+    before = Booking(ready_at=NOW, hardware_lost_at=NOW - MINUTE, noticed_at=NOW)
+    assert not run_is_broken(before)
 
 
 def test_a_booking_that_is_planned_again_keeps_its_extension(

@@ -20,7 +20,7 @@ def run_is_broken(booking: Booking) -> bool:
     ready, lost = booking.ready_at, booking.lost_at
     if ready is None or lost is None or booking.noticed_at is None:
         return False
-    return lost > ready
+    return lost >= ready
 
 
 def run_kept_seconds(booking: Booking) -> int:

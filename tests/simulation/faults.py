@@ -1,5 +1,6 @@
 """What goes wrong in a schedule."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from allocation.agent.link import Connected
@@ -47,11 +48,12 @@ def agent_is_killed(it: "Schedule") -> None:
     everybody_works(it)
 
 
-def will_die(it: "Schedule", node: SimNode) -> None:
-    """At the first of some points that it comes to, or a later one."""
-    kind = it.world.rng.choice((COMMON_POINTS, RARE_POINTS, RARE_POINTS, RARE_POINTS))
-    points = frozenset(it.world.rng.sample(kind, len(kind) // 2))
-    node.armed = (points, it.world.rng.choice((0, 0, 0, 1)))
+def will_die(it: "Schedule", node: SimNode, kind: Sequence[str] = ()) -> None:
+    """At the first of some points that it comes to, or at the second."""
+    rng = it.world.rng
+    kind = kind or rng.choice((COMMON_POINTS, RARE_POINTS, RARE_POINTS, RARE_POINTS))
+    points = frozenset(rng.sample(kind, (len(kind) + 1) // 2))
+    node.armed = (points, rng.choice((0, 0, 0, 1)))
     it.tell(f"the agent of {node.name} will die {sorted(points)}, after {node.armed[1]}")
 
 
@@ -99,16 +101,24 @@ def old_document_comes(it: "Schedule") -> None:
 
 def gpu_fails(it: "Schedule") -> None:
     rng = it.world.rng
-    node = rng.choice(it.world.nodes)
     if rng.random() < 0.25:
-        gpu = rng.choice(node.hardware.gpus)
-        gpu.lost = not gpu.lost
-        it.tell(f"GPU {gpu.index} of {node.name}: lost is {gpu.lost}")
-    else:
-        symbol = rng.choice(sorted(GPU_FAULTS))
-        code = rng.choice(GPU_FAULTS[symbol])
-        node.driver.faults[symbol].extend([code] * rng.choice((1, 1, 2, 8)))
-        it.tell(f"{symbol} of {node.name} says {code}")
+        gpu_falls_off(it)
+        return
+    node = rng.choice(it.world.nodes)
+    symbol = rng.choice(sorted(GPU_FAULTS))
+    code = rng.choice(GPU_FAULTS[symbol])
+    node.driver.faults[symbol].extend([code] * rng.choice((1, 1, 2, 8)))
+    it.tell(f"{symbol} of {node.name} says {code}")
+    node.able_since = None
+    everybody_works(it)
+
+
+def gpu_falls_off(it: "Schedule") -> None:
+    """Off the bus, or is there again."""
+    node = it.world.rng.choice(it.world.nodes)
+    gpu = it.world.rng.choice(node.hardware.gpus)
+    gpu.lost = not gpu.lost
+    it.tell(f"GPU {gpu.index} of {node.name}: lost is {gpu.lost}")
     node.able_since = None
     everybody_works(it)
 

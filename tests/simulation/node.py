@@ -49,7 +49,7 @@ CRASH_POINTS = (
     "after a word is said",
 )
 # Those that every life comes to soon hide the others.
-COMMON_POINTS = tuple(p for p in CRASH_POINTS if p.endswith(("on disk", "written", "said")))
+COMMON_POINTS = tuple(p for p in CRASH_POINTS if p.endswith(("on disk", "said")))
 RARE_POINTS = tuple(p for p in CRASH_POINTS if p not in COMMON_POINTS)
 _BEGINNINGS = (
     "before a slice is made",

@@ -124,11 +124,17 @@ def wish_draw(rng: random.Random, now: float) -> Wish:
 
 
 def borrowing_draw(rng: random.Random) -> Wish:
-    """A whole GPU for long, by somebody who may be paused."""
+    """A whole GPU or two for long, by somebody who may be paused."""
     who, tier = rng.choice([(who, tier) for who, tier, _ in WHO if SERVICES[tier].pausable])
     duration = rng.choice((600, 1200, 3600))
     return Wish(
-        count=1, profile=None, together="any", required=False, duration=duration, who=who, tier=tier
+        count=rng.choice((1, 1, 2)),
+        profile=None,
+        together="any",
+        required=False,
+        duration=duration,
+        who=who,
+        tier=tier,
     )
 
 
