@@ -49,11 +49,11 @@ def agent_is_killed(it: "Schedule") -> None:
 
 
 def will_die(it: "Schedule", node: SimNode, kind: Sequence[str] = ()) -> None:
-    """At the first of some points that it comes to, or at the second."""
+    """At one point of a kind; else at the first of many that it comes to, or at the second."""
     rng = it.world.rng
-    kind = kind or rng.choice((COMMON_POINTS, RARE_POINTS, RARE_POINTS, RARE_POINTS))
-    points = frozenset(rng.sample(kind, (len(kind) + 1) // 2))
-    node.armed = (points, rng.choice((0, 0, 0, 1)))
+    every = rng.choice((COMMON_POINTS, RARE_POINTS, RARE_POINTS, RARE_POINTS))
+    points = rng.sample(kind, 1) if kind else rng.sample(every, len(every) // 2)
+    node.armed = (frozenset(points), 0 if kind else rng.choice((0, 0, 0, 1)))
     it.tell(f"the agent of {node.name} will die {sorted(points)}, after {node.armed[1]}")
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from allocation import wire
@@ -123,9 +124,9 @@ def wish_draw(rng: random.Random, now: float) -> Wish:
     )
 
 
-def borrowing_draw(rng: random.Random) -> Wish:
-    """A whole GPU or two for long, by somebody who may be paused."""
-    who, tier = rng.choice([(who, tier) for who, tier, _ in WHO if SERVICES[tier].pausable])
+def borrowing_draw(rng: random.Random, tiers: Sequence[str]) -> Wish:
+    """A whole GPU or two for long, by somebody in one of these tiers."""
+    who, tier = rng.choice([(who, tier) for who, tier, _ in WHO if tier in tiers])
     duration = rng.choice((600, 1200, 3600))
     return Wish(
         count=rng.choice((1, 1, 2)),

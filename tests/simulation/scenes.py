@@ -34,8 +34,9 @@ _ONE = Wish(count=1, profile=None, together="any", required=False, duration=1200
 
 def fully_borrowed(it: "Schedule") -> None:
     """A site that is full of work that may be paused, and somebody stronger who comes."""
+    tiers = it.world.rng.choice((("flex", "frozen", "spot"), ("frozen",)))
     for _ in it.portal.site.gpus:
-        ask(it, borrowing_draw(it.world.rng))
+        ask(it, borrowing_draw(it.world.rng, tiers))
     _begun(it)
     _may_die(it, PAUSING)
     claim(it)

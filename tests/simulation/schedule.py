@@ -13,7 +13,7 @@ from tests.simulation.rows import OVER, TRANSITIONAL, Tables
 from tests.simulation.scenes import SCENES
 from tests.simulation.world import Portal, World
 
-FEWEST_STEPS, MOST_STEPS = 5, 17
+FEWEST_STEPS, MOST_STEPS = 6, 19
 # GPUs of each node.
 SITES: tuple[tuple[int, ...], ...] = ((1,), (2,), (1, 1), (2, 1))
 
@@ -41,7 +41,7 @@ class Schedule:
         for node in self.world.nodes:
             if self.world.rng.random() < 0.3:
                 will_die(self, node)
-        if self.world.rng.random() < 0.45:
+        if self.world.rng.random() < 0.5:
             self.world.rng.choice(SCENES)(self)
         for _ in range(self.world.rng.randint(FEWEST_STEPS, MOST_STEPS)):
             (action,) = self.world.rng.choices(actions, weights)
