@@ -81,6 +81,7 @@ class Geometry:
             profile: self._capacity_table(profile) for profile in (None, *self._places)
         }
         self._padded: dict[Shape, npt.NDArray[np.uint8]] = {}
+        self._taken: dict[tuple[Shape, int], int] = {}
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -107,9 +108,11 @@ class Geometry:
 
     def units_taken(self, place: Place) -> int:
         """Units of a place; one that the model no longer knows counts by its memory slots."""
-        if self.serves(place.shape):
-            return self.units(place.shape)
-        return -(-place.size * UNITS_PER_GPU // self.model.memory_slots)
+        key = (place.shape, place.size)
+        if key not in self._taken:
+            by_slots = -(-place.size * UNITS_PER_GPU // self.model.memory_slots)
+            self._taken[key] = self.units(key[0]) if self.serves(key[0]) else by_slots
+        return self._taken[key]
 
     def profile_with_id(self, profile_id: int) -> str | None:
         """Its name for a profile of the hardware's id (names differ by memory); None: has none."""

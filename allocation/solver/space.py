@@ -13,7 +13,7 @@ from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.hosts import Free, Hosts
-from allocation.solver.placement import Choice, Ground, Want, choose, most_together
+from allocation.solver.placement import Choice, Ground, Want, choose, fits, most_together
 from allocation.solver.sharers import Sharers
 from allocation.solver.topology import Bools, Pool, pools_of
 from allocation.solver.types import Place, Snapshot
@@ -47,6 +47,16 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """What held work leaves of a class in a window: room for the whole ask, GPUs for it, and how
+    many GPUs of the shape together when there are too few."""
+
+    is_enough: bool
+    has_gpus: bool
+    together: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _Look:
     """A class in one window, and what was chosen there."""
 
@@ -74,6 +84,7 @@ class Space:
         self.held_hosts: Hosts | None = None
         self._versions: dict[str, tuple[int, int]] = {}
         self._looks: dict[str, dict[tuple[object, ...], _Look]] = {}
+        self._left: dict[tuple[object, ...], Left] = {}
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
 
     def class_of(self, gpu: str) -> str | None:
@@ -113,6 +124,26 @@ class Space:
         if not self._minds_hosts(want, pool):
             return masks, None
         return masks, hosts.free(pool, starts, want.duration)
+
+    def left_by_held(self, want: Want, starts: int) -> Left:
+        """The window from `starts` on, as if nothing were reserved.
+
+        What is held does not change in a cycle, so all that ask for the same are told the same.
+        """
+        kind = (want.gpu_class, want.shape, want.count, want.level, want.of_host)
+        key = (starts, want.duration, *kind, want.owner if want.share is not None else None)
+        if key not in self._left:
+            self._left[key] = self._left_by_held(want, starts)
+        return self._left[key]
+
+    def _left_by_held(self, want: Want, starts: int) -> Left:
+        pool = self.pools[want.gpu_class]
+        held, beside = self.busy(want, np.array([starts], dtype=np.int64), held_only=True)
+        if fits(pool, want, held, beside)[0]:
+            return Left(is_enough=True, has_gpus=True)
+        if fits(pool, want, held)[0]:
+            return Left(is_enough=False, has_gpus=True)
+        return Left(is_enough=False, has_gpus=False, together=most_together(pool, want, held[0]))
 
     def may_fit(self, want: Want, starts: Ints) -> Bools:
         """False for windows without room for whole GPUs; others may lack what else they need.

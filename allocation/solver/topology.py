@@ -50,7 +50,8 @@ class Pool:
         self.mix = mix
         self.gpus = tuple(sorted(gpus, key=_column_key))
         self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
-        self.geometries = tuple(geometry_of(models[gpu.model]) for gpu in self.gpus)
+        geometries = {name: geometry_of(models[name]) for name in {g.model for g in self.gpus}}
+        self.geometries = tuple(geometries[gpu.model] for gpu in self.gpus)
         self.usable: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
         self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
         self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
@@ -194,6 +195,8 @@ class Pool:
 
     def together(self, level: Together, places: Iterable[Place]) -> bool:
         """True when all the places lie in one group of the level."""
+        if level == "any":
+            return True
         return len({self.group_of(level, self.column[place.gpu]) for place in places}) == 1
 
     def best_tables(self, profile: str) -> Best:
