@@ -153,6 +153,7 @@ def solver_ask(document: AskDocument) -> Ask:
         share=document.share,
         cores=document.cores * 1_000,
         memory=document.memory * 1_024,
+        pin=document.pin,
     )
 
 
@@ -212,6 +213,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         cores=cores,
         memory=memory,
         owner=str(row.booking.owner_id),
+        pinned=bool(booking.ask.get("pin")),
     )
 
 

@@ -12,7 +12,6 @@ from allocation.solver.borrowing import borrows_of, said
 from allocation.solver.explain import (
     Line,
     freed_by,
-    makes_room,
     placed,
     possible_wants,
     reason,
@@ -21,6 +20,7 @@ from allocation.solver.explain import (
     with_totals,
 )
 from allocation.solver.extensions import extension_decide
+from allocation.solver.giving_way import makes_room
 from allocation.solver.line import Queues
 from allocation.solver.matching import in_time
 from allocation.solver.moving import Promised
@@ -101,13 +101,15 @@ class _Outcome:
         delayed_by: Reason | None = None,
         slow: tuple[Reason, ...] = (),
     ) -> None:
-        """Reserve it: places for good if it starts within the freeze horizon, else a promise.
+        """Reserve it: places for good if it starts within the freeze horizon or is fixed in time or
+        place, else a promise.
 
         On the room of running work it is a promise until they have been told. `slow`: why not on
         other classes.
         """
         working, is_due = self.working, self.preemption.is_due(found)
-        is_soon = request.fixed or found.starts <= working.now + working.policy.freeze_horizon
+        is_soon = found.starts <= working.now + working.policy.freeze_horizon
+        is_soon = is_soon or request.fixed or request.pinned
         if is_soon and is_due:
             self.preemption.tell(request, found)
             working.reserve(found)

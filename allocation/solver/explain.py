@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from allocation.solver.fragmentation import Ints
 from allocation.solver.placement import Want, fits, most_together
-from allocation.solver.plan import Borrow, Reason
+from allocation.solver.plan import Reason
 from allocation.solver.quota import Block
 from allocation.solver.types import UNITS_PER_GPU, Request, Together
 from allocation.solver.working import Found, Working
@@ -57,14 +58,12 @@ RULES: dict[str, tuple[str, str]] = {
     "share_of_one": ("R60", "policy"),
     "series_conflict": ("R67", "together"),
     "class_too_slow": ("R72", "policy"),
+    "pin_elsewhere": ("R76", "policy"),
+    "pin_too_small": ("R77", "policy"),
+    "pinned": ("R78", "policy"),
+    "pin_out": ("R79", "hardware"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
-
-_PAUSED_BY = {
-    "taken_back": "A stronger claim takes back what was borrowed.",
-    "higher_tier": "A booking of a higher tier in your organisation needs the room.",
-    "fairer_share": "A stronger claim needs the room: your organisation borrows more than it.",
-}
 
 _GROUPS: dict[Together, str] = {
     "gpu": "single GPU",
@@ -133,7 +132,8 @@ def why_never(working: Working, want: Want) -> Reason | None:
         mode = "whole GPUs only" if want.profile else "slices only"
         return reason("mode_fixed", f"All {want.gpu_class} GPUs are set to {mode}.")
     return (
-        _why_never_so_many(working, want)
+        _why_never_pinned(working, want)
+        or _why_never_so_many(working, want)
         or _why_never_beside(working, want)
         or _why_never_within_quota(working, want)
     )
@@ -152,6 +152,21 @@ def possible_wants(
         else:
             never.append(why)
     return tuple(able), tuple(never)
+
+
+def _why_never_pinned(working: Working, want: Want) -> Reason | None:
+    """Nodes and GPUs that are named and are not of the class, or too few."""
+    if not want.pin:
+        return None
+    if not working.pools[want.gpu_class].within(want.pin).any():
+        sentence = f"There are no {want.gpu_class} on {want.pin_words}."
+        return reason("pin_elsewhere", sentence)
+    most = working.most_pinned(want)
+    if most >= want.count:
+        return None
+    near = "" if want.level == "any" else f" in one {_GROUPS[want.level]}"
+    sentence = f"{want.pin_words} has room for {most} of {shape(want)}{near}."
+    return reason("pin_too_small", sentence, asked=want.count, most=most)
 
 
 def _why_never_so_many(working: Working, want: Want) -> Reason | None:
@@ -225,12 +240,14 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
     at = np.array([starts], dtype=np.int64)
     held, beside = working.busy(want, at, held_only=True)
     if not fits(pool, want, held, beside)[0]:
-        if fits(pool, want, held)[0]:
+        if want.pin:
+            found.append(_why_not_there(working, want, at))
+        elif fits(pool, want, held)[0]:
             found.append(_host_busy(want))
         else:
             found.append(_busy(want, most_together(pool, want, held[0])))
         out = pool.out_of_service(want.shape)
-        if out:
+        if out and not want.pin:
             sentence = f"{out} of {len(pool)} {want.gpu_class} are out of service."
             found.append(reason("hardware_out", sentence, out=out, gpus=len(pool)))
         away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
@@ -240,6 +257,19 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
         found.append(_in_line(want, line))
     quota = why_quota(working, want, starts)
     return (*found, quota) if quota else tuple(found)
+
+
+def _why_not_there(working: Working, want: Want, at: Ints) -> Reason:
+    """Why not where it is pinned to; `elsewhere` is 1 when there would be room without the pin."""
+    pool = working.pools[want.gpu_class]
+    named = pool.within(want.pin) & pool.suits(want.shape)
+    if not (named & pool.usable).any():
+        return reason("pin_out", f"{want.pin_words}: out of service.", out=int(named.sum()))
+    free = replace(want, pin=())
+    is_free = bool(fits(pool, free, *working.busy(free, at))[0])
+    rest = "; elsewhere there is room" if is_free else ""
+    sentence = f"It is pinned to {want.pin_words}, which is not free for that long{rest}."
+    return reason("pinned", sentence, elsewhere=int(is_free))
 
 
 def maintenance(away: int, which: str, back: int) -> Reason:
@@ -301,38 +331,6 @@ def _hours_reason(words: str, asked: int, block: Block) -> Reason:
         f"and this needs {needs:,}."
     )
     return reason("gpu_hours", sentence, owner=block.owner, limit=most, used=used, asked=needs)
-
-
-def borrowed_reason(borrow: Borrow) -> Reason:
-    """What of a booking is borrowed: `8 own + 2 borrowed`."""
-    numbers = {"own": borrow.own, "borrowed": borrow.borrowed}
-    if borrow.at_risk_from is not None:
-        numbers["at_risk_from"] = borrow.at_risk_from
-    asks = ", and one of them asks for them" if borrow.at_risk_from is not None else ""
-    sentence = (
-        f"{gpus(borrow.own)} own + {gpus(borrow.borrowed)} borrowed: what is borrowed may be "
-        f"paused when those who lend it need it{asks}."
-    )
-    return reason("borrowed", sentence, **numbers)
-
-
-def makes_room(pauses: int, starts: int) -> Reason:
-    """Why a start is where running work is."""
-    bookings = "1 paused booking has" if pauses == 1 else f"{pauses} paused bookings have"
-    return reason("makes_room", f"It starts when {bookings} made room.", starts, pauses=pauses)
-
-
-def pause_reason(code: str, tier: str, lost: int) -> Reason:
-    """Why a running booking is paused, by which rule; `tier` is that of the stronger claim.
-
-    `lost` are GPU-seconds since its last save.
-    """
-    minutes = -(-lost // 60)
-    sentence = (
-        f"{_PAUSED_BY[code]} What is paused for it loses the least: here {minutes:,} "
-        f"GPU-minute{'s' if minutes != 1 else ''} since the last save."
-    )
-    return reason(code, sentence, tier=tier, lost=lost)
 
 
 def _whose(want: Want, owner: str) -> tuple[str, str]:

@@ -47,7 +47,9 @@ class Promised:
         """
         for want in wants:
             # Room only gets less: what was in vain for less time is not tried for more.
-            key = (want.gpu_class, want.shape, want.count, want.level, want.of_host, starts)
+            key = (
+                want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin, starts,
+            )  # fmt: skip
             if self._hopeless.get(key, want.duration + 1) <= want.duration:
                 continue
             for near in _neighbourhoods(self._working, want, starts, self._reserved):

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from allocation.solver.explain import pause_reason
 from allocation.solver.geometry import SHARED, WHOLE_MASK, Masks
+from allocation.solver.giving_way import pause_reason
 from allocation.solver.leaving import free_without, has_beside
 from allocation.solver.placement import Want, place
 from allocation.solver.plan import Pause
@@ -179,6 +179,8 @@ class Preemption:
         taken: Masks = self._working.firm[name].busy(at, want.duration)[0].copy()
         # What is shared is not free for slices and whole GPUs.
         taken[taken >= SHARED] = WHOLE_MASK
+        if want.pin:
+            taken[~self._working.pools[name].within(want.pin)] = WHOLE_MASK
         leaving = {runner.booking for runner in able}
         for runner in running.there(name):
             if runner.booking not in leaving and running.ends(runner) > starts:

@@ -115,6 +115,7 @@ def _matches(working: Working, request: Request, found: Found) -> bool:
         and len(found.places) == ask.count
         and all(place.gpu in pool.column and place.shape == ask.shape for place in found.places)
         and pool.together(want.level, found.places)
+        and (not want.pin or all(pool.within(want.pin)[pool.column[p.gpu]] for p in found.places))
         and (request.latest is None or found.ends <= request.latest)
     )
 

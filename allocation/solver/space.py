@@ -107,6 +107,8 @@ class Space:
         pool = self.pools[want.gpu_class]
         if want.share is not None:
             masks[sharers.others(pool, want.owner, (starts, want.duration))] = WHOLE_MASK
+        if want.pin:
+            masks[:, ~pool.within(want.pin)] = WHOLE_MASK
         if not (any(want.of_host) or (pool.values.minds_cores and hosts.are_known)):
             return masks, None
         return masks, hosts.free(pool, starts, want.duration)
@@ -118,7 +120,10 @@ class Space:
         """
         pool = self.pools[want.gpu_class]
         calendar = self.calendars[want.gpu_class]
-        idle = calendar.idle(starts, want.duration, pool.eligible(None))
+        eligible = pool.eligible(None)
+        if want.pin:
+            eligible = eligible & pool.within(want.pin)
+        idle = calendar.idle(starts, want.duration, eligible)
         able: Bools = np.bitwise_count(idle).sum(axis=1) >= want.count
         if want.level != "any":
             columns = np.unpackbits(idle[able], axis=1, count=len(pool))
@@ -128,8 +133,22 @@ class Space:
     def most_beside(self, want: Want) -> int:
         """How many of the want one group could hold for its cores and memory if all were idle."""
         pool = self.pools[want.gpu_class]
+        return most_together(pool, want, self._empty(want), self.hosts.whole(pool))
+
+    def most_pinned(self, want: Want) -> int:
+        """How many of the want one group could hold of what it is pinned to, if all were idle and
+        in service."""
+        pool = self.pools[want.gpu_class]
+        capacity = pool.capacity_of_all(want.shape, self._empty(want))
+        return int(pool.sums(want.level, capacity).max())
+
+    def _empty(self, want: Want) -> Masks:
+        """Nothing is taken, but what a pin leaves out."""
+        pool = self.pools[want.gpu_class]
         empty = np.zeros(len(pool), dtype=np.uint16)
-        return most_together(pool, want, empty, self.hosts.whole(pool))
+        if want.pin:
+            empty[~pool.within(want.pin)] = WHOLE_MASK
+        return empty
 
     def free_of_firm(self, want: Want, starts: int) -> Free | None:
         """What nodes would have free in the window if all who may be paused had left."""
@@ -159,7 +178,7 @@ class Space:
         name = want.gpu_class
         versions = (self.calendars[name].version, self.hosts.version[name])
         whose = want.owner if want.share is not None else None
-        key = (starts, want.duration, any(want.of_host), whose, *versions)
+        key = (starts, want.duration, any(want.of_host), whose, want.pin, *versions)
         seen = self._last.get(name)
         if seen is None or seen.key != key:
             busy, free = self.busy(want, np.array([starts], dtype=np.int64))

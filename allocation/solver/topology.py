@@ -75,6 +75,7 @@ class Pool:
         self._suits: dict[Shape, Bools] = {}
         self._units: dict[Shape, int] = {}
         self._most: dict[tuple[Shape, Together], int] = {}
+        self._within: dict[tuple[str, ...], Bools] = {}
 
     def with_mix(self, mix: Mix) -> "Pool":
         """The same columns for other asks to come."""
@@ -122,6 +123,10 @@ class Pool:
         """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
         return self._capacity(shape, busy, self.eligible(shape))
 
+    def capacity_of_all(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
+        """The same with GPUs out of service, as if they were well."""
+        return self._capacity(shape, busy, self.suits(shape))
+
     def states(self, busy: Masks) -> Masks | Ints:
         """The masks (columns) as states of the tables of worth; out of service: nothing is left."""
         found: Masks | Ints = busy
@@ -145,8 +150,7 @@ class Pool:
         """The most of a shape that one group of the level has, all in service and nothing taken."""
         key = (shape, level)
         if key not in self._most:
-            empty = np.zeros(len(self), dtype=np.uint16)
-            capacity = self._capacity(shape, empty, self.suits(shape))
+            capacity = self.capacity_of_all(shape, np.zeros(len(self), dtype=np.uint16))
             self._most[key] = int(self.sums(level, capacity).max())
         return self._most[key]
 
@@ -195,6 +199,16 @@ class Pool:
         if profile not in self._best:
             self._best[profile] = _best_of(self._valued, self.mix, profile)
         return self._best[profile]
+
+    def within(self, pin: tuple[str, ...]) -> Bools:
+        """Columns that a pin names: whole nodes, and GPUs as `node/index`."""
+        if pin not in self._within:
+            names = frozenset(pin)
+            self._within[pin] = np.array(
+                [gpu.node in names or f"{gpu.node}/{gpu.index}" in names for gpu in self.gpus],
+                dtype=np.bool_,
+            )
+        return self._within[pin]
 
     def eligible(self, shape: Shape) -> Bools:
         """Columns that suit the shape and take new work."""
