@@ -13,7 +13,7 @@ import numpy as np
 
 from allocation.solver.geometry import SHARED, WHOLE_MASK, Masks
 from allocation.solver.giving_way import pause_reason
-from allocation.solver.leaving import free_without, has_beside
+from allocation.solver.leaving import beside_of, has_beside
 from allocation.solver.placement import Want, place
 from allocation.solver.plan import Pause
 from allocation.solver.reclaim import Reclaim, is_even
@@ -101,9 +101,10 @@ class Preemption:
         gone = [each.runner for each in must]
         others = [each.runner for each in candidates if each.runner.booking not in there]
         more = self._for_quota(found.want, found.starts, gone, others)
-        if more is None or not has_beside(working, found, [*gone, *more]):
+        over = () if more is None else tuple(sorted(each.booking for each in (*gone, *more)))
+        if more is None or not has_beside(working, found, over):
             return None
-        return replace(found, over=tuple(sorted(each.booking for each in (*gone, *more))))
+        return replace(found, over=over)
 
     def is_due(self, found: Found) -> bool:
         """True when those on whose room it stands, if any, must be told now."""
@@ -155,7 +156,8 @@ class Preemption:
             return None
         runners = [each.runner for each in candidates]
         pool = working.pools[want.gpu_class]
-        free = free_without(working, want, starts, runners)
+        beside = beside_of(working, want, starts)
+        free = None if beside is None else beside.without
         room = Room(pool, want, self._taken(want, starts, runners), runners, free)
         over_quota = working.over(want, starts) is not None
 

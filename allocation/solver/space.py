@@ -157,6 +157,12 @@ class Space:
         at = np.array([starts], dtype=np.int64)
         return self.firm_hosts.free(self.pools[want.gpu_class], at, want.duration).row(0)
 
+    def firm_beside(self, node: str, window: tuple[int, int]) -> tuple[int, int]:
+        """The same of one node, at every instant of any window. ValueError: nobody may leave."""
+        if self.firm_hosts is None:
+            raise ValueError("nobody may be paused")
+        return self.firm_hosts.least(node, window)
+
     def starts_between(self, want: Want, first: int, last: int) -> Ints:
         """Candidate starts: `first`, then each instant up to `last` at which room changes."""
         tried = self.calendars[want.gpu_class].starts_between(first, last)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import combinations, product
 from random import Random
 
 from allocation.solver import (
@@ -157,15 +158,41 @@ def with_room_made(site: Snapshot, plan: Plan, but: str = "") -> Snapshot:
     `but` is one that is not told after all.
     """
     leaves = {each.booking: each.at for each in plan.pauses if each.booking != but}
-    told = {each.booking for each in plan.pauses}
-    by_id = {row.id: row for row in site.held}
-    for wait in standing(plan):
-        for row in by_id.values():
-            meets = any(_meet(row, place) for place in wait.places) and row.since is not None
-            if meets and row.ends > wait.starts and row.booking not in told:
-                leaves[row.booking] = min(leaves.get(row.booking, row.ends), wait.starts)
-    held = tuple(replace(row, ends=leaves.get(row.booking, row.ends)) for row in site.held)
+    return _left(site, plan, leaves | _untold(site, plan))
+
+
+def _left(site: Snapshot, plan: Plan, leaves: dict[str, int]) -> Snapshot:
+    held = tuple(
+        replace(row, ends=min(row.ends, leaves.get(row.booking, row.ends))) for row in site.held
+    )
     return replace(site, held=held, requests=(*site.requests, *resumed(site, plan)))
+
+
+def _untold(site: Snapshot, plan: Plan) -> dict[str, int]:
+    """When those leave on whose room promises stand and who are not told yet.
+
+    Who is in the way on a GPU must. For host cores the plan does not say who: the fewest whose
+    leaving is enough.
+    """
+    told = {each.booking: each.at for each in plan.pauses}
+    leaves: dict[str, int] = {}
+    for wait in standing(plan):
+        for row in _may_leave(site, plan):
+            if any(_meet(row, place) for place in wait.places) and row.ends > wait.starts:
+                leaves[row.booking] = min(leaves.get(row.booking, row.ends), wait.starts)
+    others = sorted({row.booking for row in _may_leave(site, plan) if row.cores})
+    starts = sorted({wait.starts for wait in standing(plan)})
+    for count, at in product(range(len(others) + 1), starts):
+        for some in combinations(others, count):
+            more = leaves | {name: min(leaves.get(name, at), at) for name in some}
+            if not truth.beyond_hosts(_left(site, plan, told | more), plan):
+                return more
+    return leaves
+
+
+def _may_leave(site: Snapshot, plan: Plan) -> list[Held]:
+    told = {each.booking for each in plan.pauses}
+    return [row for row in site.held if row.since is not None and row.booking not in told]
 
 
 def resumed(site: Snapshot, plan: Plan) -> list[Request]:
