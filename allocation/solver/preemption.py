@@ -16,7 +16,7 @@ from allocation.solver.giving_way import pause_reason
 from allocation.solver.leaving import beside_of, has_beside
 from allocation.solver.placement import Want, place
 from allocation.solver.plan import Pause
-from allocation.solver.reclaim import Reclaim, is_even
+from allocation.solver.reclaim import Candidate, Reclaim, is_even
 from allocation.solver.resume import earliest_free, last_start, length_from
 from allocation.solver.running import Runner
 from allocation.solver.topology import Bools
@@ -96,7 +96,7 @@ class Preemption:
         candidates = self._reclaim.candidates(found.want, found.starts)
         there = self._in_the_way(found)
         must = [each for each in candidates if each.runner.booking in there]
-        if len(must) < len(there) or not is_even(must, working.use(found.want)):
+        if len(must) < len(there) or not self._is_fair(must, found.want, found.starts):
             return None
         gone = [each.runner for each in must]
         others = [each.runner for each in candidates if each.runner.booking not in there]
@@ -105,6 +105,11 @@ class Preemption:
         if more is None or not has_beside(working, found, over):
             return None
         return replace(found, over=over)
+
+    def _is_fair(self, chosen: Sequence[Candidate], want: Want, starts: int) -> bool:
+        """What holds of all who leave together, beside what holds of each."""
+        even = is_even(chosen, self._working.use(want))
+        return even and self._reclaim.all_borrow(chosen, starts)
 
     def is_due(self, found: Found) -> bool:
         """True when those on whose room it stands, if any, must be told now."""
@@ -169,7 +174,7 @@ class Preemption:
         if gone is None or places is None or not gone.any():
             return None
         chosen = [candidates[at] for at in np.flatnonzero(gone).tolist()]
-        if not is_even(chosen, working.use(want)):
+        if not self._is_fair(chosen, want, starts):
             return None
         over = tuple(sorted(each.runner.booking for each in chosen))
         return Found(want, places, starts, taste, over)

@@ -61,6 +61,7 @@ def test_pauses_come_to_rest_and_every_plan_on_the_way_is_true(seed: int) -> Non
 @settings(few, max_examples=500)
 @given(seeds, st.integers(2, 16))
 @example(259, 14)  # a promise that stands on host cores alone
+@example(1151, 16)  # one would lie inside its guarantee once another has left
 @example(112, 14)  # one ends before another begins: their cores do not add up
 def test_the_same_for_very_many_worlds(seed: int, arrivals: int) -> None:
     lived(seed, arrivals)
