@@ -22,6 +22,7 @@ QUARTERS = range(DAY // QUARTER)
 PLAIN_SPEED = 1000
 SAYINGS = {
     "without_nvlink": "without NVLink between its GPUs",
+    "unpinned": "anywhere, without the pin",
     "split": "apart: its GPUs need not lie together",
     "fewer": "if the work is shared evenly among its GPUs",
 }
@@ -174,4 +175,5 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         not_before=asked.not_before,
         deadline=None if past_deadline else asked.deadline,
         workload=asked.workload,
+        pin=() if option.kind == "unpinned" else asked.pin,
     )

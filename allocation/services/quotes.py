@@ -70,6 +70,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
     """
     project = access_project_to_book(actor, wish.project, "project")
     terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
+    wish = replace(wish, ask=terms.ask)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy, _claims(now, policy))

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Q
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node, Pause
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import WAITING, State
-from allocation.services.bookings import EXTENDABLE
+from allocation.rules.states import EXTENDABLE, WAITING, State
 from allocation.services.fleet import reads
 from allocation.services.pauses import OPEN
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
@@ -34,6 +34,7 @@ from allocation.solver import (
 from allocation.solver import Gpu as SolverGpu
 from allocation.solver.types import Mode
 
+EVERYWHERE = Q()
 # A device that was given back is cleared within seconds. What takes longer is expected to take as
 # long again as it has taken already: nobody is promised the room of a device that hangs.
 CLEARING_SECONDS = 5
@@ -101,8 +102,8 @@ def models_read() -> tuple[Model, ...]:
     )
 
 
-def gpus_read() -> tuple[SolverGpu, ...]:
-    """Every GPU; usable when it is healthy and its node takes work."""
+def gpus_read(where: Q = EVERYWHERE) -> tuple[SolverGpu, ...]:
+    """GPUs; usable when they are healthy and their node takes work."""
     return tuple(
         SolverGpu(
             id=str(gpu.id),
@@ -117,7 +118,7 @@ def gpus_read() -> tuple[SolverGpu, ...]:
             mode=_fixed_mode(gpu),
             shares=_reads_shares(gpu.node),
         )
-        for gpu in Gpu.objects.select_related("node__rack", "model")
+        for gpu in Gpu.objects.filter(where).select_related("node__rack", "model")
     )
 
 

@@ -110,12 +110,15 @@ class _Outcome:
         working, is_due = self.working, self.preemption.is_due(found)
         is_soon = found.starts <= working.now + working.policy.freeze_horizon
         is_soon = is_soon or request.fixed or request.pinned
+        is_late = found.starts > working.first_start(request.earliest)
+        reasons: tuple[Reason, ...] = ()
+        if not (is_soon and is_due) or (request.pinned and is_late):
+            reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_soon and is_due:
             self.preemption.tell(request, found)
             working.reserve(found)
-            self.assign(request, found)
+            self.assign(request, found, reasons)
             return
-        reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_due:
             self.preemption.tell(request, found)
         else:
@@ -125,9 +128,9 @@ class _Outcome:
             self.promised.add(request.booking, found)
         self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by)
 
-    def assign(self, request: Request, found: Found) -> None:
-        """The room is reserved already."""
-        why = (placed(self.working, found), *_room_made(found))
+    def assign(self, request: Request, found: Found, late: tuple[Reason, ...]) -> None:
+        """The room is reserved already. `late`: why what is pinned does not start sooner."""
+        why = (placed(self.working, found), *_room_made(found), *late)
         self.assigns.append(
             Assign(request.booking, found.want.gpu_class, found.places, *found.window, why)
         )

@@ -92,7 +92,7 @@ def alternative_of(found: Found) -> Alternative:
     """A found window as the plan says it."""
     want = found.want
     return Alternative(
-        want.gpu_class, want.profile, want.count, found.starts, found.ends, want.share
+        want.gpu_class, want.profile, want.count, found.starts, found.ends, want.share, want.pin
     )
 
 

@@ -1,7 +1,7 @@
 """A small site that lives: plans are made true, time passes, bookings end."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from random import Random
@@ -152,12 +152,12 @@ def standing(plan: Plan) -> list[Waiting]:
     return [row for row in plan.waits if any(why.code == "makes_room" for why in row.reasons)]
 
 
-def with_room_made(site: Snapshot, plan: Plan, but: str = "") -> Snapshot:
+def with_room_made(site: Snapshot, plan: Plan, but: Container[str] = ()) -> Snapshot:
     """The site as the plan leaves it: who is told, or must leave for a promise, ends then.
 
-    `but` is one that is not told after all.
+    `but` are those that are not told after all.
     """
-    leaves = {each.booking: each.at for each in plan.pauses if each.booking != but}
+    leaves = {each.booking: each.at for each in plan.pauses if each.booking not in but}
     return _left(site, plan, leaves | _untold(site, plan))
 
 
@@ -253,7 +253,7 @@ def is_paused(site: Snapshot, booking: str) -> bool:
 
 def is_needed(site: Snapshot, plan: Plan, victim: str) -> bool:
     """Putting this one back breaks the plan: a slot twice, or somebody over a limit."""
-    back = with_room_made(site, plan, but=victim)
+    back = with_room_made(site, plan, but={victim})
     only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
     return bool(
         truth.overlaps(back, only)
@@ -263,21 +263,39 @@ def is_needed(site: Snapshot, plan: Plan, victim: str) -> bool:
 
 
 def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int) -> bool:
-    """The victim's claim is weaker, by counting units: lower tier, borrowed, or more borrowed."""
+    """The victim's claim is weaker, by counting units: lower tier, borrowed, or more borrowed.
+
+    By itself it borrows. How much is compared with all back that the same tenant loses for the
+    winner: one after the other leaves, so what the last of them leaves behind may be less.
+    """
+    tenants = {row.booking: row.tenant for row in site.held}
     loser = next(row for row in site.held if row.booking == victim)
     wish = next(row for row in site.requests if row.booking == winner)
     if loser.tenant == wish.tenant:
         return PRIORITY[loser.tier] < PRIORITY[wish.tier]
-    only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
-    counted, spot = units_of(with_room_made(site, plan, but=victim), only, loser.tenant, at)
+    theirs = {
+        each.booking
+        for each in plan.pauses
+        if each.beneficiary == winner and tenants[each.booking] == loser.tenant
+    }
+    by_itself, _ = _units_back(site, plan, loser.tenant, at, {victim})
+    counted, spot = _units_back(site, plan, loser.tenant, at, theirs)
     alone = replace(
         plan,
         assigns=tuple(row for row in plan.assigns if row.booking == winner),
         waits=tuple(row for row in plan.waits if row.booking == winner),
     )
     mine, my_spot = units_of(with_room_made(site, plan), alone, wish.tenant, at)
-    is_borrowed = loser.tier == "spot" or counted > 0
+    is_borrowed = loser.tier == "spot" or by_itself > 0
     return is_borrowed and (mine == 0 or mine + my_spot < counted + spot)
+
+
+def _units_back(
+    site: Snapshot, plan: Plan, tenant: str, at: int, back: Container[str]
+) -> tuple[int, int]:
+    """Units of the tenant if these were not told after all."""
+    only = replace(plan, waits=tuple(row for row in plan.waits if row.booking not in back))
+    return units_of(with_room_made(site, plan, but=back), only, tenant, at)
 
 
 def units_of(site: Snapshot, plan: Plan, tenant: str, at: int) -> tuple[int, int]:
