@@ -24,7 +24,8 @@ def read_pin(reader: Reader, at: int) -> int:
     while reader.word(at + used) in _KINDS:
         used += 1
     more, name = _name_at(reader, at + used)
-    if not more:
+    if not more or (used == 1 and name[0].isdigit()):
+        # `on 2026-02-30` is a day that there is not, and no machine.
         return 0
     names, used = [name], used + more
     while reader.word(at + used) in _OR:
