@@ -1,14 +1,19 @@
-"""Host cores and memory in one window when some of those who may be paused have left.
+"""What can come free in one window when some of those who may be paused leave: slots, host cores
+and memory.
 
 Slots are taken or not; cores add up, and who ends before another begins is not beside it. So each
 node is looked at up to the end of each of those that are on it.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from allocation.solver.geometry import SHARED, WHOLE_MASK, Masks
 from allocation.solver.hosts import Free
 from allocation.solver.placement import Want
+from allocation.solver.running import Runner
 from allocation.solver.working import Found, Working
 
 
@@ -78,3 +83,35 @@ def has_beside(working: Working, found: Found, gone: Container[str]) -> bool:
     nodes = pool.groups("node")[[pool.column[place.gpu] for place in found.places]]
     most = beside.without(gone).devices(*found.want.of_host)
     return all(int((nodes == node).sum()) <= most[node] for node in nodes.tolist())
+
+
+def taken_without(working: Working, want: Want, starts: int, able: Sequence[Runner]) -> Masks:
+    """Bits of each column that can't come free for the window."""
+    running, name = working.running, want.gpu_class
+    at = np.array([starts], dtype=np.int64)
+    taken: Masks = working.firm[name].busy(at, want.duration)[0].copy()
+    # What is shared is not free for slices and whole GPUs.
+    taken[taken >= SHARED] = WHOLE_MASK
+    if want.pin:
+        taken[~working.pools[name].within(want.pin)] = WHOLE_MASK
+    leaving = {runner.booking for runner in able}
+    for runner in running.there(name):
+        if runner.booking not in leaving and running.ends(runner) > starts:
+            for column, bits in runner.rows:
+                taken[column] |= bits
+    return taken
+
+
+def in_the_way(working: Working, found: Found) -> set[str]:
+    """Bookings that may be paused and have something of its places when it starts."""
+    running, pool = working.running, working.pools[found.want.gpu_class]
+    bits: dict[int, int] = {}
+    for each in found.places:
+        column = pool.column[each.gpu]
+        bits[column] = bits.get(column, 0) | pool.mask_of(each)
+    return {
+        runner.booking
+        for runner in running.on(found.want.gpu_class, bits).values()
+        if running.ends(runner) > found.starts
+        and any(mask & bits.get(column, 0) for column, mask in runner.rows)
+    }

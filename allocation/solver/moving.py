@@ -5,6 +5,7 @@ other places at the same start are as good a one. Rows that are written already 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -39,6 +40,18 @@ class Promised:
         """Where a promise lies now; None when nothing proves it."""
         found = self._reserved.get(booking)
         return None if found is None else found.places
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """For looking only: afterwards everything lies again where it lay."""
+        before = self._reserved.copy()
+        yield
+        moved = [name for name, found in self._reserved.items() if found is not before[name]]
+        for name in moved:
+            self._working.free(self._reserved[name])
+        for name in moved:
+            self._working.reserve(before[name])
+        self._reserved = before
 
     def make_way(self, wants: Iterable[Want], starts: int) -> Found | None:
         """Places for exactly this start, after promises have moved to others at their starts.

@@ -139,7 +139,7 @@ class Space:
         """How many of the want one group could hold of what it is pinned to, if all were idle and
         in service."""
         pool = self.pools[want.gpu_class]
-        capacity = pool.capacity_of_all(want.shape, self._empty(want))
+        capacity = pool.capacity_on(want.shape, self._empty(want), pool.suits(want.shape))
         return int(pool.sums(want.level, capacity).max())
 
     def _empty(self, want: Want) -> Masks:

@@ -121,11 +121,7 @@ class Pool:
 
     def capacity(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
         """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
-        return self._capacity(shape, busy, self.eligible(shape))
-
-    def capacity_of_all(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
-        """The same with GPUs out of service, as if they were well."""
-        return self._capacity(shape, busy, self.suits(shape))
+        return self.capacity_on(shape, busy, self.eligible(shape))
 
     def states(self, busy: Masks) -> Masks | Ints:
         """The masks (columns) as states of the tables of worth; out of service: nothing is left."""
@@ -150,7 +146,8 @@ class Pool:
         """The most of a shape that one group of the level has, all in service and nothing taken."""
         key = (shape, level)
         if key not in self._most:
-            capacity = self.capacity_of_all(shape, np.zeros(len(self), dtype=np.uint16))
+            empty = np.zeros(len(self), dtype=np.uint16)
+            capacity = self.capacity_on(shape, empty, self.suits(shape))
             self._most[key] = int(self.sums(level, capacity).max())
         return self._most[key]
 
@@ -203,11 +200,8 @@ class Pool:
     def within(self, pin: tuple[str, ...]) -> Bools:
         """Columns that a pin names: whole nodes, and GPUs as `node/index`."""
         if pin not in self._within:
-            names = frozenset(pin)
-            self._within[pin] = np.array(
-                [gpu.node in names or f"{gpu.node}/{gpu.index}" in names for gpu in self.gpus],
-                dtype=np.bool_,
-            )
+            named = [gpu.node in pin or f"{gpu.node}/{gpu.index}" in pin for gpu in self.gpus]
+            self._within[pin] = np.array(named, dtype=np.bool_)
         return self._within[pin]
 
     def eligible(self, shape: Shape) -> Bools:
@@ -216,7 +210,8 @@ class Pool:
             self._eligible[shape] = self.suits(shape) & self.usable
         return self._eligible[shape]
 
-    def _capacity(self, shape: Shape, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+    def capacity_on(self, shape: Shape, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+        """The same on these columns."""
         if shape is None:
             idle: npt.NDArray[np.uint8] = ((busy == 0) & eligible).view(np.uint8)
             return idle
