@@ -60,8 +60,8 @@ def snapshot_read(now: datetime) -> Snapshot:
         now=seconds(now),
         models=models_read(),
         gpus=gpus_read(),
-        held=_held(now),
-        requests=_requests(now),
+        held=held_read(now),
+        requests=requests_read(now),
         extensions=_extensions(),
         limits=limits_read(),
         tiers=tiers_read(),
@@ -177,18 +177,22 @@ def _fixed_mode(gpu: Gpu) -> Mode | None:
     return "sliced" if gpu.mode == Gpu.Mode.SLICED else "whole"
 
 
-def _held(now: datetime) -> tuple[Held, ...]:
+def held_read(now: datetime) -> tuple[Held, ...]:
+    """Every live allocation; under the wall, of one tenant."""
     rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
     rows = rows.order_by("id")
-    return tuple(_held_of(row, seconds(now)) for row in rows if not _is_handing_over(row, now))
+    return tuple(
+        _held_of(row, seconds(now))
+        for row in rows
+        if not is_handing_over(row.period.upper, now, is_pausing=row.booking.state == State.PAUSING)
+    )
 
 
-def _is_handing_over(row: Allocation, now: datetime) -> bool:
+def is_handing_over(ends: datetime, now: datetime, *, is_pausing: bool) -> bool:
     """Paused for somebody, and its time has just come: the room is theirs in the calendar, so that
     nobody's start moves for the seconds that clearing takes. On the hardware it is theirs on the
     proof of empty."""
-    late: timedelta = now - row.period.upper
-    return row.booking.state == State.PAUSING and timedelta(0) <= late < HANDING_OVER
+    return is_pausing and timedelta(0) <= now - ends < HANDING_OVER
 
 
 def _held_of(row: Allocation, now: int) -> Held:
@@ -204,7 +208,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         project="" if row.left else str(row.project_id),
         place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
         starts=seconds(row.period.lower),
-        ends=_out(ends, now) if started else ends,
+        ends=out_by(ends, now) if started else ends,
         started=started,
         tier=booking.tier_id,
         since=seconds(booking.ready_at) if booking.ready_at else None,
@@ -218,12 +222,13 @@ def _held_of(row: Allocation, now: int) -> Held:
     )
 
 
-def _out(ends: int, now: int) -> int:
+def out_by(ends: int, now: int) -> int:
     """When what should be out at `ends` is expected to be: a device may take long to be cleared."""
     return max(ends, now + max(CLEARING_SECONDS, now - ends))
 
 
-def _requests(now: datetime) -> tuple[Request, ...]:
+def requests_read(now: datetime) -> tuple[Request, ...]:
+    """Every booking that waits; under the wall, of one tenant."""
     rows = Booking.objects.filter(state__in=WAITING).select_related("tier", "series")
     found = [_request_of(row, now) for row in rows]
     found += pauses_requested(now)
@@ -321,7 +326,7 @@ def _paused(pause: Pause, now: datetime) -> Request:
     is_out, ends = pause.remaining_seconds is not None, seconds(pause.ends_before)
     out = seconds(now)
     if not is_out:
-        out = _out(seconds(pause.acknowledged_at or pause.deadline), out)
+        out = out_by(seconds(pause.acknowledged_at or pause.deadline), out)
     left = ends - seconds(pause.deadline)
     if pause.remaining_seconds is not None:
         left = pause.remaining_seconds

@@ -33,8 +33,8 @@ def site(real_db: Servers) -> Lab:
     return lab
 
 
-def pinned(*names: str, count: int = 1, hours: float = 2, **more: datetime) -> AskDocument:
-    return replace(an_ask(count, hours=hours, **more), pin=names)
+def pinned(*names: str, count: int = 1, not_before: datetime | None = None) -> AskDocument:
+    return replace(an_ask(count, not_before=not_before), pin=names)
 
 
 def asked(lab: Lab, ask: AskDocument, now: datetime = NOW) -> Booking:
