@@ -34,7 +34,7 @@ def question(wish: Request) -> Question:
 def is_still(site: Snapshot, plan: Plan) -> bool:
     """Nothing happens in this cycle: what is promised stays as it is."""
     promises = {request.booking: request.promise for request in site.requests}
-    moved = [row for row in plan.waits if promise_of(row) != promises[row.booking]]
+    moved = [row for row in plan.waits if promise_of(row) != promises.get(row.booking)]
     return not (plan.assigns or plan.pauses or plan.refusals or moved)
 
 
