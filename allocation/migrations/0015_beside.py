@@ -1,4 +1,5 @@
-"""What others have and were promised, for quotes: by number, never by name."""
+"""What others have and were promised, for quotes: by number, never by name. And host cores and
+memory, which are given once."""
 
 from django.db import migrations
 
@@ -54,7 +55,59 @@ GRANT EXECUTE ON FUNCTION portal_beside(timestamptz, timestamptz),
   TO portal_web, portal_system, portal_ops;
 """
 
+# A node's cores and memory are a sum over time, as shares are. The lock is the node's own and
+# nobody else's: heartbeats and documents of the node do not wait for it. As with shares a row that
+# does not fit is left out when it is inserted, and an error when it is prolonged; what a node has
+# less of than it had stays as it is.
+HOSTS = f"""
+CREATE FUNCTION allocation_host_fits() RETURNS trigger
+SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  wants record;
+  host record;
+  taken record;
+BEGIN
+  SELECT coalesce((ask->>'cores')::bigint, 0) AS cores,
+         coalesce((ask->>'memory')::bigint, 0) * 1024 AS memory
+    INTO wants FROM allocation_booking WHERE id = NEW.booking_id;
+  IF wants.cores = 0 AND wants.memory = 0 THEN
+    RETURN NEW;
+  END IF;
+  SELECT n.id, n.name, n.cores, n.memory_mb AS memory INTO host
+    FROM allocation_gpu g JOIN allocation_node n ON n.id = g.node_id WHERE g.id = NEW.gpu_id;
+  PERFORM pg_advisory_xact_lock(hashtextextended('allocation_host ' || host.id, 0));
+  -- The most at any instant is the most at one of the begins.
+  WITH beside AS MATERIALIZED (
+    SELECT b.period, coalesce((k.ask->>'cores')::bigint, 0) AS cores,
+           coalesce((k.ask->>'memory')::bigint, 0) * 1024 AS memory
+    FROM allocation_allocation b JOIN allocation_booking k ON k.id = b.booking_id
+    WHERE b.gpu_id IN (SELECT id FROM allocation_gpu WHERE node_id = host.id)
+      AND b.{LIVE} AND b.period && NEW.period AND b.id <> NEW.id
+  ), begins AS (
+    SELECT lower(NEW.period) AS at UNION
+    SELECT lower(period) FROM beside WHERE lower(period) > lower(NEW.period)
+  )
+  SELECT max(cores) AS cores, max(memory) AS memory INTO taken FROM (
+    SELECT sum(cores) AS cores, sum(memory) AS memory
+    FROM begins JOIN beside ON beside.period @> begins.at GROUP BY begins.at) instants;
+  IF coalesce(taken.cores, 0) + wants.cores <= host.cores
+     AND coalesce(taken.memory, 0) + wants.memory <= host.memory THEN
+    RETURN NEW;
+  ELSIF TG_OP = 'INSERT' THEN
+    RETURN NULL;
+  END IF;
+  RAISE EXCEPTION 'node % has no more cores or memory', host.name
+    USING ERRCODE = '23P01', CONSTRAINT = 'allocation_host_fits';
+END $$;
+CREATE TRIGGER host_fits BEFORE INSERT ON allocation_allocation FOR EACH ROW
+  WHEN (NEW.{LIVE}) EXECUTE FUNCTION allocation_host_fits();
+CREATE TRIGGER host_fits_longer BEFORE UPDATE OF period, gpu_id ON allocation_allocation
+  FOR EACH ROW
+  WHEN (NEW.{LIVE} AND (NEW.gpu_id <> OLD.gpu_id OR NOT NEW.period <@ OLD.period))
+  EXECUTE FUNCTION allocation_host_fits();
+"""
+
 
 class Migration(migrations.Migration):
-    dependencies = [("allocation", "0011_telemetry"), ("tenants", "0005_tier_pauses")]
-    operations = [migrations.RunSQL(BESIDE)]
+    dependencies = [("allocation", "0012_policy_guard"), ("tenants", "0005_tier_pauses")]
+    operations = [migrations.RunSQL(BESIDE), migrations.RunSQL(HOSTS)]
