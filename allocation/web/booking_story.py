@@ -126,7 +126,7 @@ def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
 def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:
     """`2 × H100 80 GB`, `1g.10gb slice of H100 80 GB`."""
     classes = " or ".join(labels.get(slug, slug) for slug in ask.classes)
-    where = f", only on {pin_words(ask.pin)}" if ask.pin else ""
+    where = f" (pinned to {pin_words(ask.pin)})" if ask.pin else ""
     return shape_words(ask.count, classes, ask.profile, ask.share) + where
 
 

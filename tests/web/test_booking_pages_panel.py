@@ -385,7 +385,7 @@ def test_a_place_is_named_in_the_fields_written_into_the_line_and_kept_by_the_bo
     (booking,) = _bookings(member)
     assert booking.ask["pin"] == [f"{node}/2", f"{node}/3"]
     shown = _client(member).get(f"/t/{member.tenant.slug}/bookings/{booking.label}")
-    assert f"only on GPU 2 of {node} or GPU 3 of {node}" in shown.content.decode()
+    assert f"(pinned to GPU 2 of {node} or GPU 3 of {node})" in shown.content.decode()
 
 
 @pytest.mark.django_db
