@@ -207,10 +207,10 @@ def test_a_reader_takes_over_what_a_killed_one_had_not_finished(
     plant.node_works()
     monkeypatch.setattr(reader, "TAKEN_OVER_MS", 0)
 
-    def killed(**_: object) -> None:
+    def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reader, "message_apply", killed)
+    monkeypatch.setattr(reader, "messages_apply", killed)
     with pytest.raises(KeyboardInterrupt):
         plant.portal_reads()
     assert fresh(starting).state == "starting"
