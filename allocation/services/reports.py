@@ -21,11 +21,11 @@ from allocation.services.lifecycle import (
     STARTED,
     allocation_empty,
     allocation_failed,
-    allocation_ready,
     allocation_saved,
     allocation_suspended,
 )
 from allocation.services.replace import lease_ran_out
+from allocation.services.starts import allocations_ready
 from allocation.services.telemetry import samples_store
 from tenants.outbox import nudge
 
@@ -155,6 +155,9 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
         list(Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"))
         _broken_runs(hurt, now)
     troubles_apply(node, report, now)
+    ready = {own[item.id]: item.devices for item in report.allocations if _is_ready(item, own)}
+    if ready:
+        allocations_ready(ready, now)
     for item in report.allocations:
         if item.id in own:
             unproven = item.state == "empty" and not is_proof(report, known)
@@ -216,6 +219,10 @@ def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict
     }
 
 
+def _is_ready(item: wire.ReportedAllocation, own: Mapping[str, UUID]) -> bool:
+    return item.state == "ready" and item.id in own
+
+
 def _is_saved_news(row: Allocation, item: wire.ReportedAllocation) -> bool:
     if item.saved is None or row.state not in STARTED:
         return False
@@ -227,8 +234,6 @@ def _is_uuid(text: str) -> bool:
 
 
 def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> None:
-    if item.state == "ready":
-        allocation_ready(identifier, list(item.devices), now)
     if item.saved is not None:
         allocation_saved(identifier, _moment(item.saved, now), now)
     if item.state == "empty":

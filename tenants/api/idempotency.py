@@ -136,7 +136,7 @@ def _inserted(fresh: IdempotencyKey) -> bool:
                 fresh.key,
                 fresh.method,
                 fresh.path,
-                fresh.body_sha256,
+                bytes(fresh.body_sha256),
                 fresh.locked_until,
                 fresh.created,
             ],

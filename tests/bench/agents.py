@@ -11,7 +11,7 @@ import heapq
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,8 +54,12 @@ class Talker:
         self.seq += 1
         if kind == "heartbeat":
             self.sent[self.seq] = time.monotonic()
-        message = {"heartbeat": self._beat, "telemetry": self._readings, "report": self._report}
-        return wire.seal(message[kind](), key=self.member.key, key_version=1)
+        says: dict[str, Callable[[], wire.FromAgent]] = {
+            "heartbeat": self._beat,
+            "telemetry": self._readings,
+            "report": self._report,
+        }
+        return wire.seal(says[kind](), key=self.member.key, key_version=1)
 
     def answered(self, raw: bytes) -> float | None:
         """Seconds since the heartbeat that a lease answers; None for one that was read before."""

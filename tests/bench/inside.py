@@ -7,11 +7,15 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import django
 
 from allocation.agent import VERSION
 from tests.bench.site import Site
+
+if TYPE_CHECKING:
+    from allocation.models import Node, Rack
 
 MODEL, CLASS = "h100-80gb", "h100"
 
@@ -49,9 +53,7 @@ def nodes_add(prefix: str, count: int, gpus: int) -> list[Member]:
     with transaction.atomic():
         rack, _ = Rack.objects.get_or_create(name="bench")
         first = (Gpu.objects.aggregate(top=Max("number"))["top"] or 0) + 1
-        nodes = Node.objects.bulk_create(
-            _node(Node, rack, f"{prefix}-{n:03}") for n in range(count)
-        )
+        nodes = Node.objects.bulk_create(_node(rack, f"{prefix}-{n:03}") for n in range(count))
         found = [
             Member(node.name, wire.node_key(master, node.name, 1), _uuids(node.name, gpus))
             for node in nodes
@@ -68,8 +70,10 @@ def nodes_add(prefix: str, count: int, gpus: int) -> list[Member]:
     return found
 
 
-def _node(model: type, rack: object, name: str) -> object:
-    return model(
+def _node(rack: "Rack", name: str) -> "Node":
+    from allocation.models import Node  # noqa: PLC0415
+
+    return Node(
         name=name,
         rack=rack,
         state="ready",

@@ -9,12 +9,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.core.cache import cache
 from django.db import OperationalError, connection, transaction
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState, Tally
-from allocation.services import hearing, reader
+from allocation.services import hearing, reader, reports
 from allocation.services.fleet import node_key
 from allocation.services.hearing import Said, messages_apply
 from allocation.services.links import agents_redis
@@ -192,24 +191,25 @@ def test_a_batch_answers_each_node_with_its_newest_heartbeat_and_no_stale_one(
 
 
 def test_a_report_without_news_asks_for_no_turn(
-    starting: Allocation,
-    django_capture_on_commit_callbacks: Watched,
+    starting: Allocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     word = wire.ReportedAllocation(
         id=starting.id.hex, state="ready", devices=("GPU-1",), error=None, since=SECONDS
     )
+    asked: list[str] = []
+    monkeypatch.setattr(reports, "nudge", asked.append)
 
-    def asked(said: Said) -> bool:
-        cache.clear()
-        with as_system(), django_capture_on_commit_callbacks(execute=True):
+    def nudged(said: Said) -> bool:
+        asked.clear()
+        with as_system():
             assert messages_apply([said], NOW) == ["applied"]
-        return cache.get("nudge:allocation.cycle") is not None
+        return asked == ["allocation.cycle"]
 
-    assert asked(a_report(NODES[0], 1, word))
-    assert not asked(a_report(NODES[0], 2, word))
+    assert nudged(a_report(NODES[0], 1, word))
+    assert not nudged(a_report(NODES[0], 2, word))
     with as_system():
         Node.objects.filter(name=NODES[0]).update(cut_off=True)
-    assert asked(a_report(NODES[0], 3, word))
+    assert nudged(a_report(NODES[0], 3, word))
 
 
 def test_one_message_that_no_row_can_hold_does_not_spoil_its_batch(
