@@ -28,14 +28,7 @@ from uuid import uuid4
 
 import httpx
 
-from tests.bench.inside import (
-    CLASS,
-    Member,
-    nodes_add,
-    processor_seconds,
-    shares,
-    site_enter,
-)
+from tests.bench.inside import CLASS, Member, nodes_add, processor_seconds, site_enter
 from tests.bench.machine import ROOT, cpu_of_machine, machine, report, spread
 from tests.bench.site import Site, site_of, site_options
 from tests.servers.waiting import wait_until
@@ -183,7 +176,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         taken = time.monotonic()
         wait_until(lambda: len(moments(list(asked))) == len(asked), seconds=PATIENCE_S)
         ended = time.monotonic()
-        used = shares(before, processor_seconds(site), ended - began)
+        used = processor_seconds(site)
         busy, total = (n - t for n, t in zip(cpu_of_machine(), (busy, total), strict=True))
         found = moments(list(asked))
     first, last = min(s for s, _ in found.values()), max(s for _, s in found.values())
@@ -193,7 +186,10 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         "bookings": len(asked),
         "statuses": dict(statuses),
         "decision_to_started": spread([started - began for began, started in found.values()]),
-        "programs_percent": used,
+        "processor_ms_per_booking": {
+            name: round(1000 * (seconds - before[name]) / len(asked), 1)
+            for name, seconds in used.items()
+        },
         "machine_busy_percent": round(busy / total * 100, 1),
         "machine": machine(),
     }
