@@ -32,16 +32,18 @@ from allocation.agent.enrol import (
     identity_load,
 )
 from allocation.agent.follow import Keys
-from allocation.agent.gpu import GpuError
+from allocation.agent.gpu import GpuError, GpuPort, WatchPort
 from allocation.agent.handover import Handover, Owner
 from allocation.agent.hooks import Hooks
 from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
+from allocation.agent.lanes import OPEN_S, Lanes
 from allocation.agent.link import Link
 from allocation.agent.metrics import Board, address_parse, metrics_serve
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch, process_user
 from allocation.agent.parts import Place
+from allocation.agent.patient import EVERY, PatientDeviceNodes, PatientGpu, PatientWatch
 from allocation.agent.process import Agent, Stop
 from allocation.agent.programs import HostPrograms, Programs
 from allocation.agent.simulated_device_nodes import SimulatedAccess, SimulatedDeviceNodes
@@ -50,6 +52,7 @@ from allocation.agent.simulated_nvml import installed
 from allocation.agent.simulated_owners import SimulatedOwners
 from allocation.agent.simulated_programs import SimulatedPrograms, SimulatedSuspender
 from allocation.agent.store import Store, StoreError, folder_locked
+from allocation.agent.supervisor import Supervisor
 from allocation.agent.suspender import Suspender, suspender_find
 
 log = logging.getLogger("allocation.agent")
@@ -169,7 +172,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             stack.enter_context(folder_locked(options.state))
             machine = _machine(options, stack)
             identity = _identity(options, machine)
-            _serve(_node(options, identity, machine, stack))
+            supervisor = Supervisor(environment)
+            node = _node(options, identity, machine, stack)
+            _serve(dataclasses.replace(node, alive=supervisor.alive), supervisor)
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:
         log.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
@@ -180,8 +185,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 class Machine:
     """The GPUs of this machine, or simulated ones with simulated people."""
 
-    port: NvmlGpu
-    watch: NvmlWatch
+    port: GpuPort
+    watch: WatchPort
     host: Host
     nodes: DeviceNodes
     programs: Programs
@@ -196,16 +201,14 @@ class Machine:
 
 
 def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machine:
+    lanes = Lanes()
     if not options.simulate:
-        port = NvmlGpu(process_signal)
-        stack.callback(port.close)
-        watch = NvmlWatch(process_user)
-        stack.callback(watch.close)
+        port, watch = _driver(lanes, process_signal, process_user, stack)
         return Machine(
             port,
             watch,
             host_read(options.name),
-            DriverDeviceNodes(),
+            PatientDeviceNodes(DriverDeviceNodes(), lanes),
             HostPrograms(),
             suspender_find(options.state / "toggles"),
             driver=driver_edits,
@@ -215,10 +218,7 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
         options.name, models, state=options.state / "simulated.json", clock=time.time
     )
     stack.enter_context(installed(hardware))
-    port = NvmlGpu(hardware.process_signal)
-    stack.callback(port.close)
-    watch = NvmlWatch(hardware.process_user)
-    stack.callback(watch.close)
+    port, watch = _driver(lanes, hardware.process_signal, hardware.process_user, stack)
     host = host_simulated(options.name, len(models))
     return Machine(
         port,
@@ -230,6 +230,20 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
         access=SimulatedAccess,
         owners=(SimulatedOwners(hardware),),
     )
+
+
+def _driver(
+    lanes: Lanes,
+    process_signal: Callable[..., None],
+    process_user: Callable[[int], str | None],
+    stack: contextlib.ExitStack,
+) -> tuple[GpuPort, WatchPort]:
+    """Raises GpuError: also for a driver that hangs already, as nothing can be served then."""
+    port = PatientGpu(lanes.change(EVERY, lambda: NvmlGpu(process_signal), OPEN_S), lanes)
+    stack.callback(port.close)
+    watch = PatientWatch(lanes.change(EVERY, lambda: NvmlWatch(process_user), OPEN_S), lanes)
+    stack.callback(watch.close)
+    return port, watch
 
 
 def _identity(options: argparse.Namespace, machine: Machine) -> Identity:
@@ -287,7 +301,7 @@ def _node(
     )
 
 
-def _serve(node: Node) -> None:
+def _serve(node: Node, supervisor: Supervisor) -> None:
     agent, identity = Agent(node), node.keys.identity
     link = Link(url=identity.redis_url, node=identity.node, arrive=agent.inbox.put)
     # A signal only asks the loop to end, so that no step is cut in half.
@@ -295,7 +309,9 @@ def _serve(node: Node) -> None:
         signal.signal(number, lambda *_: agent.inbox.put(Stop()))
     log.info("serving as node %s", identity.node)
     link.start()
+    supervisor.ready()
     agent.run(link)
+    supervisor.stopping()
     link.stop()
     log.info("stopped; what runs on the GPUs goes on")
 

@@ -20,7 +20,8 @@ class Node:
     """`inventory` reads it anew; `place` is what programs are told of it. Without `programs` none
     is warned or suspended. `pause_signal` is the number of the signal that tells of a notice.
     `one_account`: a shared GPU is for one account at a time. Without a `watch` the driver can't be
-    asked for errors, and none is told. On the `board` stands what a Prometheus here may read."""
+    asked for errors, and none is told. On the `board` stands what a Prometheus here may read.
+    `alive` is called whenever the loop comes round, every 5 s at least."""
 
     keys: Keys
     port: GpuPort
@@ -35,3 +36,4 @@ class Node:
     suspender: Suspender | None = None
     pause_signal: int | None = None
     one_account: bool = True
+    alive: Callable[[], None] = lambda: None

@@ -61,6 +61,7 @@ class Agent:
             port=node.port,
             records=records,
             suspensions=self._suspensions,
+            programs=node.programs,
             monotonic=self._clock.steady,
         )
         self._applier = Applier(
@@ -88,6 +89,7 @@ class Agent:
         """Until a Stop arrives. What runs on the GPUs stays as it is."""
         while True:
             self.turn(sender)
+            self._node.alive()
             try:
                 arrivals = [self.inbox.get(timeout=self.pause())]
             except queue.Empty:

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pwd
 import signal
+from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +30,12 @@ class Programs(Protocol):
     def warn(self, pid: int, number: int) -> bool:
         """Sends a signal, unless the program has no handler for it: it would end by it. Returns
         whether it was sent."""
+
+    def named(self, names: Collection[str]) -> tuple[int, ...]:
+        """All whose environment names one of these bookings or allocations."""
+
+    def ask(self, pid: int, birth: str) -> None:
+        """Asks the program that was born so, and no other, to end."""
 
     def kill(self, pid: int, birth: str) -> None:
         """Ends the program that was born so, and no other."""
@@ -81,14 +88,27 @@ class HostPrograms:
             os.close(descriptor)
         return True
 
+    def named(self, names: Collection[str]) -> tuple[int, ...]:
+        pids = (int(path.name) for path in self._proc.iterdir() if path.name.isdecimal())
+        return tuple(pid for pid in sorted(pids) if not self.whose(pid).names.isdisjoint(names))
+
+    def ask(self, pid: int, birth: str) -> None:
+        self._send(pid, birth, signal.SIGTERM)
+
     def kill(self, pid: int, birth: str) -> None:
+        self._send(pid, birth, signal.SIGKILL)
+
+    def _send(self, pid: int, birth: str, number: int) -> None:
+        if pid <= 1 or pid == os.getpid():
+            return
         try:
+            # A pid file descriptor can't come to mean another process in between.
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             return
         try:
             if self.birth(pid) == birth:
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                signal.pidfd_send_signal(descriptor, number)
         except ProcessLookupError:
             return
         finally:

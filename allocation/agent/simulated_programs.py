@@ -1,6 +1,7 @@
 """The programs of a simulated node, and what freezes them."""
 
 import dataclasses
+from collections.abc import Collection
 
 from allocation.agent.programs import Whose
 from allocation.agent.simulated_hardware import Hardware, HardwareFault, Process
@@ -49,6 +50,14 @@ class SimulatedPrograms:
         if there:
             self.warned.append((pid, number))
         return there
+
+    def named(self, names: Collection[str]) -> tuple[int, ...]:
+        found = (pid for gpu in self._hardware.gpus for pid in gpu.processes)
+        return tuple(pid for pid in sorted(found) if not self.whose(pid).names.isdisjoint(names))
+
+    def ask(self, pid: int, birth: str) -> None:
+        if self.birth(pid) == birth:
+            self._hardware.process_signal(pid, force=False)
 
     def kill(self, pid: int, birth: str) -> None:
         if self.birth(pid) == birth:

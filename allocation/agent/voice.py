@@ -67,6 +67,7 @@ class Voice:
             error="; ".join(wrong) or None,
             errors=seen.errors,
             foreign=seen.foreign,
+            hanging=seen.hanging,
         )
         if report == self._said and steady_now < self._repeat_at:
             return

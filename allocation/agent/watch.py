@@ -23,6 +23,7 @@ class Seen:
 
     errors: tuple[wire.HardwareError, ...] = ()
     foreign: tuple[wire.Foreign, ...] = ()
+    hanging: tuple[str, ...] = ()
 
 
 NOTHING_SEEN = Seen()
@@ -40,7 +41,7 @@ class Watch:
         """What there is to say after a turn. A driver that does not answer adds nothing."""
         if self._watch is None:
             return NOTHING_SEEN
-        for error in self._watch.errors():
+        for error in _errors(self._watch):
             told = self._told(error, now)
             if told not in self._errors:
                 self._errors.append(told)
@@ -54,7 +55,7 @@ class Watch:
             if outcome.truth is not None
             for item in self._foreign(self._watch, outcome.truth, given)
         ]
-        return Seen(tuple(self._errors), tuple(foreign))
+        return Seen(tuple(self._errors), tuple(foreign), self._watch.hanging())
 
     def _told(self, error: FoundError, now: float) -> wire.HardwareError:
         return wire.HardwareError(
@@ -90,6 +91,14 @@ class Watch:
                     processes=processes,
                     users=_users(watch, truth.uuid, instance),
                 )
+
+
+def _errors(watch: WatchPort) -> tuple[FoundError, ...]:
+    try:
+        return watch.errors()
+    except GpuError as error:
+        log.warning("what the driver has to tell is not known: %s", error)
+        return ()
 
 
 def _users(watch: WatchPort, gpu: str, instance: int | None) -> tuple[str, ...]:

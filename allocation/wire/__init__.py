@@ -42,6 +42,7 @@ from allocation.wire.keys import (
 )
 from allocation.wire.messages import (
     LEASE_RAN_OUT,
+    NOT_ANSWERING,
     VERSION,
     AllocationState,
     Desired,
@@ -80,6 +81,7 @@ __all__ = [
     "LEASE_RAN_OUT",
     "LEASE_WAKE",
     "MAX_BYTES",
+    "NOT_ANSWERING",
     "PAUSES_SINCE",
     "REPORT_STREAM_LENGTH",
     "SAMPLES_MOST",

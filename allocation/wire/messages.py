@@ -7,6 +7,8 @@ from typing import Annotated, ClassVar, Literal
 VERSION = 1
 LEASE_RAN_OUT = "its lease ran out"
 """The error of what the agent has ended because the portal no longer vouched for it."""
+NOT_ANSWERING = "the driver does not come back from a call"
+"""The error of a GPU about which the driver hangs."""
 _LATER = {"later": True}
 
 Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
@@ -240,8 +242,9 @@ class Foreign:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What is true now. `observed_generation` is that of the document that was acted on. A GPU
-    that does not answer is missing from `gpus` and named in `error`. `errors` are the latest that
-    the driver told of, said in each report so that a lost one costs nothing."""
+    that does not answer is missing from `gpus` and named in `error`; of those in `hanging` the
+    driver has not come back from a call for long. `errors` are the latest that the driver told of,
+    said in each report so that a lost one costs nothing."""
 
     kind: ClassVar[str] = "report"
     epoch: int
@@ -252,6 +255,7 @@ class Report:
     error: str | None = None
     errors: tuple[HardwareError, ...] = dataclasses.field(default=(), metadata=_LATER)
     foreign: tuple[Foreign, ...] = dataclasses.field(default=(), metadata=_LATER)
+    hanging: tuple[Name, ...] = dataclasses.field(default=(), metadata=_LATER)
     version: int = VERSION
 
 
