@@ -80,6 +80,7 @@ TICKS = {
     "allocation.cycle": 15,
     "allocation.publish": 5,
     "outbox.relay": 5,
+    "allocation.stalls": 10,
     "allocation.telemetry": 120,
     "allocation.invariants": 300,
     "outbox.sweep": 600,

@@ -84,4 +84,6 @@ def doubt_of(node: Node) -> str:
         return "Its clock is wrong: nothing new is placed there until it is right."
     if node.cut_off:
         return "It was cut off: nothing new is placed there until it has caught up."
+    if node.silent_since is not None:
+        return "It does not answer: nothing new is placed there until it has for a while."
     return ""

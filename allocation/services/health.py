@@ -10,6 +10,7 @@ from django.db.models import Q
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
 from allocation.rules.health import Action, error_name, finding_of
+from allocation.services.hangs import hangs_apply
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
         if uuid in gpus
     }
     known = GpuEvent.objects.filter(
-        node=node, kind__in=GpuEvent.LASTING, until=None, gpu__uuid__in=answering
+        node=node, kind__in=GpuEvent.TROUBLES, until=None, gpu__uuid__in=answering
     )
     for event in known:
         sentence = found.pop((event.gpu_id, event.kind, event.slot), None)
@@ -116,6 +117,7 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
         ignore_conflicts=True,
     )
     _foreign_marks(node, answering)
+    hangs_apply(node, report, now)
 
 
 def _foreign_marks(node: Node, answering: set[str]) -> None:

@@ -51,6 +51,11 @@ def starts_due(now: datetime) -> int:
     due = Booking.objects.filter(
         Q(state=State.SCHEDULED) | Q(RESUMING), planned_starts__lte=now, planned_ends__gt=now
     )
+    # A node that does not answer may be gone: what has not begun there can still go elsewhere.
+    silent = Allocation.objects.filter(
+        state=Allocation.State.PLANNED, gpu__node__silent_since__isnull=False
+    )
+    due = due.exclude(id__in=silent.values("booking_id"))
     return sum(_start(booking.id, now) for booking in due.order_by("planned_starts", "id"))
 
 

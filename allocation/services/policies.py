@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 from allocation.models import PolicyVersion
+from allocation.rules.node_policy import NODE_ENTRIES, NodePolicy, node_policy_of
 from allocation.solver import Policy
 
 TUNABLES = tuple(field.name for field in fields(Policy) if field.name != "version")
@@ -16,6 +17,13 @@ def policy_of(version: PolicyVersion) -> Policy:
     """
     document = version.document
     for name, value in document.items():
-        if name not in TUNABLES or type(value) is not int or value <= 0:
+        if name not in (*TUNABLES, *NODE_ENTRIES) or type(value) is not int or value <= 0:
             raise ValueError(f"policy {version.number} has a bad entry {name}: {value!r}")
-    return Policy(version=version.number, **document)
+    solvers = {name: value for name, value in document.items() if name in TUNABLES}
+    return Policy(version=version.number, **solvers)
+
+
+def node_policy() -> NodePolicy:
+    """What the live policy says of nodes; the defaults before there is one."""
+    live = PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE)
+    return node_policy_of(live.values_list("document", flat=True).first() or {})

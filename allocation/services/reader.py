@@ -15,9 +15,11 @@ from allocation.models import Node
 from allocation.services.fleet import node_flooded
 from allocation.services.leases import LeaseWatch, beats_of_leased
 from allocation.services.links import agents_redis, links_ensure
+from allocation.services.policies import node_policy
 from allocation.services.publish import republish_all
 from allocation.services.replace import node_replace
 from allocation.services.reports import message_apply
+from allocation.services.silence import SilenceWatch, signs_read, silence_mark
 from allocation.services.tallies import tally
 from allocation.services.throttle import Throttle
 
@@ -45,7 +47,8 @@ class Reader:
         self._clock = clock
         self._steady = steady
         self._watch = LeaseWatch()
-        self._watched = steady()
+        self._silence = SilenceWatch()
+        self._watched = self._listened = steady()
         self._throttle = Throttle()
         self._stopped = threading.Event()
         self._known: set[str] = set()
@@ -63,6 +66,8 @@ class Reader:
             except (redis.RedisError, OperationalError) as error:
                 logger.warning("Reports wait: %s", error)
                 self._known.clear()
+                # What could not be read is nobody's silence.
+                self._silence = SilenceWatch()
                 close_old_connections()
                 self._stopped.wait(PAUSE_SECONDS)
 
@@ -89,6 +94,7 @@ class Reader:
         )
         for stream, entries in _pairs(answer):
             done += self._apply(link, stream, entries)
+        self._mark_silent()
         return done
 
     def _replace_lost(self) -> None:
@@ -99,6 +105,13 @@ class Reader:
         self._watched = now
         for node_id, seq in self._watch.silent(beats_of_leased(), now).items():
             node_replace(node_id=node_id, seq=seq, now=self._clock())
+
+    def _mark_silent(self) -> None:
+        """Once a second, of what was read: who does not answer gets nothing new."""
+        now = self._steady()
+        if now - self._listened >= 1:
+            self._listened = now
+            silence_mark(self._silence.turn(signs_read(), now, node_policy()), self._clock())
 
     def _streams(self) -> list[str]:
         nodes = Node.objects.filter(link_digest__isnull=False).values_list("name", flat=True)

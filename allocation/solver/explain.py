@@ -13,6 +13,7 @@ from allocation.solver.placement import Want, fits, most_together
 from allocation.solver.plan import Borrow, Reason
 from allocation.solver.quota import Block
 from allocation.solver.types import UNITS_PER_GPU, Request, Together
+from allocation.solver.upkeep import missing
 from allocation.solver.working import Found, Working
 
 RULES: dict[str, tuple[str, str]] = {
@@ -57,6 +58,8 @@ RULES: dict[str, tuple[str, str]] = {
     "share_of_one": ("R60", "policy"),
     "series_conflict": ("R67", "together"),
     "class_too_slow": ("R72", "policy"),
+    "node_unanswering": ("R85", "hardware"),
+    "suspended_there": ("R87", "hardware"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 
@@ -229,10 +232,9 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
             found.append(_host_busy(want))
         else:
             found.append(_busy(want, most_together(pool, want, held[0])))
-        out = pool.out_of_service(want.shape)
-        if out:
-            sentence = f"{out} of {len(pool)} {want.gpu_class} are out of service."
-            found.append(reason("hardware_out", sentence, out=out, gpus=len(pool)))
+        for code, count, words in missing(pool, want.shape):
+            sentence = f"{count} of {len(pool)} {want.gpu_class} are {words}."
+            found.append(reason(code, sentence, out=count, gpus=len(pool)))
         away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
         if away:
             found.append(maintenance(away, f"of {want.gpu_class}", back))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.solver.explain import maintenance, possible_wants, reason, why_quota
+from allocation.solver.home import is_home, or_home
 from allocation.solver.matching import not_dearer
 from allocation.solver.placement import Want, want_of, wants_of
 from allocation.solver.plan import Reason
@@ -53,6 +54,8 @@ def promise_improve(
         return kept
     wants, _ = possible_wants(working, wants_of(request))
     wants = not_dearer(request, wants, kept)
+    if is_home(request, kept):
+        return or_home(working, request, wants, kept, (first, kept.starts - 1)) or kept
     if request.durations and not request.fixed:
         request = replace(request, latest=kept.ends)
     return preemption.earlier(request, wants, first, kept) or kept
@@ -102,7 +105,7 @@ def _is_usable(working: Working, place: Place) -> bool:
         return False
     pool = working.pools[gpu_class]
     column = pool.column[place.gpu]
-    suits = pool.usable[column] and pool.suits(place.shape)[column]
+    suits = pool.in_service[column] and pool.suits(place.shape)[column]
     return bool(suits) and pool.geometry(place.gpu).is_legal(place)
 
 

@@ -77,10 +77,10 @@ class Space:
         """Class of a GPU; None when the fleet does not have it."""
         return self._class_of.get(gpu)
 
-    def is_usable(self, gpu: str) -> bool:
-        """True when the GPU is in the fleet and takes new work."""
+    def is_in_service(self, gpu: str) -> bool:
+        """True when the GPU is in the fleet and may keep what it has."""
         name = self.class_of(gpu)
-        return name is not None and bool(self.pools[name].usable[self.pools[name].column[gpu]])
+        return name is not None and bool(self.pools[name].in_service[self.pools[name].column[gpu]])
 
     def units(self, gpu_class: str, places: Iterable[Place]) -> int:
         """Quota units of the places."""

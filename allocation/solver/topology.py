@@ -51,7 +51,10 @@ class Pool:
         self.gpus = tuple(sorted(gpus, key=_column_key))
         self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
         self.geometries = tuple(geometry_of(models[gpu.model]) for gpu in self.gpus)
-        self.usable: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
+        self.in_service: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
+        silent: Bools = np.array([gpu.silent for gpu in self.gpus], dtype=np.bool_)
+        # What takes new work; what is in service besides only keeps what it has.
+        self.usable: Bools = self.in_service & ~silent
         self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
         self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
         self._widest = {level: self._most_columns(level) for level in LEVELS}
@@ -151,8 +154,12 @@ class Pool:
         return self._most[key]
 
     def out_of_service(self, shape: Shape) -> int:
-        """GPUs that suit the shape and take no new work."""
-        return int((self.suits(shape) & ~self.usable).sum())
+        """GPUs that suit the shape and are not there for it."""
+        return int((self.suits(shape) & ~self.in_service).sum())
+
+    def silent(self, shape: Shape) -> int:
+        """GPUs that suit the shape on nodes that are not heard."""
+        return int((self.suits(shape) & self.in_service & ~self.usable).sum())
 
     def sums(self, level: Together, capacity: npt.NDArray[np.uint8]) -> Ints:
         """Capacity per group of the level: (…, columns) -> (…, groups)."""
