@@ -212,7 +212,7 @@ def _promised(
         return
     _, slow = in_time(outcome.working, request, wants_of(request))
     found = promise_improve(outcome.working, outcome.preemption, request, kept)
-    outcome.give(request, found, None, slow)
+    outcome.give(request, found, None, (*slow, *why_home(request, found)))
 
 
 def _in_turn(

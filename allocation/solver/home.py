@@ -34,6 +34,21 @@ def or_home(
     return _earliest_home(working, request, wants, (first, last)) or found
 
 
+def home_or_earlier(
+    working: Working, request: Request, wants: Iterable[Want], kept: Found, found: Found | None
+) -> Found | None:
+    """Of one with a promise, which is not reserved now, and perhaps a start before it elsewhere:
+    the start at home if that is not later than promised, and worth waiting for."""
+    if not request.home:
+        return None
+    at_home = is_home(request, kept)
+    bounds = (working.first_start(request.earliest), kept.starts - at_home)
+    home = _earliest_home(working, request, wants, bounds) or (kept if at_home else None)
+    if home is None or (found is not None and found.starts + request.home_wait < home.starts):
+        return None
+    return home
+
+
 def planned_resume(
     working: Working, request: Request, out: int
 ) -> tuple[Found | None, tuple[Reason, ...]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.solver.explain import maintenance, possible_wants, reason, why_quota
-from allocation.solver.home import is_home, or_home
+from allocation.solver.home import home_or_earlier
 from allocation.solver.matching import not_dearer
 from allocation.solver.placement import Want, want_of, wants_of
 from allocation.solver.plan import Reason
@@ -54,11 +54,10 @@ def promise_improve(
         return kept
     wants, _ = possible_wants(working, wants_of(request))
     wants = not_dearer(request, wants, kept)
-    if is_home(request, kept):
-        return or_home(working, request, wants, kept, (first, kept.starts - 1)) or kept
     if request.durations and not request.fixed:
         request = replace(request, latest=kept.ends)
-    return preemption.earlier(request, wants, first, kept) or kept
+    found = preemption.earlier(request, wants, first, kept)
+    return home_or_earlier(working, request, wants, kept, found) or found or kept
 
 
 def _certificate(

@@ -25,6 +25,8 @@ from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import NOW, Lab, a_lab, a_node, a_wish, an_ask
 from tests.roles import as_system
+from tests.services.pause_plans import pause_of
+from tests.services.paused import noticed
 from tests.services.plant import NAME, Plant, Steady, fresh, rows_of
 
 SECOND = timedelta(seconds=1)
@@ -154,6 +156,66 @@ def cut_until_replaced(plant: Plant, booking: Booking) -> datetime:
         plant.portal_reads()
     assert fresh(booking).state == "queued"
     return heard
+
+
+def pausing_on_lease(plant: Plant, lab: Lab) -> Booking:
+    """A leased booking of which its owner was told that it pauses in ten minutes."""
+    booking = on_lease(plant, lab)
+    with as_system():
+        Tier.objects.update(pausable=True)
+    noticed(plant, booking, lab, ask=an_ask(1, hours=1))
+    assert fresh(booking).state == "pausing"
+    return booking
+
+
+def test_what_pauses_on_a_node_that_is_lost_is_paused_in_time_and_goes_on_elsewhere_once(
+    plant: Plant, lab: Lab
+) -> None:
+    booking = pausing_on_lease(plant, lab)
+    lives(plant, minutes=1)
+    plant.line.speaks = plant.line.hears = False
+    for _ in range(5):
+        plant.agent.pause()
+        plant.now += SECOND * 11
+        plant.node_works()
+        plant.portal_reads()
+    # It keeps the grace that it was promised, and is broken off once.
+    now = fresh(booking)
+    assert (now.state, now.hardware_lost_at is not None) == ("pausing", True)
+    assert {(row.state, row.left) for row in rows_of(booking)} == {("releasing", True)}
+    with as_system():
+        assert node_replace(node_id=node().id, seq=node().heartbeat_seq, now=plant.now) == 0
+        assert booking.events.filter(kind="broken_off").count() == 1
+
+    plant.now = pause_of(booking).deadline
+    plant.cycle()
+    assert fresh(booking).state == "paused"
+    plant.now += SECOND * 10
+    plant.cycle()
+    assert fresh(booking).state == "starting"
+    assert [row.gpu.node.name for row in rows_of(booking) if not row.left] == [OTHER]
+    with as_system():
+        assert invariants_check() == []
+
+
+def test_what_is_being_cleared_for_a_pause_on_a_node_that_is_lost_does_not_hang(
+    plant: Plant, lab: Lab
+) -> None:
+    booking = pausing_on_lease(plant, lab)
+    lives(plant, minutes=1)
+    plant.line.speaks = plant.line.hears = False
+    plant.now = pause_of(booking).deadline
+    plant.cycle()
+    assert {row.state for row in rows_of(booking)} == {"releasing"}
+    for _ in range(5):
+        plant.now += SECOND * 11
+        plant.portal_reads()
+    plant.cycle()
+    plant.now += SECOND * 10
+    plant.cycle()
+    assert fresh(booking).state == "starting"
+    with as_system():
+        assert invariants_check() == []
 
 
 def test_what_is_left_behind_keeps_the_device_until_it_is_proven_empty(
