@@ -145,6 +145,12 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         help="where the MPS daemon of each shared GPU listens, in a folder named as its UUID",
     )
     parser.add_argument(
+        "--never-end-strangers",
+        action="store_true",
+        default=default("GPU_AGENT_NEVER_END_STRANGERS") == "1",
+        help="end no program because its device was given to nobody, whatever the portal says",
+    )
+    parser.add_argument(
         "--many-accounts",
         action="store_true",
         default=default("GPU_AGENT_MANY_ACCOUNTS") == "1",
@@ -298,6 +304,7 @@ def _node(
         suspender=machine.suspender,
         pause_signal=options.pause_signal,
         one_account=not options.many_accounts,
+        may_end=not options.never_end_strangers,
     )
 
 

@@ -35,8 +35,16 @@ def share_holders(
         return {}
     if programs is None:
         return dict.fromkeys((each.id for each in shares), None)
+    return dict(sharers_of(programs, port.pids(gpu, None), shares))
+
+
+def sharers_of(
+    programs: Programs, pids: Iterable[int], shares: Iterable[DesiredAllocation]
+) -> dict[str, tuple[int, ...]]:
+    """Which of these programs are whose, by share."""
+    shares = tuple(shares)
     found: dict[str, list[int]] = {each.id: [] for each in shares}
-    for pid in port.pids(gpu, None):
+    for pid in pids:
         whose = programs.whose(pid)
         mine = [s for s in shares if {full_name(s), s.id} & whose.names]
         if not whose.names:

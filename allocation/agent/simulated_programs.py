@@ -36,6 +36,7 @@ class SimulatedPrograms:
     def __init__(self, hardware: Hardware) -> None:
         self._hardware = hardware
         self.warned: list[tuple[int, int]] = []
+        self.written: list[tuple[int, str]] = []
 
     def birth(self, pid: int) -> str | None:
         found = program(self._hardware, pid)
@@ -43,7 +44,7 @@ class SimulatedPrograms:
 
     def whose(self, pid: int) -> Whose:
         found = program(self._hardware, pid)
-        return Whose() if found is None else Whose(frozenset({found.label}))
+        return Whose() if found is None else Whose(frozenset({found.label}), found.user or None)
 
     def warn(self, pid: int, number: int) -> bool:
         there = program(self._hardware, pid) is not None
@@ -54,6 +55,10 @@ class SimulatedPrograms:
     def named(self, names: Collection[str]) -> tuple[int, ...]:
         found = (pid for gpu in self._hardware.gpus for pid in gpu.processes)
         return tuple(pid for pid in sorted(found) if not self.whose(pid).names.isdisjoint(names))
+
+    def write(self, pid: int, text: str) -> int:
+        self.written.append((pid, text))
+        return 1
 
     def ask(self, pid: int, birth: str) -> None:
         if self.birth(pid) == birth:

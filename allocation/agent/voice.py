@@ -68,6 +68,7 @@ class Voice:
             errors=seen.errors,
             foreign=seen.foreign,
             hanging=seen.hanging,
+            deeds=seen.deeds,
         )
         if report == self._said and steady_now < self._repeat_at:
             return

@@ -42,7 +42,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='gpuevent',
             name='kind',
-            field=models.CharField(choices=[('xid', 'Error'), ('ecc', 'Memory error'), ('lost', 'Not found'), ('drift', 'Made by hand'), ('foreign', 'Unbooked use'), ('hang', 'Driver hangs'), ('silent', 'Not heard'), ('slow', 'Slow start'), ('warned', 'Users warned'), ('asked', 'Asked to end'), ('killed', 'Ended'), ('operator', 'Operator')], max_length=10),
+            field=models.CharField(choices=[('xid', 'Error'), ('ecc', 'Memory error'), ('lost', 'Not found'), ('drift', 'Made by hand'), ('foreign', 'Unbooked use'), ('intruder', 'Use by others'), ('hang', 'Driver hangs'), ('silent', 'Not heard'), ('slow', 'Slow start'), ('warned', 'Users warned'), ('asked', 'Asked to end'), ('killed', 'Ended'), ('operator', 'Operator')], max_length=10),
         ),
         migrations.AddConstraint(
             model_name='gpuevent',
@@ -50,7 +50,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='gpuevent',
-            constraint=models.UniqueConstraint(condition=models.Q(('kind__in', ['drift', 'foreign', 'hang']), ('until', None)), fields=('gpu', 'kind', 'slot'), name='gpu_trouble_once', nulls_distinct=False),
+            constraint=models.UniqueConstraint(condition=models.Q(('kind__in', ['drift', 'foreign', 'intruder', 'hang']), ('until', None)), fields=('gpu', 'kind', 'slot'), name='gpu_trouble_once', nulls_distinct=False),
         ),
         migrations.AddConstraint(
             model_name='gpuevent',

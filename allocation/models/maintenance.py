@@ -87,6 +87,7 @@ class GpuEvent(models.Model):
         LOST = "lost", "Not found"
         DRIFT = "drift", "Made by hand"
         FOREIGN = "foreign", "Unbooked use"
+        INTRUDER = "intruder", "Use by others"
         HANG = "hang", "Driver hangs"
         SILENT = "silent", "Not heard"
         SLOW = "slow", "Slow start"
@@ -95,7 +96,7 @@ class GpuEvent(models.Model):
         KILLED = "killed", "Ended"
         OPERATOR = "operator", "Operator"
 
-    TROUBLES = (Kind.DRIFT.value, Kind.FOREIGN.value)
+    TROUBLES = (Kind.DRIFT.value, Kind.FOREIGN.value, Kind.INTRUDER.value)
     LASTING = (*TROUBLES, Kind.HANG.value, Kind.SILENT.value, Kind.SLOW.value)
 
     id = models.BigAutoField(primary_key=True)
@@ -121,7 +122,7 @@ class GpuEvent(models.Model):
             ),
             models.UniqueConstraint(
                 fields=["gpu", "kind", "slot"],
-                condition=Q(kind__in=["drift", "foreign", "hang"], until=None),
+                condition=Q(kind__in=["drift", "foreign", "intruder", "hang"], until=None),
                 nulls_distinct=False,
                 name="gpu_trouble_once",
             ),

@@ -148,8 +148,10 @@ def _troubles(report: wire.Report) -> Iterable[tuple[str, str, int | None, str]]
     for item in report.foreign:
         users = ", ".join(item.users) or "users not known"
         plural = "es" if item.processes != 1 else ""
-        sentence = f"{item.processes} process{plural} without a booking: {users}."
-        yield item.gpu, GpuEvent.Kind.FOREIGN.value, item.slot, sentence[:300]
+        what = "beside the booking" if item.booked else "without a booking"
+        sentence = f"{item.processes} process{plural} {what}: {users}."
+        kind = GpuEvent.Kind.INTRUDER if item.booked else GpuEvent.Kind.FOREIGN
+        yield item.gpu, kind.value, item.slot, sentence[:300]
 
 
 def _is_news(node: Node, gpu: Gpu, error: wire.HardwareError, now: datetime) -> bool:

@@ -26,6 +26,7 @@ from allocation.services.lifecycle import (
     allocation_suspended,
 )
 from allocation.services.replace import lease_ran_out
+from allocation.services.strangers import deeds_apply
 from allocation.services.telemetry import samples_store
 from tenants.outbox import nudge
 
@@ -143,6 +144,7 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     list(Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"))
     _broken_runs(hurt, now)
     troubles_apply(node, report, now)
+    deeds_apply(node, report, now)
     for item in report.allocations:
         if item.id in own:
             unproven = item.state == "empty" and not is_proof(report, known)
