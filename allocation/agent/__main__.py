@@ -20,6 +20,7 @@ from typing import Any
 
 from allocation import wire
 from allocation.agent import run, saved
+from allocation.agent.accounts import Accounts
 from allocation.agent.bookings import Bookings
 from allocation.agent.cdi import Cdi, DeviceNodes, driver_edits
 from allocation.agent.device_nodes import DriverDeviceNodes
@@ -45,7 +46,7 @@ from allocation.agent.nvml_watch import NvmlWatch, process_user
 from allocation.agent.parts import Place
 from allocation.agent.patient import EVERY, PatientDeviceNodes, PatientGpu, PatientWatch
 from allocation.agent.process import Agent, Stop
-from allocation.agent.programs import HostPrograms, Programs
+from allocation.agent.programs import HostPrograms, Programs, account_same
 from allocation.agent.simulated_device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import installed
@@ -58,6 +59,7 @@ from allocation.agent.suspender import Suspender, suspender_find
 log = logging.getLogger("allocation.agent")
 
 IDENTITY = "identity.json"
+LOGIN = "login"
 _LONGEST_RETRY_S = 30
 
 
@@ -122,7 +124,8 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         type=Path,
         default=default("GPU_AGENT_HOOKS"),
         metavar="DIR",
-        help="run the executables in DIR/start, notice, pause, resume and end for each booking",
+        help="run the executables in DIR/start, notice, pause, resume and end for each booking,"
+        " and DIR/login to learn which local account a member has",
     )
     parser.add_argument(
         "--pause-signal",
@@ -290,6 +293,9 @@ def _node(
         stack.callback(stop)
         log.info("metrics on port %d", port)
     place = Place(identity.node, state.absolute() / "bookings", options.mps, memory)
+    account_of = _accounts(options)
+    if account_of is not None:
+        place = dataclasses.replace(place, account_of=account_of)
     return Node(
         keys=Keys(identity, state / IDENTITY),
         port=machine.port,
@@ -305,7 +311,14 @@ def _node(
         pause_signal=options.pause_signal,
         one_account=not options.many_accounts,
         may_end=not options.never_end_strangers,
+        account_of=account_of or account_same,
     )
+
+
+def _accounts(options: argparse.Namespace) -> Callable[[str], str | None] | None:
+    """The site's own program that knows its members' accounts, if there is one."""
+    program = options.hooks / LOGIN if options.hooks else None
+    return Accounts(program).account_of if program is not None and program.is_file() else None
 
 
 def _serve(node: Node, supervisor: Supervisor) -> None:

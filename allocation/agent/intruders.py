@@ -15,7 +15,6 @@ from allocation import wire
 from allocation.agent.apply import Outcome
 from allocation.agent.gpu import FoundInstance, GpuError, GpuPort, Place, Truth
 from allocation.agent.handover import full_name
-from allocation.agent.holders import sharers_of
 from allocation.agent.programs import Programs
 from allocation.agent.reconcile import Held, place_of
 from allocation.agent.suspender import Program
@@ -144,10 +143,11 @@ class Intruders:
         if None in accounts:
             return set(pids)
         names = {name for each in given for name in (each.id, full_name(each))}
-        found = {pid for pids_ in sharers_of(self._programs, pids, given).values() for pid in pids_}
+        found: set[int] = set()
         for pid in pids:
             whose = self._programs.whose(pid)
-            if whose.names & names or whose.account in accounts:
+            untold = whose.account is None
+            if untold or whose.names & names or whose.account in accounts:
                 found.add(pid)
         return found
 

@@ -14,7 +14,7 @@ from typing import Protocol
 class Whose:
     """Whom a program belongs to. `names` are those of bookings and allocations in its environment,
     as `run` and `env` put them there: a program may lie about it, to nobody's harm but its owner's.
-    `account` is the name of its account, None if that can't be told."""
+    `account` is the name of its account, its number if it has none, None if that can't be told."""
 
     names: frozenset[str] = frozenset()
     account: str | None = None
@@ -73,7 +73,7 @@ class HostPrograms:
         values = {name: value for name, _, value in pairs}
         booking = f"{values.get('GPU_BOOKING_TENANT')}.{values.get('GPU_BOOKING')}"
         names = {booking, values.get("GPU_ALLOCATION", "")} - {"None.None", ""}
-        return Whose(frozenset(names), account_name(account))
+        return Whose(frozenset(names), account_name(account) or str(account))
 
     def warn(self, pid: int, number: int) -> bool:
         if pid <= 1 or pid == os.getpid():
