@@ -10,11 +10,12 @@ import redis
 from allocation import wire
 from allocation.agent.leases import Leases
 from allocation.agent.reconcile import Held
-from allocation.models import Booking, Gpu, Node, Occupancy
+from allocation.models import Booking, Gpu, Node, Occupancy, SolverState
 from allocation.rules.ask import AskDocument
 from allocation.services import leases
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.costs import booking_cost
+from allocation.services.cycle import cycle_run
 from allocation.services.invariants import invariants_check
 from allocation.services.leases import SILENCE_SECONDS, TTL_SECONDS, LeaseWatch
 from allocation.services.lifecycle import allocation_empty, allocation_ready
@@ -322,19 +323,45 @@ def test_a_heartbeat_that_was_heard_in_the_meantime_keeps_it_where_it_is(
     assert fresh(booking).state == "active"
 
 
-def test_a_jump_of_the_portals_clock_replaces_nothing(plant: Plant, lab: Lab) -> None:
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_jump_of_the_portals_clock_replaces_nothing_and_silences_nobody(
+    hours: int, plant: Plant, lab: Lab
+) -> None:
     booking = on_lease(plant, lab)
     jumped = Reader(
         "another",
-        clock=lambda: plant.now + timedelta(hours=1),
+        clock=lambda: plant.now + timedelta(hours=hours),
         steady=Steady(plant),
     )
-    for _ in range(3):
+    for _ in range(12):
+        plant.agent.pause()
         plant.now += SECOND * 5
         plant.node_works()
         with as_system():
             jumped.turn(block_ms=1)
-    assert fresh(booking).state == "active"
+    now = node()
+    assert (fresh(booking).state, now.silent_since, now.cut_off) == ("active", None, False)
+    # The two clocks differ, and nobody knows whose is wrong: nothing new goes there.
+    assert now.clock_wrong
+    assert not now.takes_work
+
+
+def test_a_jump_of_the_portals_clock_takes_nobodys_term_and_ends_by_the_clock_it_has(
+    plant: Plant, lab: Lab
+) -> None:
+    """Terms are counted, so a cycle that ran an hour ahead keeps no later one from leading. What
+    is to end by the clock ends early: the portal believes its own."""
+    booking = on_lease(plant, lab, an_ask(hours=0.5))
+    with as_system():
+        before = SolverState.objects.get(id=1).leader_term
+        cycle_run(plant.now + timedelta(hours=1))
+        assert fresh(booking).state == "ending"
+        cycle_run(plant.now - timedelta(hours=1))
+        cycle_run(plant.now)
+        assert SolverState.objects.get(id=1).leader_term == before + 3
+        assert invariants_check() == []
+    plant.later(SECOND * 15)
+    assert fresh(booking).state == "ended"
 
 
 def test_a_node_whose_agent_knows_no_lease_gets_none_and_nothing_is_held_on_one(
