@@ -1,7 +1,7 @@
 """What the operator's policy says of nodes that do not answer. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,19 @@ class NodePolicy:
     start_slow: int = 60
 
 
-NODE_ENTRIES = tuple(field.name for field in fields(NodePolicy))
+# The most that each may be; all are whole numbers above zero.
+NODE_MOST = {
+    "silent_after": 3_600,
+    "heard_again": 3_600,
+    "silent_limit": 86_400,
+    "start_slow": 3_600,
+}
 
 
 def node_policy_of(document: Mapping[str, object]) -> NodePolicy:
     """What a policy document says of nodes; what it leaves out, or says badly, has its default:
     nodes must be watched whatever became of the document."""
-    values = {name: document.get(name) for name in NODE_ENTRIES}
+    values = ((name, document.get(name), most) for name, most in NODE_MOST.items())
     return NodePolicy(
-        **{name: each for name, each in values.items() if type(each) is int and each > 0}
+        **{name: each for name, each, most in values if type(each) is int and 1 <= each <= most}
     )

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
+from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.borrowing import marks_write
 from allocation.services.changes import Changes, reason_data
@@ -54,7 +55,7 @@ def plan_apply(
             raise PlanStale("another cycle leads now")
         decision.save(force_insert=True)
         bookings = _bookings_locked(changes)
-        fleet = _Fleet.read(snapshot)
+        fleet = _Fleet.read(snapshot, changes.assigns)
         # Shortened first, so that the room is free for who it is paused for.
         for pause in changes.pauses:
             victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
@@ -78,9 +79,10 @@ class _Fleet:
     snapshot: Snapshot
 
     @classmethod
-    def read(cls, snapshot: Snapshot) -> "_Fleet":
-        gpus = {str(gpu.id): gpu for gpu in Gpu.objects.select_related("node")}
-        return cls(gpus, snapshot)
+    def read(cls, snapshot: Snapshot, assigns: Sequence[Assign]) -> "_Fleet":
+        ids = {place.gpu for assign in assigns for place in assign.places}
+        rows = Gpu.objects.select_related("node").filter(id__in=ids) if ids else ()
+        return cls({str(gpu.id): gpu for gpu in rows}, snapshot)
 
     def units(self, gpu: Gpu, shape: Shape) -> int:
         model = next(model for model in self.snapshot.models if model.slug == gpu.model_id)
@@ -115,7 +117,9 @@ def _assign(
         # A fixed window was paid for where it lies.
         _hold_follows(booking, assign, now)
     _plan_fields(booking, assign, decision)
-    booking.reasons, booking.alternatives, booking.planned_places = [], [], []
+    late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
+    booking.reasons = [reason_data(each) for each in late]
+    booking.alternatives, booking.planned_places = [], []
     _store(booking, "price_per_hour", "alternatives", "duration_seconds", "planned_places")
     where = _where(assign, fleet)
     event_add(
@@ -210,6 +214,7 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
             "share": item.share,
             "starts": instant(item.starts).isoformat(),
             "ends": instant(item.ends).isoformat(),
+            **({"pin": list(item.pin)} if item.pin else {}),
         }
         for item in refuse.alternatives
     ]

@@ -13,7 +13,7 @@ from allocation.models import Allocation, Booking, GpuEvent, Node
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.history import event_add
-from allocation.services.policies import node_policy
+from allocation.services.node_policies import node_policy
 
 CODE = "start_slow"
 

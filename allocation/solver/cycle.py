@@ -8,19 +8,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 
+from allocation.solver.blockers import why_not_at, why_still_waiting, why_waiting
 from allocation.solver.borrowing import borrows_of, said
 from allocation.solver.explain import (
     Line,
     freed_by,
-    makes_room,
     placed,
     possible_wants,
     reason,
-    why_not_at,
-    why_waiting,
     with_totals,
 )
 from allocation.solver.extensions import extension_decide
+from allocation.solver.giving_way import makes_room
 from allocation.solver.home import or_home, planned_resume, why_home
 from allocation.solver.line import Queues
 from allocation.solver.matching import in_time
@@ -30,7 +29,7 @@ from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Assign, Extend, Pause, Plan, Reason, Refuse, Waiting
 from allocation.solver.preemption import Preemption
-from allocation.solver.promises import nowhere, promise_improve, promises_lay
+from allocation.solver.promises import is_at_its_earliest, nowhere, promise_improve, promises_lay
 from allocation.solver.resume import last_start
 from allocation.solver.series import all_or_none, series_of
 from allocation.solver.types import Held, Policy, Request, Snapshot
@@ -102,19 +101,24 @@ class _Outcome:
         delayed_by: Reason | None = None,
         slow: tuple[Reason, ...] = (),
     ) -> None:
-        """Reserve it: places for good if it starts within the freeze horizon, else a promise.
+        """Reserve it: places for good if it starts within the freeze horizon or is fixed in time or
+        place, else a promise.
 
         On the room of running work it is a promise until they have been told. `slow`: why not on
         other classes.
         """
         working, is_due = self.working, self.preemption.is_due(found)
-        is_soon = request.fixed or found.starts <= working.now + working.policy.freeze_horizon
+        is_soon = found.starts <= working.now + working.policy.freeze_horizon
+        is_soon = is_soon or request.fixed or request.pinned
+        is_late = found.starts > working.first_start(request.earliest)
+        reasons: tuple[Reason, ...] = ()
+        if not (is_soon and is_due) or (request.pinned and is_late):
+            reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_soon and is_due:
             self.preemption.tell(request, found)
             working.reserve(found)
-            self.assign(request, found)
+            self.assign(request, found, reasons)
             return
-        reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_due:
             self.preemption.tell(request, found)
         else:
@@ -124,9 +128,19 @@ class _Outcome:
             self.promised.add(request.booking, found)
         self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by)
 
-    def assign(self, request: Request, found: Found) -> None:
-        """The room is reserved already."""
-        why = (placed(self.working, found), *_room_made(found))
+    def stay(self, request: Request, kept: Found, slow: tuple[Reason, ...]) -> None:
+        """It keeps its promise where it is reserved, on room that is free."""
+        working = self.working
+        if kept.starts <= working.now + working.policy.freeze_horizon:
+            self.assign(request, kept)
+            return
+        reasons = why_still_waiting(working, request, kept, self.line(kept.want.gpu_class))
+        self.promised.add(request.booking, kept)
+        self.wait(request, kept, (*reasons, *slow), None)
+
+    def assign(self, request: Request, found: Found, late: tuple[Reason, ...] = ()) -> None:
+        """The room is reserved already. `late`: why what is pinned does not start sooner."""
+        why = (placed(self.working, found), *_room_made(found), *late)
         self.assigns.append(
             Assign(request.booking, found.want.gpu_class, found.places, *found.window, why)
         )
@@ -193,11 +207,12 @@ def _room_made(found: Found) -> tuple[Reason, ...]:
 
 
 def _extensions(working: Working, snapshot: Snapshot, kept: dict[str, Found]) -> tuple[Extend, ...]:
-    held: dict[str, list[Held]] = {}
-    for row in snapshot.held:
-        held.setdefault(row.booking, []).append(row)
+    held: dict[str, list[Held]] = {each.booking: [] for each in snapshot.extensions}
+    for row in snapshot.held if held else ():
+        if row.booking in held:
+            held[row.booking].append(row)
     answers = tuple(
-        extension_decide(working, extension, tuple(held.get(extension.booking, ())), kept)
+        extension_decide(working, extension, tuple(held[extension.booking]), kept)
         for extension in snapshot.extensions
     )
     working.running.keep(each.booking for each in answers if each.granted)
@@ -211,6 +226,9 @@ def _promised(
         _newcomer(outcome, request, broken)
         return
     _, slow = in_time(outcome.working, request, wants_of(request))
+    if is_at_its_earliest(outcome.working, request, kept):
+        outcome.stay(request, kept, slow)
+        return
     found = promise_improve(outcome.working, outcome.preemption, request, kept)
     outcome.give(request, found, None, (*slow, *why_home(request, found)))
 

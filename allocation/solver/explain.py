@@ -7,13 +7,10 @@ numbers say when and how much. Codes and rule ids agree with `allocation.rules.c
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from allocation.solver.placement import Want, fits, most_together
-from allocation.solver.plan import Borrow, Reason
+from allocation.solver.placement import Want
+from allocation.solver.plan import Reason
 from allocation.solver.quota import Block
-from allocation.solver.types import UNITS_PER_GPU, Request, Together
-from allocation.solver.upkeep import missing
+from allocation.solver.types import UNITS_PER_GPU, Together
 from allocation.solver.working import Found, Working
 
 RULES: dict[str, tuple[str, str]] = {
@@ -58,18 +55,16 @@ RULES: dict[str, tuple[str, str]] = {
     "share_of_one": ("R60", "policy"),
     "series_conflict": ("R67", "together"),
     "class_too_slow": ("R72", "policy"),
+    "pin_elsewhere": ("R76", "policy"),
+    "pin_too_small": ("R77", "policy"),
+    "pinned": ("R78", "policy"),
+    "pin_out": ("R79", "hardware"),
     "node_unanswering": ("R85", "hardware"),
     "suspended_there": ("R87", "hardware"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 
-_PAUSED_BY = {
-    "taken_back": "A stronger claim takes back what was borrowed.",
-    "higher_tier": "A booking of a higher tier in your organisation needs the room.",
-    "fairer_share": "A stronger claim needs the room: your organisation borrows more than it.",
-}
-
-_GROUPS: dict[Together, str] = {
+GROUPS: dict[Together, str] = {
     "gpu": "single GPU",
     "domain": "NVLink domain",
     "node": "node",
@@ -136,7 +131,8 @@ def why_never(working: Working, want: Want) -> Reason | None:
         mode = "whole GPUs only" if want.profile else "slices only"
         return reason("mode_fixed", f"All {want.gpu_class} GPUs are set to {mode}.")
     return (
-        _why_never_so_many(working, want)
+        _why_never_pinned(working, want)
+        or _why_never_so_many(working, want)
         or _why_never_beside(working, want)
         or _why_never_within_quota(working, want)
     )
@@ -157,6 +153,21 @@ def possible_wants(
     return tuple(able), tuple(never)
 
 
+def _why_never_pinned(working: Working, want: Want) -> Reason | None:
+    """Nodes and GPUs that are named and are not of the class, or too few."""
+    if not want.pin:
+        return None
+    if not working.pools[want.gpu_class].within(want.pin).any():
+        sentence = f"There are no {want.gpu_class} on {want.pin_words}."
+        return reason("pin_elsewhere", sentence)
+    most = working.most_pinned(want)
+    if most >= want.count:
+        return None
+    near = "" if want.level == "any" else f" in one {GROUPS[want.level]}"
+    sentence = f"{want.pin_words} has room for {most} of {shape(want)}{near}."
+    return reason("pin_too_small", sentence, asked=want.count, most=most)
+
+
 def _why_never_so_many(working: Working, want: Want) -> Reason | None:
     pool = working.pools[want.gpu_class]
     if want.profile is not None and want.level == "domain":
@@ -168,7 +179,7 @@ def _why_never_so_many(working: Working, want: Want) -> Reason | None:
         return reason("not_enough_gpus", sentence, asked=want.count, most=most)
     most = pool.most(want.shape, want.level)
     if most < want.count:
-        sentence = f"No {_GROUPS[want.level]} has room for more than {most} of {shape(want)}."
+        sentence = f"No {GROUPS[want.level]} has room for more than {most} of {shape(want)}."
         return reason("impossible_together", sentence, asked=want.count, most=most)
     return None
 
@@ -180,16 +191,16 @@ def _why_never_beside(working: Working, want: Want) -> Reason | None:
     most = working.most_beside(want)
     if most >= want.count:
         return None
-    sentence = f"No node has {_of_host(want)} for each of {want.count} {want.gpu_class}."
+    sentence = f"No node has {of_host(want)} for each of {want.count} {want.gpu_class}."
     if most and want.level == "any":
-        sentence = f"The nodes have {_of_host(want)} for {most} {want.gpu_class} in all."
+        sentence = f"The nodes have {of_host(want)} for {most} {want.gpu_class} in all."
     return reason(
         "host_too_small", sentence, cores=want.cores, memory=want.memory, most=most,
         asked=want.count,
     )  # fmt: skip
 
 
-def _of_host(want: Want) -> str:
+def of_host(want: Want) -> str:
     """`16 cores and 64 GiB`."""
     cores = f"{_thousandths(want.cores)} cores"
     memory = f"{_thousandths(want.memory * 1000 // 1024)} GiB"
@@ -215,33 +226,6 @@ def _why_never_within_quota(working: Working, want: Want) -> Reason | None:
         sentence = f"{words} may use {most} {want.gpu_class} at once; this needs {asked}."
         return reason(code, sentence, owner=block.owner, limit=block.most, asked=use.units)
     return _quota_reason(working, want, block, want.duration)
-
-
-def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[Reason, ...]:
-    """What is in the way of exactly this start, blockers only; empty when nothing is.
-
-    Room that only reservations of others take is the place in line; what running and fixed work
-    takes is GPUs not free together.
-    """
-    found: list[Reason] = []
-    pool = working.pools[want.gpu_class]
-    at = np.array([starts], dtype=np.int64)
-    held, beside = working.busy(want, at, held_only=True)
-    if not fits(pool, want, held, beside)[0]:
-        if fits(pool, want, held)[0]:
-            found.append(_host_busy(want))
-        else:
-            found.append(_busy(want, most_together(pool, want, held[0])))
-        for code, count, words in missing(pool, want.shape):
-            sentence = f"{count} of {len(pool)} {want.gpu_class} are {words}."
-            found.append(reason(code, sentence, out=count, gpus=len(pool)))
-        away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
-        if away:
-            found.append(maintenance(away, f"of {want.gpu_class}", back))
-    elif not fits(pool, want, *working.busy(want, at))[0]:
-        found.append(_in_line(want, line))
-    quota = why_quota(working, want, starts)
-    return (*found, quota) if quota else tuple(found)
 
 
 def maintenance(away: int, which: str, back: int) -> Reason:
@@ -305,56 +289,11 @@ def _hours_reason(words: str, asked: int, block: Block) -> Reason:
     return reason("gpu_hours", sentence, owner=block.owner, limit=most, used=used, asked=needs)
 
 
-def borrowed_reason(borrow: Borrow) -> Reason:
-    """What of a booking is borrowed: `8 own + 2 borrowed`."""
-    numbers = {"own": borrow.own, "borrowed": borrow.borrowed}
-    if borrow.at_risk_from is not None:
-        numbers["at_risk_from"] = borrow.at_risk_from
-    asks = ", and one of them asks for them" if borrow.at_risk_from is not None else ""
-    sentence = (
-        f"{gpus(borrow.own)} own + {gpus(borrow.borrowed)} borrowed: what is borrowed may be "
-        f"paused when those who lend it need it{asks}."
-    )
-    return reason("borrowed", sentence, **numbers)
-
-
-def makes_room(pauses: int, starts: int) -> Reason:
-    """Why a start is where running work is."""
-    bookings = "1 paused booking has" if pauses == 1 else f"{pauses} paused bookings have"
-    return reason("makes_room", f"It starts when {bookings} made room.", starts, pauses=pauses)
-
-
-def pause_reason(code: str, tier: str, lost: int) -> Reason:
-    """Why a running booking is paused, by which rule; `tier` is that of the stronger claim.
-
-    `lost` are GPU-seconds since its last save.
-    """
-    minutes = -(-lost // 60)
-    sentence = (
-        f"{_PAUSED_BY[code]} What is paused for it loses the least: here {minutes:,} "
-        f"GPU-minute{'s' if minutes != 1 else ''} since the last save."
-    )
-    return reason(code, sentence, tier=tier, lost=lost)
-
-
 def _whose(want: Want, owner: str) -> tuple[str, str]:
     """Rule and words for an owner of the want: its tenant or its project."""
     if want.owners and owner == want.owners[0]:
         return ("tenant_quota", "Your organisation")
     return ("project_quota", "Your project")
-
-
-def why_waiting(working: Working, request: Request, found: Found, line: Line) -> tuple[Reason, ...]:
-    """Why a booking does not start at once, with the planned start as the time it frees."""
-    first = working.first_start(request.earliest)
-    blockers = [
-        blocker if blocker.check == "quota" else replace(blocker, frees_at=found.starts)
-        for blocker in why_not_at(working, found.want, first, line)
-    ]
-    if request.earliest > working.now:
-        sentence = "You asked for it not to start earlier."
-        blockers.append(reason("not_before", sentence, request.earliest))
-    return tuple(blockers) or (replace(_in_line(found.want, line), frees_at=found.starts),)
 
 
 def freed_by(reasons: tuple[Reason, ...], later: Found | None) -> tuple[Reason, ...]:
@@ -376,25 +315,4 @@ def with_totals(reasons: tuple[Reason, ...], total: int) -> tuple[Reason, ...]:
         if each.code == "line"
         else each
         for each in reasons
-    )
-
-
-def _busy(want: Want, most: int) -> Reason:
-    if want.level == "any":
-        sentence = f"{most} of {shape(want)} are free for that long; {want.count} are needed."
-    else:
-        sentence = f"No {_GROUPS[want.level]} has {shape(want)} free for that long."
-    return reason("gpus_busy", sentence, free=most, asked=want.count, group=_GROUPS[want.level])
-
-
-def _host_busy(want: Want) -> Reason:
-    sentence = f"GPUs are free, but beside them no node has {_of_host(want)} free for that long."
-    return reason("host_busy", sentence, cores=want.cores, memory=want.memory)
-
-
-def _in_line(want: Want, line: Line) -> Reason:
-    bookings = f"{line.bookings} booking{'s' * (line.bookings != 1)}"
-    sentence = f"Ahead in line for {want.gpu_class}: {bookings}, {gpus(line.units)} GPUs."
-    return reason(
-        "line", sentence, position=line.bookings + 1, ahead=line.bookings, ahead_units=line.units
     )

@@ -7,7 +7,8 @@ it would have to do again.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from allocation.solver.explain import Line, possible_wants, reason, why_waiting
+from allocation.solver.blockers import why_waiting
+from allocation.solver.explain import Line, possible_wants, reason
 from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Reason
 from allocation.solver.resume import earliest_free, last_start, length_from

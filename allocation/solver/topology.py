@@ -50,7 +50,8 @@ class Pool:
         self.mix = mix
         self.gpus = tuple(sorted(gpus, key=_column_key))
         self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
-        self.geometries = tuple(geometry_of(models[gpu.model]) for gpu in self.gpus)
+        geometries = {name: geometry_of(models[name]) for name in {g.model for g in self.gpus}}
+        self.geometries = tuple(geometries[gpu.model] for gpu in self.gpus)
         self.in_service: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
         silent: Bools = np.array([gpu.silent for gpu in self.gpus], dtype=np.bool_)
         # What takes new work; what is in service besides only keeps what it has.
@@ -67,7 +68,7 @@ class Pool:
         self._valued = tuple(dict.fromkeys(pairs))
         self.value_kind: Index = np.array([self._valued.index(p) for p in pairs], dtype=np.intp)
         self.values = _values_of(self._valued, mix)
-        self._masks_of_kind: Ints = np.array([g.masks for g, _ in self._valued], dtype=np.int64)
+        self._masks: Ints = np.array([g.masks for g in self.geometries], dtype=np.int64)
         self._units_left = _padded([units_left(geometry) for geometry, _ in self._valued])
         self._all_usable = bool(self.usable.all())
         self.nodes = tuple(self.gpus[first].node for first in self.bounds["node"])
@@ -78,6 +79,7 @@ class Pool:
         self._suits: dict[Shape, Bools] = {}
         self._units: dict[Shape, int] = {}
         self._most: dict[tuple[Shape, Together], int] = {}
+        self._within: dict[tuple[str, ...], Bools] = {}
 
     def with_mix(self, mix: Mix) -> "Pool":
         """The same columns for other asks to come."""
@@ -123,33 +125,39 @@ class Pool:
 
     def capacity(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
         """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
-        return self._capacity(shape, busy, self.eligible(shape))
+        return self.capacity_on(shape, busy, self.eligible(shape))
 
     def states(self, busy: Masks) -> Masks | Ints:
         """The masks (columns) as states of the tables of worth; out of service: nothing is left."""
         found: Masks | Ints = busy
         shared = busy >= SHARED
         if shared.any():
-            masks = self._masks_of_kind[self.value_kind]
-            found = np.where(shared, masks + share_states(busy), busy.astype(np.int64))
+            found = np.where(shared, self._masks + share_states(busy), busy)
         return found if self._all_usable else np.where(self.usable, found, WHOLE_MASK)
+
+    def at_states(self, table: Ints, states: Masks | Ints) -> Ints:
+        """A table of (kinds × states) at the state of each column."""
+        found: Ints = table[0].take(states) if len(table) == 1 else table[self.value_kind, states]
+        return found
 
     def units_left(self, states: Masks | Ints) -> Ints:
         """Units that are not taken of each column."""
-        found: Ints = self._units_left[self.value_kind, states]
-        return found
+        return self.at_states(self._units_left, states)
+
+    def useful(self, states: Masks | Ints) -> Ints:
+        """What of each column is useful at once."""
+        return self.at_states(self.values.useful, states)
 
     def shared_from(self, columns: Index, states: Ints) -> Ints:
         """The states of columns that are idle or shared, as states of shared GPUs."""
-        masks = self._masks_of_kind[self.value_kind[columns]]
-        return np.where(states == 0, masks, states)
+        return np.where(states == 0, self._masks[columns], states)
 
     def most(self, shape: Shape, level: Together) -> int:
         """The most of a shape that one group of the level has, all in service and nothing taken."""
         key = (shape, level)
         if key not in self._most:
             empty = np.zeros(len(self), dtype=np.uint16)
-            capacity = self._capacity(shape, empty, self.suits(shape))
+            capacity = self.capacity_on(shape, empty, self.suits(shape))
             self._most[key] = int(self.sums(level, capacity).max())
         return self._most[key]
 
@@ -195,6 +203,8 @@ class Pool:
 
     def together(self, level: Together, places: Iterable[Place]) -> bool:
         """True when all the places lie in one group of the level."""
+        if level == "any":
+            return True
         return len({self.group_of(level, self.column[place.gpu]) for place in places}) == 1
 
     def best_tables(self, profile: str) -> Best:
@@ -203,13 +213,21 @@ class Pool:
             self._best[profile] = _best_of(self._valued, self.mix, profile)
         return self._best[profile]
 
+    def within(self, pin: tuple[str, ...]) -> Bools:
+        """Columns that a pin names: whole nodes, and GPUs as `node/index`."""
+        if pin not in self._within:
+            named = [gpu.node in pin or f"{gpu.node}/{gpu.index}" in pin for gpu in self.gpus]
+            self._within[pin] = np.array(named, dtype=np.bool_)
+        return self._within[pin]
+
     def eligible(self, shape: Shape) -> Bools:
         """Columns that suit the shape and take new work."""
         if shape not in self._eligible:
             self._eligible[shape] = self.suits(shape) & self.usable
         return self._eligible[shape]
 
-    def _capacity(self, shape: Shape, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+    def capacity_on(self, shape: Shape, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+        """The same on these columns."""
         if shape is None:
             idle: npt.NDArray[np.uint8] = ((busy == 0) & eligible).view(np.uint8)
             return idle

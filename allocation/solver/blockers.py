@@ -1,0 +1,136 @@
+"""What is in the way of a start: running work, the line, a limit."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from allocation.solver.explain import (
+    GROUPS,
+    Line,
+    gpus,
+    maintenance,
+    of_host,
+    reason,
+    shape,
+    why_quota,
+)
+from allocation.solver.placement import Want, fits
+from allocation.solver.plan import Reason
+from allocation.solver.types import Request
+from allocation.solver.upkeep import missing
+from allocation.solver.working import Found, Working
+
+
+def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[Reason, ...]:
+    """What is in the way of exactly this start, blockers only; empty when nothing is.
+
+    Room that only reservations of others take is the place in line; what running and fixed work
+    takes is GPUs not free together.
+    """
+    found = list(_why_not_beside_held(working, want, starts))
+    if not found:
+        at = np.array([starts], dtype=np.int64)
+        if not fits(working.pools[want.gpu_class], want, *working.busy(want, at))[0]:
+            found.append(_in_line(want, line))
+    quota = why_quota(working, want, starts)
+    return (*found, quota) if quota else tuple(found)
+
+
+def why_waiting(working: Working, request: Request, found: Found, line: Line) -> tuple[Reason, ...]:
+    """Why a booking does not start at once, with the planned start as the time it frees."""
+    first = working.first_start(request.earliest)
+    blockers = why_not_at(working, found.want, first, line)
+    return _waiting(working, request, found, blockers) or (
+        replace(_in_line(found.want, line), frees_at=found.starts),
+    )
+
+
+def why_still_waiting(
+    working: Working, request: Request, kept: Found, line: Line
+) -> tuple[Reason, ...]:
+    """The same for a promise that is reserved where it was, and can't begin sooner.
+
+    That is known for lack of room, so what running work does not take others have reserved.
+    """
+    first = working.first_start(request.earliest)
+    found = _why_not_beside_held(working, kept.want, first) or (_in_line(kept.want, line),)
+    quota = _why_quota_of_others(working, kept, first)
+    return _waiting(working, request, kept, (*found, quota) if quota else found)
+
+
+def _waiting(
+    working: Working, request: Request, found: Found, blockers: tuple[Reason, ...]
+) -> tuple[Reason, ...]:
+    said = [
+        blocker if blocker.check == "quota" else replace(blocker, frees_at=found.starts)
+        for blocker in blockers
+    ]
+    if request.earliest > working.now:
+        sentence = "You asked for it not to start earlier."
+        said.append(reason("not_before", sentence, request.earliest))
+    return tuple(said)
+
+
+def _why_quota_of_others(working: Working, kept: Found, starts: int) -> Reason | None:
+    """The limit that forbids an earlier window to what is reserved now.
+
+    What fits beside its own reservation fits without it all the more.
+    """
+    if working.over(kept.want, starts) is None:
+        return None
+    use = working.use(kept.want)
+    working.quota.add(use, kept.window, -1)
+    found = why_quota(working, kept.want, starts)
+    working.quota.add(use, kept.window)
+    return found
+
+
+def _why_not_beside_held(working: Working, want: Want, starts: int) -> tuple[Reason, ...]:
+    left = working.left_by_held(want, starts)
+    if left.is_enough:
+        return ()
+    pool = working.pools[want.gpu_class]
+    found = [_host_busy(want) if left.has_gpus else _busy(want, left.together)]
+    if want.pin:
+        found = [_why_not_there(working, want, starts)]
+    for code, count, words in () if want.pin else missing(pool, want.shape):
+        sentence = f"{count} of {len(pool)} {want.gpu_class} are {words}."
+        found.append(reason(code, sentence, out=count, gpus=len(pool)))
+    away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
+    if away:
+        found.append(maintenance(away, f"of {want.gpu_class}", back))
+    return tuple(found)
+
+
+def _why_not_there(working: Working, want: Want, starts: int) -> Reason:
+    """Why not where it is pinned to; `elsewhere` is 1 when there would be room without the pin."""
+    pool = working.pools[want.gpu_class]
+    named = pool.within(want.pin) & pool.suits(want.shape)
+    if not (named & pool.usable).any():
+        return reason("pin_out", f"{want.pin_words}: out of service.", out=int(named.sum()))
+    free, at = replace(want, pin=()), np.array([starts], dtype=np.int64)
+    is_free = bool(fits(pool, free, *working.busy(free, at))[0])
+    rest = "; elsewhere there is room" if is_free else ""
+    sentence = f"It is pinned to {want.pin_words}, which is not free for that long{rest}."
+    return reason("pinned", sentence, elsewhere=int(is_free))
+
+
+def _busy(want: Want, most: int) -> Reason:
+    if want.level == "any":
+        sentence = f"{most} of {shape(want)} are free for that long; {want.count} are needed."
+    else:
+        sentence = f"No {GROUPS[want.level]} has {shape(want)} free for that long."
+    return reason("gpus_busy", sentence, free=most, asked=want.count, group=GROUPS[want.level])
+
+
+def _host_busy(want: Want) -> Reason:
+    sentence = f"GPUs are free, but beside them no node has {of_host(want)} free for that long."
+    return reason("host_busy", sentence, cores=want.cores, memory=want.memory)
+
+
+def _in_line(want: Want, line: Line) -> Reason:
+    bookings = f"{line.bookings} booking{'s' * (line.bookings != 1)}"
+    sentence = f"Ahead in line for {want.gpu_class}: {bookings}, {gpus(line.units)} GPUs."
+    return reason(
+        "line", sentence, position=line.bookings + 1, ahead=line.bookings, ahead_units=line.units
+    )
