@@ -80,17 +80,19 @@ def _units(model: Model, shape: Shape) -> int | None:
     return units_of(model, shape)
 
 
+_PLACES = tuple(
+    f"placements__{name}" for name in ("profile", "start", "size", "compute", "profile_id", "limit")
+)
+
+
 def _models_by_class(classes: tuple[str, ...]) -> dict[str, list[Model]]:
-    rows = GpuModel.objects.filter(gpu_class_id__in=classes).prefetch_related("placements")
+    rows = GpuModel.objects.filter(gpu_class_id__in=classes).order_by("slug", *_PLACES)
+    kinds: dict[tuple[str, str, int, int], list[Placement]] = {}
+    for row in rows.values_list("gpu_class_id", "slug", "memory_slots", "compute_slices", *_PLACES):
+        places = kinds.setdefault(row[:4], [])
+        if row[4] is not None:
+            places.append(Placement(*row[4:]))
     found: dict[str, list[Model]] = defaultdict(list)
-    for row in rows.order_by("slug"):
-        placements = tuple(
-            Placement(
-                place.profile, place.start, place.size, place.compute, place.profile_id, place.limit
-            )
-            for place in row.placements.all()
-        )
-        found[row.gpu_class_id].append(
-            Model(row.slug, row.memory_slots, row.compute_slices, "online", placements)
-        )
+    for (gpu_class, slug, slots, slices), places in kinds.items():
+        found[gpu_class].append(Model(slug, slots, slices, "online", tuple(places)))
     return found

@@ -1,7 +1,7 @@
 """What nodes say of their hardware's health: written down once, and acted on by one table."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -20,6 +20,8 @@ AHEAD = timedelta(minutes=5)
 # One node can't fill the history: of drift and foreign processes a report may open so many.
 TROUBLES_AT_ONCE = 64
 FOREIGN_REASON = "Processes without a booking are on it."
+Trouble = tuple[UUID | None, str, int | None]
+"""A GPU, the kind of event, and the slot."""
 
 
 def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, str]:
@@ -27,6 +29,8 @@ def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, s
 
     Returns the allocations of which only the run is broken, with why; their hardware serves on.
     """
+    if not report.errors:
+        return {}
     gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in=[e.gpu for e in report.errors])}
     hurt: dict[UUID, str] = {}
     for error in report.errors:
@@ -92,7 +96,7 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
     """
     answering = {gpu.uuid for gpu in report.gpus}
     gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in=answering)}
-    found: dict[tuple[UUID | None, str, int | None], str] = {
+    found: dict[Trouble, str] = {
         (gpus[uuid].id, kind, slot): sentence
         for uuid, kind, slot, sentence in _troubles(report)
         if uuid in gpus
@@ -108,6 +112,13 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
         elif event.sentence != sentence:
             event.sentence = sentence
             event.save(update_fields=["sentence"])
+    if found:
+        _troubles_open(node, found, now)
+    if report.foreign or any(gpu.health_reason == FOREIGN_REASON for gpu in gpus.values()):
+        _foreign_marks(node, answering)
+
+
+def _troubles_open(node: Node, found: Mapping[Trouble, str], now: datetime) -> None:
     GpuEvent.objects.bulk_create(
         [
             GpuEvent(node=node, gpu_id=gpu, kind=kind, slot=slot, at=now, sentence=sentence)
@@ -115,7 +126,6 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
         ],
         ignore_conflicts=True,
     )
-    _foreign_marks(node, answering)
 
 
 def _foreign_marks(node: Node, answering: set[str]) -> None:

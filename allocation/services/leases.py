@@ -26,23 +26,29 @@ GRACE_SECONDS = 15
 SILENCE_SECONDS = TTL_SECONDS + MARGIN_SECONDS + GRACE_SECONDS
 
 
-def lease_grant(node: Node, *, seq: int, key_version: int) -> None:
-    """Answers the node's heartbeat of this number, which must be known to the database by now: a
-    lease that we forget would be counted from an earlier one. Signed with the key it was heard by.
+Beat = tuple[Node, int, int]
+"""A node with the number of its heartbeat and the version of the key that signed it."""
+
+
+def leases_grant(beats: Iterable[Beat]) -> None:
+    """Answers heartbeats, which must be known to the database by now: a lease that we forget would
+    be counted from an earlier one. Each is signed with the key that its heartbeat was heard by.
     """
-    if not reads(node, wire.LEASES_SINCE):
+    granted = [beat for beat in beats if reads(beat[0], wire.LEASES_SINCE)]
+    if not granted:
         return
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    lease = wire.Lease(node=node.name, epoch=epoch, seq=seq, ttl=TTL_SECONDS)
-    envelope = wire.seal(lease, key=node_key(node, key_version), key_version=key_version)
     try:
         with agents_redis().pipeline(transaction=False) as pipe:
-            pipe.set(wire.lease_key(node.name), envelope.to_json())
-            pipe.publish(wire.wake_channel(node.name), wire.LEASE_WAKE)
+            for node, seq, version in granted:
+                lease = wire.Lease(node=node.name, epoch=epoch, seq=seq, ttl=TTL_SECONDS)
+                envelope = wire.seal(lease, key=node_key(node, version), key_version=version)
+                pipe.set(wire.lease_key(node.name), envelope.to_json())
+                pipe.publish(wire.wake_channel(node.name), wire.LEASE_WAKE)
             pipe.execute()
     except redis.RedisError as error:
         # The next heartbeat is answered in five seconds, and a lease lasts for four of them.
-        logger.warning("The lease of %s was not renewed: %s", node.name, error)
+        logger.warning("%d leases were not renewed: %s", len(granted), error)
 
 
 def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:

@@ -17,10 +17,11 @@ from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.costs import booking_cost
 from allocation.services.invariants import invariants_check
 from allocation.services.leases import SILENCE_SECONDS, TTL_SECONDS, LeaseWatch
-from allocation.services.lifecycle import allocation_empty, allocation_ready
+from allocation.services.lifecycle import allocation_empty
 from allocation.services.links import agents_redis
 from allocation.services.reader import Reader
 from allocation.services.replace import node_replace
+from allocation.services.starts import allocations_ready
 from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import NOW, Lab, a_lab, a_node, a_wish, an_ask
@@ -199,7 +200,7 @@ def test_it_is_charged_for_what_it_had_and_gets_the_time_it_has_left(
     assert (row.period.upper - row.period.lower).total_seconds() == 7200 - used
     began = plant.now
     with as_system():
-        allocation_ready(row.id, ["GPU-x"], began)
+        allocations_ready({row.id: ["GPU-x"]}, began)
         plant.now = row.period.upper
         allocation_empty(row.id, plant.now)
         over = fresh(booking)
