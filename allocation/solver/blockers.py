@@ -27,10 +27,8 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
     takes is GPUs not free together.
     """
     found = list(_why_not_beside_held(working, want, starts))
-    if not found:
-        at = np.array([starts], dtype=np.int64)
-        if not fits(working.pools[want.gpu_class], want, *working.busy(want, at))[0]:
-            found.append(_in_line(want, line))
+    if not found and not _has_room(working, want, starts):
+        found.append(_in_line(want, line))
     quota = why_quota(working, want, starts)
     return (*found, quota) if quota else tuple(found)
 
@@ -55,6 +53,13 @@ def why_still_waiting(
     found = _why_not_beside_held(working, kept.want, first) or (_in_line(kept.want, line),)
     quota = _why_quota_of_others(working, kept, first)
     return _waiting(working, request, kept, (*found, quota) if quota else found)
+
+
+def _has_room(working: Working, want: Want, starts: int) -> bool:
+    if starts < working.outlook.none_before(want):
+        return False
+    at = np.array([starts], dtype=np.int64)
+    return bool(fits(working.pools[want.gpu_class], want, *working.busy(want, at))[0])
 
 
 def _waiting(

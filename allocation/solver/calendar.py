@@ -34,6 +34,11 @@ class Calendar:
         twin.version = self.version
         return twin
 
+    @property
+    def has_shares(self) -> bool:
+        """True when something is shared, now or later."""
+        return self._shares is not None
+
     def prime(self, instants: Iterable[int]) -> None:
         """Prepare for these starts and ends; before anything is put."""
         self._instants = tuple(instants)

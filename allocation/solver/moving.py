@@ -90,17 +90,19 @@ def _neighbourhoods(
 def _laid_anew(
     working: Working, want: Want, starts: int, near: Reserved
 ) -> tuple[Found, dict[str, Found]] | None:
-    for found in near.values():
-        working.free(found)
-    newcomer = working.at(want, starts)
-    if newcomer is not None:
-        working.reserve(newcomer)
-        moved = _settled(working, near)
-        working.free(newcomer)
-        if moved is not None:
-            return newcomer, moved
-    for found in near.values():
-        working.reserve(found)
+    with working.outlook.on_trial(want.gpu_class) as keep:
+        for found in near.values():
+            working.free(found)
+        newcomer = working.at(want, starts)
+        if newcomer is not None:
+            working.reserve(newcomer)
+            moved = _settled(working, near)
+            working.free(newcomer)
+            if moved is not None:
+                keep()
+                return newcomer, moved
+        for found in near.values():
+            working.reserve(found)
     return None
 
 

@@ -180,17 +180,24 @@ class Working(Space):
         return found and replace(found, taste=tied[found.taste][0])
 
     def _earliest(self, want: Want, first: int, last: int) -> int | None:
-        if first > last:
+        sooner = max(first, self.outlook.none_before(want))
+        if sooner > last:
             return None
-        tried = self.starts_between(want, first, last)
+        tried = self.starts_between(want, sooner, last)
         use = self.use(want)
         days = self.quota.instants(use)
         if len(days):
-            tried = np.union1d(tried, days[(days > first) & (days <= last)])
+            tried = np.union1d(tried, days[(days > sooner) & (days <= last)])
         allowed = self.quota.allows(use, tried, want.duration)
-        if allowed is not None:
-            tried = tried[allowed]
-        # The first candidate alone, then ever larger bites: most bookings need few of them.
+        hopeful = tried if allowed is None else tried[allowed]
+        starts = self._first_of(want, hopeful)
+        if first <= self.now and starts is not None and (allowed is None or allowed.all()):
+            self.outlook.searched(want, starts)
+        return starts
+
+    def _first_of(self, want: Want, tried: Ints) -> int | None:
+        """The first of rising starts at which it fits, alone, then in ever larger bites: most
+        bookings need few of them."""
         begin, size = 0, 1
         while begin < len(tried):
             starts = self._first_fit(want, tried[begin : begin + size])
@@ -202,8 +209,10 @@ class Working(Space):
     def _first_fit(self, want: Want, bite: Ints) -> int | None:
         """The first of rising starts at which it fits."""
         if want.shape is None and len(bite) > 1:
-            hopeful = bite[self.may_fit(want, bite), None]
-            found = (self._first_fit(want, each) for each in hopeful)
+            hopeful = bite[self.may_fit(want, bite)]
+            if not any(want.of_host) and not self.calendars[want.gpu_class].has_shares:
+                return int(hopeful[0]) if len(hopeful) else None
+            found = (self._first_fit(want, each) for each in hopeful[:, None])
             return next((starts for starts in found if starts is not None), None)
         good = fits(self.pools[want.gpu_class], want, *self.busy(want, bite))
         return int(bite[int(good.argmax())]) if good.any() else None
