@@ -1,12 +1,11 @@
 """What is in the way of a start: running work, the line, a limit."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from allocation.solver.explain import (
     GROUPS,
     Line,
+    frees,
     gpus,
     maintenance,
     of_host,
@@ -38,7 +37,7 @@ def why_waiting(working: Working, request: Request, found: Found, line: Line) ->
     first = working.first_start(request.earliest)
     blockers = why_not_at(working, found.want, first, line)
     return _waiting(working, request, found, blockers) or (
-        replace(_in_line(found.want, line), frees_at=found.starts),
+        frees(_in_line(found.want, line), found.starts),
     )
 
 
@@ -66,7 +65,7 @@ def _waiting(
     working: Working, request: Request, found: Found, blockers: tuple[Reason, ...]
 ) -> tuple[Reason, ...]:
     said = [
-        blocker if blocker.check == "quota" else replace(blocker, frees_at=found.starts)
+        blocker if blocker.check == "quota" else frees(blocker, found.starts)
         for blocker in blockers
     ]
     if request.earliest > working.now:

@@ -133,6 +133,28 @@ class Calendar:
         shared = self._shares.over((starts, duration), np.maximum)
         return _joined(masks, shared)
 
+    def busy_without(
+        self, others: Iterable[tuple[Iterable[Place], int, int]], starts: int, ends: int
+    ) -> Masks:
+        """What is taken at any instant of [starts, ends) but for others, who are laid: (columns,).
+
+        Only slots: what is shared is left out.
+        """
+        within = self._steps.rows(starts, ends)
+        values = self._steps.values[within]
+        found: Masks = np.bitwise_or.reduce(values, axis=0)
+        left: dict[int, Masks] = {}
+        for places, since, until in others:
+            rows = self._steps.rows(since, until)
+            mine = slice(max(0, rows.start - within.start), max(0, rows.stop - within.start))
+            for place in places:
+                column = self.pool.column[place.gpu]
+                rest = left.setdefault(column, values[:, column].copy())
+                rest[mine] &= np.uint16(self.pool.mask_of(place) ^ 0xFFFF)
+        for column, rest in left.items():
+            found[column] = np.bitwise_or.reduce(rest)
+        return found
+
     def idle(
         self, starts: Ints, duration: int, columns: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.uint8]:

@@ -1,7 +1,6 @@
 """The working state of a cycle: frozen values go in, this changes, frozen values come out."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import numpy as np
 
@@ -137,10 +136,13 @@ class Working(Space):
 
         If the classes are all the same to the asker, on the one where it costs later asks least.
         """
+        allowed = ((n, each) for n, each in enumerate(wants) if self.over(each, starts) is None)
+        return self._placed(allowed, starts)
+
+    def _placed(self, wants: Iterable[tuple[int, Want]], starts: int) -> Found | None:
+        """The same for wants, each with its rank, that quota allows."""
         best: tuple[tuple[int, int], Found] | None = None
-        for taste, want in enumerate(wants):
-            if self.over(want, starts) is not None:
-                continue
+        for taste, want in wants:
             choice = self._choice(want, starts)
             if choice is None:
                 continue
@@ -174,10 +176,7 @@ class Working(Space):
                 tied.append((taste, want))
             elif best is None or when[0] < best[0]:
                 best, tied = when, [(taste, want)]
-        if best is None:
-            return None
-        found = self.first_at((want for _, want in tied), best[1])
-        return found and replace(found, taste=tied[found.taste][0])
+        return best and self._placed(tied, best[1])
 
     def _earliest(self, want: Want, first: int, last: int) -> int | None:
         sooner = max(first, self.outlook.none_before(want))
