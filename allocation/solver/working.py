@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from allocation.solver.fragmentation import Ints
-from allocation.solver.laying import lay_held, prime
+from allocation.solver.laying import instants_of, lay_held
 from allocation.solver.outlook import Outlook
-from allocation.solver.placement import Want, fits
+from allocation.solver.placement import Want
 from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.running import Running, runners_of
 from allocation.solver.sharers import Sharers
@@ -16,10 +15,6 @@ from allocation.solver.types import UNITS_PER_GPU, Held, Policy, Request, Snapsh
 from allocation.solver.upkeep import Upkeep
 
 __all__ = ["Found", "Working"]
-
-_FIRST_CHUNK = 8
-_CHUNK_GROWTH = 4
-_CHUNK_MOST = 1_024
 
 
 class Working(Space):
@@ -34,13 +29,16 @@ class Working(Space):
         self.upkeep = Upkeep(snapshot.blackouts, self._class_of)
         self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
         self.sharers = Sharers(self.pools.values(), alone=policy.share_owners == 1)
-        prime(self, snapshot)
+        self._prime(snapshot)
         for name, calendar in self.calendars.items():
             self.upkeep.lay(name, calendar)
         # The same without what may be paused; only where somebody may be.
         self.firm = {name: self.calendars[name].copy() for name in self.running.classes}
         self.firm_hosts = self.hosts.copy() if self.firm else None
-        self.held_uses = lay_held(self, snapshot.held)
+        self.held_uses = lay_held(self, snapshot.held, self.free_from, self.running.__contains__)
+        self.quota.add_all(
+            (use, (since, self.free_from(until))) for use, (since, until) in self.held_uses
+        )
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
         self.held_hosts, self.held_sharers = self.hosts.copy(), self.sharers.copy()
         self.outlook = Outlook(self.calendars)
@@ -189,32 +187,18 @@ class Working(Space):
             tried = np.union1d(tried, days[(days > sooner) & (days <= last)])
         allowed = self.quota.allows(use, tried, want.duration)
         hopeful = tried if allowed is None else tried[allowed]
-        starts = self._first_of(want, hopeful)
+        starts = self.first_of(want, hopeful)
         if first <= self.now and starts is not None and (allowed is None or allowed.all()):
             self.outlook.searched(want, starts)
         return starts
 
-    def _first_of(self, want: Want, tried: Ints) -> int | None:
-        """The first of rising starts at which it fits, alone, then in ever larger bites: most
-        bookings need few of them."""
-        begin, size = 0, 1
-        while begin < len(tried):
-            starts = self._first_fit(want, tried[begin : begin + size])
-            if starts is not None:
-                return starts
-            begin, size = begin + size, min(_CHUNK_MOST, max(_FIRST_CHUNK, size * _CHUNK_GROWTH))
-        return None
-
-    def _first_fit(self, want: Want, bite: Ints) -> int | None:
-        """The first of rising starts at which it fits."""
-        if want.shape is None and len(bite) > 1:
-            hopeful = bite[self.may_fit(want, bite)]
-            if not any(want.of_host) and not self.calendars[want.gpu_class].has_shares:
-                return int(hopeful[0]) if len(hopeful) else None
-            found = (self._first_fit(want, each) for each in hopeful[:, None])
-            return next((starts for starts in found if starts is not None), None)
-        good = fits(self.pools[want.gpu_class], want, *self.busy(want, bite))
-        return int(bite[int(good.argmax())]) if good.any() else None
+    def _prime(self, snapshot: Snapshot) -> None:
+        found = instants_of(self, snapshot, self.free_from)
+        rising = {name: sorted(found[name].union(self.upkeep.instants(name))) for name in found}
+        for name, calendar in self.calendars.items():
+            calendar.prime(rising[name])
+        self.quota.prime(rising)
+        self.hosts.prime(set().union(*rising.values()))
 
     def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
         """Its use ends when somebody else is to have its room, which `change` changes."""
