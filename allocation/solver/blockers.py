@@ -94,7 +94,9 @@ def _why_not_beside_held(working: Working, want: Want, starts: int) -> tuple[Rea
         return ()
     pool = working.pools[want.gpu_class]
     found = [_host_busy(want) if left.has_gpus else _busy(want, left.together)]
-    out = pool.out_of_service(want.shape)
+    if want.pin:
+        found = [_why_not_there(working, want, starts)]
+    out = 0 if want.pin else pool.out_of_service(want.shape)
     if out:
         sentence = f"{out} of {len(pool)} {want.gpu_class} are out of service."
         found.append(reason("hardware_out", sentence, out=out, gpus=len(pool)))
@@ -102,6 +104,19 @@ def _why_not_beside_held(working: Working, want: Want, starts: int) -> tuple[Rea
     if away:
         found.append(maintenance(away, f"of {want.gpu_class}", back))
     return tuple(found)
+
+
+def _why_not_there(working: Working, want: Want, starts: int) -> Reason:
+    """Why not where it is pinned to; `elsewhere` is 1 when there would be room without the pin."""
+    pool = working.pools[want.gpu_class]
+    named = pool.within(want.pin) & pool.suits(want.shape)
+    if not (named & pool.usable).any():
+        return reason("pin_out", f"{want.pin_words}: out of service.", out=int(named.sum()))
+    free, at = replace(want, pin=()), np.array([starts], dtype=np.int64)
+    is_free = bool(fits(pool, free, *working.busy(free, at))[0])
+    rest = "; elsewhere there is room" if is_free else ""
+    sentence = f"It is pinned to {want.pin_words}, which is not free for that long{rest}."
+    return reason("pinned", sentence, elsewhere=int(is_free))
 
 
 def _busy(want: Want, most: int) -> Reason:

@@ -13,13 +13,13 @@ from allocation.solver.borrowing import borrows_of, said
 from allocation.solver.explain import (
     Line,
     freed_by,
-    makes_room,
     placed,
     possible_wants,
     reason,
     with_totals,
 )
 from allocation.solver.extensions import extension_decide
+from allocation.solver.giving_way import makes_room
 from allocation.solver.line import Queues
 from allocation.solver.matching import in_time
 from allocation.solver.moving import Promised
@@ -100,19 +100,24 @@ class _Outcome:
         delayed_by: Reason | None = None,
         slow: tuple[Reason, ...] = (),
     ) -> None:
-        """Reserve it: places for good if it starts within the freeze horizon, else a promise.
+        """Reserve it: places for good if it starts within the freeze horizon or is fixed in time or
+        place, else a promise.
 
         On the room of running work it is a promise until they have been told. `slow`: why not on
         other classes.
         """
         working, is_due = self.working, self.preemption.is_due(found)
-        is_soon = request.fixed or found.starts <= working.now + working.policy.freeze_horizon
+        is_soon = found.starts <= working.now + working.policy.freeze_horizon
+        is_soon = is_soon or request.fixed or request.pinned
+        is_late = found.starts > working.first_start(request.earliest)
+        reasons: tuple[Reason, ...] = ()
+        if not (is_soon and is_due) or (request.pinned and is_late):
+            reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_soon and is_due:
             self.preemption.tell(request, found)
             working.reserve(found)
-            self.assign(request, found)
+            self.assign(request, found, reasons)
             return
-        reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_due:
             self.preemption.tell(request, found)
         else:
@@ -132,9 +137,9 @@ class _Outcome:
         self.promised.add(request.booking, kept)
         self.wait(request, kept, (*reasons, *slow), None)
 
-    def assign(self, request: Request, found: Found) -> None:
-        """The room is reserved already."""
-        why = (placed(self.working, found), *_room_made(found))
+    def assign(self, request: Request, found: Found, late: tuple[Reason, ...] = ()) -> None:
+        """The room is reserved already. `late`: why what is pinned does not start sooner."""
+        why = (placed(self.working, found), *_room_made(found), *late)
         self.assigns.append(
             Assign(request.booking, found.want.gpu_class, found.places, *found.window, why)
         )

@@ -5,6 +5,7 @@ other places at the same start are as good a one. Rows that are written already 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -40,6 +41,18 @@ class Promised:
         found = self._reserved.get(booking)
         return None if found is None else found.places
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """For looking only: afterwards everything lies again where it lay."""
+        before = self._reserved.copy()
+        yield
+        moved = [name for name, found in self._reserved.items() if found is not before[name]]
+        for name in moved:
+            self._working.free(self._reserved[name])
+        for name in moved:
+            self._working.reserve(before[name])
+        self._reserved = before
+
     def make_way(self, wants: Iterable[Want], starts: int) -> Found | None:
         """Places for exactly this start, after promises have moved to others at their starts.
 
@@ -47,7 +60,9 @@ class Promised:
         """
         for want in wants:
             # Room only gets less: what was in vain for less time is not tried for more.
-            key = (want.gpu_class, want.shape, want.count, want.level, want.of_host, starts)
+            key = (
+                want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin, starts,
+            )  # fmt: skip
             if self._hopeless.get(key, want.duration + 1) <= want.duration:
                 continue
             for near in _neighbourhoods(self._working, want, starts, self._reserved):

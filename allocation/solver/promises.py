@@ -66,7 +66,7 @@ def is_at_its_earliest(working: Working, request: Request, kept: Found) -> bool:
     """True when the promise, which is reserved, can't begin sooner for certain: its classes are
     full until it begins, and nobody on them could be paused. False says nothing.
     """
-    if request.fixed or request.paused or kept.over:
+    if request.fixed or request.pinned or request.paused or kept.over:
         return False
     if kept.starts <= working.first_start(request.earliest):
         return False
@@ -183,6 +183,7 @@ def _matches(working: Working, request: Request, found: Found) -> bool:
         and len(found.places) == ask.count
         and all(place.gpu in pool.column and place.shape == ask.shape for place in found.places)
         and pool.together(want.level, found.places)
+        and (not want.pin or all(pool.within(want.pin)[pool.column[p.gpu]] for p in found.places))
         and (request.latest is None or found.ends <= request.latest)
     )
 

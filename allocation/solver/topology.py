@@ -77,6 +77,7 @@ class Pool:
         self._units: dict[Shape, int] = {}
         self._serves: dict[Shape, bool] = {}
         self._most: dict[tuple[Shape, Together], int] = {}
+        self._within: dict[tuple[str, ...], Bools] = {}
 
     def with_mix(self, mix: Mix) -> "Pool":
         """The same columns for other asks to come."""
@@ -124,7 +125,7 @@ class Pool:
 
     def capacity(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
         """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
-        return self._capacity(shape, busy, self.eligible(shape))
+        return self.capacity_on(shape, busy, self.eligible(shape))
 
     def states(self, busy: Masks) -> Masks | Ints:
         """The masks (columns) as states of the tables of worth; out of service: nothing is left."""
@@ -156,7 +157,7 @@ class Pool:
         key = (shape, level)
         if key not in self._most:
             empty = np.zeros(len(self), dtype=np.uint16)
-            capacity = self._capacity(shape, empty, self.suits(shape))
+            capacity = self.capacity_on(shape, empty, self.suits(shape))
             self._most[key] = int(self.sums(level, capacity).max())
         return self._most[key]
 
@@ -208,13 +209,21 @@ class Pool:
             self._best[profile] = _best_of(self._valued, self.mix, profile)
         return self._best[profile]
 
+    def within(self, pin: tuple[str, ...]) -> Bools:
+        """Columns that a pin names: whole nodes, and GPUs as `node/index`."""
+        if pin not in self._within:
+            named = [gpu.node in pin or f"{gpu.node}/{gpu.index}" in pin for gpu in self.gpus]
+            self._within[pin] = np.array(named, dtype=np.bool_)
+        return self._within[pin]
+
     def eligible(self, shape: Shape) -> Bools:
         """Columns that suit the shape and take new work."""
         if shape not in self._eligible:
             self._eligible[shape] = self.suits(shape) & self.usable
         return self._eligible[shape]
 
-    def _capacity(self, shape: Shape, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+    def capacity_on(self, shape: Shape, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+        """The same on these columns."""
         if shape is None:
             idle: npt.NDArray[np.uint8] = ((busy == 0) & eligible).view(np.uint8)
             return idle
