@@ -1,5 +1,7 @@
 """What is in the way of a start: running work, the line, a limit."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from allocation.solver.explain import (

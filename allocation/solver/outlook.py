@@ -45,9 +45,10 @@ class Outlook:
     def searched(self, want: Want, starts: int) -> None:
         """Every window of the want from now on that begins before `starts` was tried in vain.
 
-        Cores and memory of a node may come free on another class: what asks for them says nothing.
+        Cores and memory of a node may come free on another class, and others are not pinned: what
+        asks for either says nothing.
         """
-        if want.share is None and not any(want.of_host):
+        if want.share is None and not want.pin and not any(want.of_host):
             kinds = self._none_before.setdefault(want.gpu_class, {})
             known = kinds.setdefault(_what(want), {})
             known[want.duration] = max(starts, known.get(want.duration, 0))
@@ -71,7 +72,7 @@ class Outlook:
         has reserved from then on need not be taken away. Only GPUs are looked at: nodes, owners
         and quota only ever keep more out.
         """
-        if want.share is not None:
+        if want.share is not None or want.pin:
             return False
         kinds = self._kinds.setdefault(want.gpu_class, {})
         what = _what(want)

@@ -106,9 +106,10 @@ class TestSearchedBefore:
             keep()
         assert outlook.none_before(want) == 0
 
-    def test_cores_may_come_free_on_another_class_so_such_a_search_says_nothing(self) -> None:
+    def test_a_search_for_cores_or_for_a_named_node_says_nothing_of_others(self) -> None:
         outlook = busy_but_for().outlook
         outlook.searched(replace(for_minutes(20), cores=1_000), 500)
+        outlook.searched(replace(for_minutes(20), pin=("n1",)), 500)
         assert outlook.none_before(for_minutes(20)) == 0
 
 
