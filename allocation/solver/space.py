@@ -20,6 +20,9 @@ from allocation.solver.types import Place, Snapshot
 
 _MOST_LOOKS = 32
 """Windows of a class that are kept in mind until something changes in it."""
+_FIRST_CHUNK = 8
+_CHUNK_GROWTH = 4
+_CHUNK_MOST = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,28 @@ class Space:
             columns = np.unpackbits(idle[able], axis=1, count=len(pool))
             able[able] = pool.has_group(want.level, columns, want.count)
         return able
+
+    def first_of(self, want: Want, tried: Ints) -> int | None:
+        """The first of rising starts at which it fits, alone, then in ever larger bites: most
+        bookings need few of them."""
+        begin, size = 0, 1
+        while begin < len(tried):
+            starts = self._first_fit(want, tried[begin : begin + size])
+            if starts is not None:
+                return starts
+            begin, size = begin + size, min(_CHUNK_MOST, max(_FIRST_CHUNK, size * _CHUNK_GROWTH))
+        return None
+
+    def _first_fit(self, want: Want, bite: Ints) -> int | None:
+        """The first of rising starts at which it fits."""
+        if want.shape is None and len(bite) > 1:
+            hopeful = bite[self.may_fit(want, bite)]
+            if not any(want.of_host) and not self.calendars[want.gpu_class].has_shares:
+                return int(hopeful[0]) if len(hopeful) else None
+            found = (self._first_fit(want, each) for each in hopeful[:, None])
+            return next((starts for starts in found if starts is not None), None)
+        good = fits(self.pools[want.gpu_class], want, *self.busy(want, bite))
+        return int(bite[int(good.argmax())]) if good.any() else None
 
     def most_beside(self, want: Want) -> int:
         """How many of the want one group could hold for its cores and memory if all were idle."""

@@ -78,6 +78,7 @@ class Pool:
         self._eligible: dict[Shape, Bools] = {}
         self._suits: dict[Shape, Bools] = {}
         self._units: dict[Shape, int] = {}
+        self._serves: dict[Shape, bool] = {}
         self._most: dict[tuple[Shape, Together], int] = {}
         self._within: dict[tuple[str, ...], Bools] = {}
 
@@ -99,7 +100,9 @@ class Pool:
 
     def serves(self, shape: Shape) -> bool:
         """True when some GPU of the class, in service or not, can be given in this shape."""
-        return bool(self.suits(shape).any())
+        if shape not in self._serves:
+            self._serves[shape] = bool(self.suits(shape).any())
+        return self._serves[shape]
 
     def units(self, shape: Shape) -> int:
         """Quota units of one of them, the most any model of the class takes; 0: not served."""
