@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0015_beside'),
+        ('allocation', '0013_beside'),
     ]
 
     operations = [

@@ -111,5 +111,5 @@ CREATE TRIGGER host_fits_longer BEFORE UPDATE OF period, gpu_id ON allocation_al
 
 
 class Migration(migrations.Migration):
-    dependencies = [("allocation", "0013_node_answers"), ("tenants", "0005_tier_pauses")]
+    dependencies = [("allocation", "0012_policy_guard"), ("tenants", "0005_tier_pauses")]
     operations = [migrations.RunSQL(BESIDE), migrations.RunSQL(HOSTS)]
