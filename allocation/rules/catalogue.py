@@ -179,6 +179,13 @@ RULES: tuple[Rule, ...] = (
     Rule("R79", "pin_out", "hardware", "operator", "both",
          "What a booking is pinned to must be in service; without the pin it may lie elsewhere.",
          ("out",)),
+    Rule("R85", "node_unanswering", "hardware", "operator", "delays",
+         "A node that does not answer gets nothing new; after long, planned starts leave it.",
+         ("gpus", "out")),
+    Rule("R86", "start_slow", "hardware", "operator", "delays",
+         "A booking is active, and charged, only when its nodes have answered."),
+    Rule("R87", "suspended_there", "hardware", "hardware", "explains",
+         "What was suspended goes on only where it was; it waits for that as long as it is worth."),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

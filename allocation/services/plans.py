@@ -99,7 +99,7 @@ def _assign(
     booking: Booking, assign: Assign, fleet: _Fleet, decision: Decision, now: datetime
 ) -> None:
     goes_on = booking.state == State.PAUSED
-    if goes_on and booking.allocations.filter(state__in=Allocation.LIVE).exists():
+    if goes_on and booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
         raise PlanStale(f"{booking.label} has a place to go on")
     _rows_write(booking, assign, fleet, decision)
     if not goes_on:

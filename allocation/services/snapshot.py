@@ -17,6 +17,7 @@ from allocation.services.fleet import reads
 from allocation.services.pauses import OPEN
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
+from allocation.services.snapshot_homes import at_home, homes_paused, homes_running
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.services.work import has_run
 from allocation.solver import (
@@ -114,9 +115,10 @@ def gpus_read(where: Q = EVERYWHERE) -> tuple[SolverGpu, ...]:
             gpu_class=gpu.gpu_class_id,
             model=gpu.model_id,
             domain=gpu.domain,
-            usable=gpu.health == Gpu.Health.OK and gpu.node.takes_work,
+            usable=gpu.health == Gpu.Health.OK and gpu.node.keeps_work,
             mode=_fixed_mode(gpu),
             shares=_reads_shares(gpu.node),
+            silent=gpu.node.silent_since is not None,
         )
         for gpu in Gpu.objects.filter(where).select_related("node__rack", "model")
     )
@@ -287,10 +289,12 @@ def running_read(now: datetime) -> tuple[Request, ...]:
     """What each running booking that may be paused would still want if it were paused now."""
     rows = Booking.objects.filter(state=State.ACTIVE, tier__pausable=True).select_related("tier")
     found = []
+    homes = homes_running()
     for row in rows.order_by("id"):
         left = seconds(row.planned_ends) - seconds(now) if row.planned_ends else 0
         if left > 0:
-            found.append(_going_on(row, now, left, seconds(now) + left))
+            wish = _going_on(row, now, left, seconds(now) + left)
+            found.append(at_home(wish, homes.get(row.id), now))
     return tuple(found)
 
 
@@ -317,7 +321,9 @@ def pauses_requested(now: datetime) -> list[Request]:
     placed = Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id")
     open_pauses = Pause.objects.filter(OPEN).select_related("booking__tier").order_by("id")
     rows = open_pauses.filter(booking__state__in=[State.PAUSING, State.PAUSED])
-    found = (_paused(row, now) for row in rows.exclude(booking__in=placed))
+    pauses = list(rows.exclude(booking__in=placed))
+    homes = homes_paused(pauses)
+    found = (at_home(_paused(row, now), homes.get(row.booking_id), now) for row in pauses)
     return [request for request in found if request.duration > 0]
 
 

@@ -6,14 +6,14 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 
-from allocation.models import Allocation, Booking, Occupancy
+from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.states import State
 from allocation.services.frozen import frozen_bump
 from allocation.services.history import events_add
 from allocation.services.leases import lease_possible
-from allocation.services.lifecycle import RESUMING, nodes_bump
+from allocation.services.lifecycle import RESUMING
 from allocation.services.pauses import pause_resumed
 
 # Bookings that are locked at a time: people who want to cancel one wait as long as that takes.
@@ -29,6 +29,11 @@ def starts_due(now: datetime) -> int:
     due = Booking.objects.filter(
         Q(state=State.SCHEDULED) | Q(RESUMING), planned_starts__lte=now, planned_ends__gt=now
     )
+    # A node that does not answer may be gone: what has not begun there can still go elsewhere.
+    silent = Allocation.objects.filter(
+        state=Allocation.State.PLANNED, gpu__node__silent_since__isnull=False
+    )
+    due = due.exclude(id__in=silent.values("booking_id"))
     ids = list(due.order_by("planned_starts", "id").values_list("id", flat=True))
     return sum(_start(ids[at : at + AT_ONCE], now) for at in range(0, len(ids), AT_ONCE))
 
@@ -109,7 +114,7 @@ def _begin(bookings: Sequence[Booking], rows: Sequence[Allocation], now: datetim
     planned = Allocation.objects.filter(id__in=[row.id for row in rows])
     planned.filter(booking__in=leased).update(state=Allocation.State.STARTING, leased=True)
     planned.exclude(booking__in=leased).update(state=Allocation.State.STARTING, leased=False)
-    nodes_bump([row.gpu_id for row in rows])
+    _nodes_bump(planned)
     for booking in bookings:
         frozen_bump(booking)
     _state_set(bookings, State.STARTING)
@@ -119,6 +124,16 @@ def _begin(bookings: Sequence[Booking], rows: Sequence[Allocation], now: datetim
 def _bookings_of(allocations: Iterable[UUID]) -> "QuerySet[Allocation, UUID]":
     rows = Allocation.objects.filter(id__in=list(allocations))
     return rows.values_list("booking_id", flat=True)
+
+
+def _nodes_bump(rows: "QuerySet[Allocation]") -> None:
+    """Raises generations as often as if each booking had started alone: what is told does not
+    depend on what came together."""
+    here = rows.filter(gpu__node=OuterRef("pk")).order_by().values("gpu__node")
+    times = here.annotate(times=Count("booking", distinct=True)).values("times")
+    Node.objects.filter(gpus__allocation__in=rows).update(
+        generation=F("generation") + Subquery(times)
+    )
 
 
 def _locked(ids: Iterable[UUID]) -> list[Booking]:

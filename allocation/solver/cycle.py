@@ -20,6 +20,7 @@ from allocation.solver.explain import (
 )
 from allocation.solver.extensions import extension_decide
 from allocation.solver.giving_way import makes_room
+from allocation.solver.home import or_home, planned_resume, why_home
 from allocation.solver.line import Queues
 from allocation.solver.matching import in_time
 from allocation.solver.moving import Promised
@@ -29,7 +30,7 @@ from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Assign, Extend, Pause, Plan, Reason, Refuse, Waiting
 from allocation.solver.preemption import Preemption
 from allocation.solver.promises import is_at_its_earliest, nowhere, promise_improve, promises_lay
-from allocation.solver.resume import last_start, planned_resume
+from allocation.solver.resume import last_start
 from allocation.solver.series import all_or_none, series_of
 from allocation.solver.types import Held, Policy, Request, Snapshot
 from allocation.solver.working import Found, Working
@@ -229,7 +230,7 @@ def _promised(
         outcome.stay(request, kept, slow)
         return
     found = promise_improve(outcome.working, outcome.preemption, request, kept)
-    outcome.give(request, found, None, slow)
+    outcome.give(request, found, None, (*slow, *why_home(request, found)))
 
 
 def _in_turn(
@@ -358,6 +359,7 @@ def _flexible(
     working = outcome.working
     first, last = working.first_start(request.earliest), last_start(working, request)
     found = outcome.preemption.earliest(request, wants, first, last)
+    found = or_home(working, request, wants, found, (first, last))
     is_late = found is None or found.starts > first or bool(found.over)
     # What is chosen by its cost or its end need not start sooner.
     is_chosen = found is not None and (request.cheapest or bool(request.durations))
@@ -368,7 +370,7 @@ def _flexible(
         _without_place(outcome, request, wants, broken, slow)
         return None
     late = request.promise is not None and found.starts > request.promise.starts
-    outcome.give(request, found, broken if late else None, slow)
+    outcome.give(request, found, broken if late else None, (*slow, *why_home(request, found)))
     return found
 
 

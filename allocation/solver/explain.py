@@ -59,6 +59,8 @@ RULES: dict[str, tuple[str, str]] = {
     "pin_too_small": ("R77", "policy"),
     "pinned": ("R78", "policy"),
     "pin_out": ("R79", "hardware"),
+    "node_unanswering": ("R85", "hardware"),
+    "suspended_there": ("R87", "hardware"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 
@@ -309,8 +311,16 @@ def freed_by(reasons: tuple[Reason, ...], later: Found | None) -> tuple[Reason, 
 def with_totals(reasons: tuple[Reason, ...], total: int) -> tuple[Reason, ...]:
     """The same reasons, the place in line said out of all that wait for the class."""
     return tuple(
-        replace(each, numbers=tuple(sorted({**dict(each.numbers), "of": total}.items())))
-        if each.code == "line"
-        else each
+        _with_numbers(each, {**dict(each.numbers), "of": total}) if each.code == "line" else each
         for each in reasons
     )
+
+
+def frees(why: Reason, at: int | None) -> Reason:
+    """The same reason, with when it stops being in the way."""
+    return Reason(why.rule, why.code, why.check, why.sentence, why.numbers, at)
+
+
+def _with_numbers(why: Reason, numbers: dict[str, int | str]) -> Reason:
+    rows = tuple(sorted(numbers.items()))
+    return Reason(why.rule, why.code, why.check, why.sentence, rows, why.frees_at)

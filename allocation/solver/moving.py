@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from allocation.solver.ordering import place_order
-from allocation.solver.placement import Want
+from allocation.solver.placement import Want, fits
 from allocation.solver.types import Place
 from allocation.solver.working import Found, Working
 
@@ -66,6 +66,8 @@ class Promised:
             if self._hopeless.get(key, want.duration + 1) <= want.duration:
                 continue
             for near in _neighbourhoods(self._working, want, starts, self._reserved):
+                if not _would_fit(self._working, want, starts, near):
+                    continue
                 answer = _laid_anew(self._working, want, starts, near)
                 if answer is not None:
                     found, moved = answer
@@ -91,8 +93,7 @@ def _neighbourhoods(
     ends = starts + want.duration
     here: dict[int, dict[str, Found]] = {}
     for booking, found in reserved.items():
-        is_near = found.starts < ends and starts < found.ends
-        if is_near and found.want.gpu_class == want.gpu_class:
+        if found.want.gpu_class == want.gpu_class and found.starts < ends and starts < found.ends:
             for place in found.places:
                 node = int(pool.groups("node")[pool.column[place.gpu]])
                 here.setdefault(node, {})[booking] = found
@@ -102,20 +103,32 @@ def _neighbourhoods(
             yield here[node]
 
 
+def _would_fit(working: Working, want: Want, starts: int, near: Reserved) -> bool:
+    """False when the want lacks GPUs even without those near; what else it needs is not asked."""
+    calendar = working.calendars[want.gpu_class]
+    if want.share is not None or calendar.has_shares:
+        return True
+    others = ((found.places, *found.window) for found in near.values())
+    busy = calendar.busy_without(others, starts, starts + want.duration)
+    return bool(fits(calendar.pool, want, busy))
+
+
 def _laid_anew(
     working: Working, want: Want, starts: int, near: Reserved
 ) -> tuple[Found, dict[str, Found]] | None:
-    for found in near.values():
-        working.free(found)
-    newcomer = working.at(want, starts)
-    if newcomer is not None:
-        working.reserve(newcomer)
-        moved = _settled(working, near)
-        working.free(newcomer)
-        if moved is not None:
-            return newcomer, moved
-    for found in near.values():
-        working.reserve(found)
+    with working.outlook.on_trial(want.gpu_class) as keep:
+        for found in near.values():
+            working.free(found)
+        newcomer = working.at(want, starts)
+        if newcomer is not None:
+            working.reserve(newcomer)
+            moved = _settled(working, near)
+            working.free(newcomer)
+            if moved is not None:
+                keep()
+                return newcomer, moved
+        for found in near.values():
+            working.reserve(found)
     return None
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.solver.explain import maintenance, possible_wants, reason, why_quota
+from allocation.solver.home import home_or_earlier
 from allocation.solver.matching import not_dearer
 from allocation.solver.placement import Want, want_of, wants_of
 from allocation.solver.plan import Reason
@@ -59,7 +60,8 @@ def promise_improve(
     wants = not_dearer(request, wants, kept)
     if request.durations and not request.fixed:
         request = replace(request, latest=kept.ends)
-    return preemption.earlier(request, wants, first, kept) or kept
+    found = preemption.earlier(request, wants, first, kept)
+    return home_or_earlier(working, request, wants, kept, found) or found or kept
 
 
 def is_at_its_earliest(working: Working, request: Request, kept: Found) -> bool:
@@ -170,7 +172,8 @@ def _is_usable(working: Working, place: Place) -> bool:
     if gpu_class is None:
         return False
     pool = working.pools[gpu_class]
-    suits = pool.eligible(place.shape)[pool.column[place.gpu]]
+    column = pool.column[place.gpu]
+    suits = pool.in_service[column] and pool.suits(place.shape)[column]
     return bool(suits) and pool.geometry(place.gpu).is_legal(place)
 
 

@@ -20,6 +20,9 @@ from allocation.solver.types import Place, Snapshot
 
 _MOST_LOOKS = 32
 """Windows of a class that are kept in mind until something changes in it."""
+_FIRST_CHUNK = 8
+_CHUNK_GROWTH = 4
+_CHUNK_MOST = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,10 @@ class Space:
         """Class of a GPU; None when the fleet does not have it."""
         return self._class_of.get(gpu)
 
-    def is_usable(self, gpu: str) -> bool:
-        """True when the GPU is in the fleet and takes new work."""
+    def is_in_service(self, gpu: str) -> bool:
+        """True when the GPU is in the fleet and may keep what it has."""
         name = self.class_of(gpu)
-        return name is not None and bool(self.pools[name].usable[self.pools[name].column[gpu]])
+        return name is not None and bool(self.pools[name].in_service[self.pools[name].column[gpu]])
 
     def units(self, gpu_class: str, places: Iterable[Place]) -> int:
         """Quota units of the places."""
@@ -163,6 +166,28 @@ class Space:
             columns = np.unpackbits(idle[able], axis=1, count=len(pool))
             able[able] = pool.has_group(want.level, columns, want.count)
         return able
+
+    def first_of(self, want: Want, tried: Ints) -> int | None:
+        """The first of rising starts at which it fits, alone, then in ever larger bites: most
+        bookings need few of them."""
+        begin, size = 0, 1
+        while begin < len(tried):
+            starts = self._first_fit(want, tried[begin : begin + size])
+            if starts is not None:
+                return starts
+            begin, size = begin + size, min(_CHUNK_MOST, max(_FIRST_CHUNK, size * _CHUNK_GROWTH))
+        return None
+
+    def _first_fit(self, want: Want, bite: Ints) -> int | None:
+        """The first of rising starts at which it fits."""
+        if want.shape is None and len(bite) > 1:
+            hopeful = bite[self.may_fit(want, bite)]
+            if not any(want.of_host) and not self.calendars[want.gpu_class].has_shares:
+                return int(hopeful[0]) if len(hopeful) else None
+            found = (self._first_fit(want, each) for each in hopeful[:, None])
+            return next((starts for starts in found if starts is not None), None)
+        good = fits(self.pools[want.gpu_class], want, *self.busy(want, bite))
+        return int(bite[int(good.argmax())]) if good.any() else None
 
     def most_beside(self, want: Want) -> int:
         """How many of the want one group could hold for its cores and memory if all were idle."""

@@ -52,7 +52,10 @@ class Pool:
         self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
         geometries = {name: geometry_of(models[name]) for name in {g.model for g in self.gpus}}
         self.geometries = tuple(geometries[gpu.model] for gpu in self.gpus)
-        self.usable: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
+        self.in_service: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
+        silent: Bools = np.array([gpu.silent for gpu in self.gpus], dtype=np.bool_)
+        # What takes new work; what is in service besides only keeps what it has.
+        self.usable: Bools = self.in_service & ~silent
         self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
         self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
         self._widest = {level: self._most_columns(level) for level in LEVELS}
@@ -75,6 +78,7 @@ class Pool:
         self._eligible: dict[Shape, Bools] = {}
         self._suits: dict[Shape, Bools] = {}
         self._units: dict[Shape, int] = {}
+        self._serves: dict[Shape, bool] = {}
         self._most: dict[tuple[Shape, Together], int] = {}
         self._within: dict[tuple[str, ...], Bools] = {}
 
@@ -96,7 +100,9 @@ class Pool:
 
     def serves(self, shape: Shape) -> bool:
         """True when some GPU of the class, in service or not, can be given in this shape."""
-        return bool(self.suits(shape).any())
+        if shape not in self._serves:
+            self._serves[shape] = bool(self.suits(shape).any())
+        return self._serves[shape]
 
     def units(self, shape: Shape) -> int:
         """Quota units of one of them, the most any model of the class takes; 0: not served."""
@@ -159,8 +165,12 @@ class Pool:
         return self._most[key]
 
     def out_of_service(self, shape: Shape) -> int:
-        """GPUs that suit the shape and take no new work."""
-        return int((self.suits(shape) & ~self.usable).sum())
+        """GPUs that suit the shape and are not there for it."""
+        return int((self.suits(shape) & ~self.in_service).sum())
+
+    def silent(self, shape: Shape) -> int:
+        """GPUs that suit the shape on nodes that are not heard."""
+        return int((self.suits(shape) & self.in_service & ~self.usable).sum())
 
     def sums(self, level: Together, capacity: npt.NDArray[np.uint8]) -> Ints:
         """Capacity per group of the level: (…, columns) -> (…, groups)."""

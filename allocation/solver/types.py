@@ -51,7 +51,8 @@ class Gpu:
     """One device. `mode` is what it is fixed to; None when it may be any.
 
     Shares need no other mode of the hardware than whole GPUs do: what is fixed to whole is shared.
-    `shares` is False where the node can't tell several at once apart: it takes no new ones.
+    `shares` is False where the node can't tell several at once apart: it takes no new ones. On
+    what is `silent`, as its node has not answered for a while, promises stay and nothing is added.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Gpu:
     usable: bool
     mode: Mode | None
     shares: bool = True
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,9 @@ class Request:
     the shortest of them. With `cheapest` the classes come in order of cost, and the first that
     ends in time is taken, not the first that is free. Bookings of one `series` are placed all or
     none.
+
+    What was suspended lies beside the GPUs of `home`, and can go on only there: for them it waits
+    `home_wait` seconds longer than for any others.
     """
 
     booking: str
@@ -193,6 +198,8 @@ class Request:
     durations: tuple[tuple[str, int], ...] = ()
     cheapest: bool = False
     series: str | None = None
+    home: tuple[Place, ...] = ()
+    home_wait: int = 0
 
     @property
     def pinned(self) -> bool:

@@ -171,7 +171,9 @@ def _headline(booking: Booking, scene: Scene) -> str:
         State.AWAITING_APPROVAL: "Waits for approval",
         State.QUEUED: f"Should start {at(booking.planned_starts)}",
         State.SCHEDULED: f"{_starts_word(booking, scene.now)} {at(booking.planned_starts)}",
-        State.STARTING: "Starting: your devices are being made ready",
+        State.STARTING: "Starting: waits for its node"
+        if _is_stalled(booking)
+        else "Starting: your devices are being made ready",
         State.ACTIVE: f"Running until {at(booking.planned_ends)}",
         State.PAUSING: f"Pauses {at(scene.pauses[-1].deadline)}" if scene.pauses else "Pausing",
         State.PAUSED: f"Paused, resumes {at(booking.planned_starts)}"
@@ -198,7 +200,7 @@ def _detail(booking: Booking, scene: Scene) -> str:
     if booking.extension_until is not None:
         until = moment_words(booking.extension_until, scene.zone, scene.now)
         return f"An extension until {until} is being decided."
-    if state in (State.REFUSED, State.EXPIRED):
+    if state in (State.REFUSED, State.EXPIRED) or _is_stalled(booking):
         return str(booking.reasons[0]["sentence"]) if booking.reasons else ""
     sayings = {
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
@@ -209,6 +211,12 @@ def _detail(booking: Booking, scene: Scene) -> str:
         State.PAUSED: paused_words(booking, scene.pauses, scene),
     }
     return sayings.get(state, "")
+
+
+def _is_stalled(booking: Booking) -> bool:
+    """Whether its owner was told that its node takes too long."""
+    is_told = any(reason.get("code") == "start_slow" for reason in booking.reasons)
+    return is_told and booking.state in (State.SCHEDULED, State.STARTING)
 
 
 def _borrowed(booking: Booking, scene: Scene) -> str:

@@ -35,7 +35,7 @@ from tests.servers.waiting import wait_until
 
 PART, TENANT, PROJECT = "tenant_admin", "helix", "language-models"
 GPUS = 8
-PATIENCE_S = 120
+PATIENCE_S = 300
 WARM_S = 5.0
 UNITS = 56_000 * 4_000
 ASK = {"count": 1, "classes": [CLASS], "profile": "1g.10gb", "duration": 600}

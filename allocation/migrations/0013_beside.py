@@ -23,7 +23,9 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
          lower(a.period), upper(a.period), b.tier_id, a.state <> 'planned',
          b.ready_at, b.saved_at, b.pause_count, b.state = 'pausing', a."left"
   FROM allocation_allocation a JOIN allocation_booking b ON b.id = a.booking_id
-  WHERE a.{LIVE} AND a.period && tstzrange(since, until) AND a.tenant_id IS DISTINCT FROM {ME}
+  WHERE a.{LIVE} AND lower(a.period) < until AND a.tenant_id IS DISTINCT FROM {ME}
+    -- What should be out and is not is still there.
+    AND (upper(a.period) > since OR a.state <> 'planned')
 $$;
 CREATE FUNCTION portal_waiting(since timestamptz, until timestamptz)
 RETURNS TABLE (tenant bigint, booking bigint, tier text, gpu_class text, places jsonb,
