@@ -4,10 +4,12 @@ from collections import defaultdict
 
 from django.db.models import Max
 
-from allocation.models import GpuModel, MigPlacement, WorkSpeed
+from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry
 from allocation.solver import Model, Placement, Shape, units_of
 from tenants.models import GpuClass
+
+MOST_CHOICES = 256
 
 
 def ask_catalogue() -> Catalogue:
@@ -32,6 +34,15 @@ def ask_catalogue() -> Catalogue:
         ),
         workloads=tuple(sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))),
     )
+
+
+def pin_choices(classes: tuple[str, ...]) -> list[str]:
+    """The first nodes with GPUs of these classes, and the GPUs on them, as an ask is pinned."""
+    rows = Gpu.objects.filter(gpu_class__in=classes).order_by("node__name", "index")
+    found: dict[str, list[str]] = {}
+    for node, index in rows.values_list("node__name", "index")[:MOST_CHOICES]:
+        found.setdefault(node, [node]).append(f"{node}/{index}")
+    return [name for names in found.values() for name in names]
 
 
 def work_speeds() -> dict[str, dict[str, int]]:

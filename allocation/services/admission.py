@@ -7,12 +7,13 @@ from typing import Any
 
 from allocation.queries.catalogue import ask_units
 from allocation.rules.ask import AskDocument
-from allocation.rules.catalogue import BY_CODE
+from allocation.services.pins import pin_resolve
+from allocation.services.refusals import refusal
 from allocation.services.snapshot_quota import caps_rolling_of, limits_of, quotas_read, tiers_of
 from allocation.services.work import Lengths, lengths_of
 from allocation.solver import Block, Quota, Snapshot, Use
 from billing.rules import UNITS_PER_GPU
-from tenants.errors import Kind, Refused
+from tenants.errors import Refused
 from tenants.models import GpuClass, Project, Tier
 from tenants.models import Quota as QuotaRow
 
@@ -54,7 +55,8 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
     Raises:
         Refused: `unknown_tier`, `unknown_class`, `impossible_profile`, `window_past`,
             `deadline_passed`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
-            `project_quota`, `guarantee_only`, `gpu_hours`, `no_speed`.
+            `project_quota`, `guarantee_only`, `gpu_hours`, `no_speed`, `pin_elsewhere`,
+            `pin_too_small`.
     """
     tiers = list(Tier.objects.all())
     tier = next((each for each in tiers if each.slug == wish_tier), None)
@@ -69,6 +71,8 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
     units = ask_units(ask)
     if not units:
         raise _impossible(ask)
+    ask = pin_resolve(ask)
+    units = {name: units[name] for name in ask.classes if name in units}
     lengths = lengths_of(ask)
     seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}
     shortest = min(filter(None, seconds.values()), default=ask.duration)
@@ -236,19 +240,6 @@ def _over(project: Project, tier: Tier, use: Use, block: Block) -> Refused | Non
 def _tiers_that_borrow(tier: Tier) -> list[dict[str, Any]]:
     tiers = Tier.objects.filter(pausable=True).exclude(slug=tier.slug)
     return [{"tier": each.slug, "name": each.name} for each in tiers]
-
-
-def refusal(
-    code: str,
-    sentence: str,
-    kind: Kind,
-    param: str,
-    owner: str | None = None,
-    **more: Any,  # noqa: ANN401 (the rest of Refused's fields, as they are there)
-) -> Refused:
-    """A refusal that cites its rule of the catalogue, with the rule's owner."""
-    rule = BY_CODE[code]
-    return Refused(code, sentence, kind, param, rule=rule.id, owner=owner or rule.owner, **more)
 
 
 def _longer_tiers(length: timedelta) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from allocation.models import Allocation, Booking, Series
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import ON_HARDWARE, TERMINAL, State
+from allocation.rules.states import EXTENDABLE, ON_HARDWARE, TERMINAL, State
 from allocation.services.admission import Terms, terms_check
 from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
@@ -24,9 +24,6 @@ from tenants.errors import Refused, invalid
 from tenants.models import Project
 from tenants.outbox import nudge
 from tenants.services.numbers import booking_count
-
-# States in which the end may still move.
-EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
 
 
 @dataclass(frozen=True, slots=True)

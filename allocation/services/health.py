@@ -10,6 +10,7 @@ from django.db.models import Q
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
 from allocation.rules.health import Action, error_name, finding_of
+from allocation.services.hangs import hangs_apply
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
         if uuid in gpus
     }
     known = GpuEvent.objects.filter(
-        node=node, kind__in=GpuEvent.LASTING, until=None, gpu__uuid__in=answering
+        node=node, kind__in=GpuEvent.TROUBLES, until=None, gpu__uuid__in=answering
     )
     for event in known:
         sentence = found.pop((event.gpu_id, event.kind, event.slot), None)
@@ -116,6 +117,7 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
         _troubles_open(node, found, now)
     if report.foreign or any(gpu.health_reason == FOREIGN_REASON for gpu in gpus.values()):
         _foreign_marks(node, answering)
+    hangs_apply(node, report, now)
 
 
 def _troubles_open(node: Node, found: Mapping[Trouble, str], now: datetime) -> None:
@@ -156,8 +158,10 @@ def _troubles(report: wire.Report) -> Iterable[tuple[str, str, int | None, str]]
     for item in report.foreign:
         users = ", ".join(item.users) or "users not known"
         plural = "es" if item.processes != 1 else ""
-        sentence = f"{item.processes} process{plural} without a booking: {users}."
-        yield item.gpu, GpuEvent.Kind.FOREIGN.value, item.slot, sentence[:300]
+        what = "beside the booking" if item.booked else "without a booking"
+        sentence = f"{item.processes} process{plural} {what}: {users}."
+        kind = GpuEvent.Kind.INTRUDER if item.booked else GpuEvent.Kind.FOREIGN
+        yield item.gpu, kind.value, item.slot, sentence[:300]
 
 
 def _is_news(node: Node, gpu: Gpu, error: wire.HardwareError, now: datetime) -> bool:

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 import redis
+from django.db.models import Q
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Node, SolverState
+from allocation.rules.states import State
 from allocation.services.fleet import node_key, reads
 from allocation.services.links import agents_redis
 
@@ -24,6 +26,11 @@ MARGIN_SECONDS = 3
 # An agent gives programs 10 s between asking and killing; the rest is for its driver.
 GRACE_SECONDS = 15
 SILENCE_SECONDS = TTL_SECONDS + MARGIN_SECONDS + GRACE_SECONDS
+# What counts on its node's lease: what runs, and what pauses until it is proven empty.
+HELD = Q(leased=True, left=False) & (
+    Q(state__in=[Allocation.State.STARTING, Allocation.State.ACTIVE])
+    | Q(state=Allocation.State.RELEASING, booking__state=State.PAUSING)
+)
 
 
 Beat = tuple[Node, int, int]
@@ -62,9 +69,7 @@ def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:
 
 def beats_of_leased() -> dict[UUID, int]:
     """The newest heartbeat of each node that holds something on lease."""
-    rows = Allocation.objects.filter(
-        leased=True, state__in=[Allocation.State.STARTING, Allocation.State.ACTIVE]
-    )
+    rows = Allocation.objects.filter(HELD)
     return dict(rows.values_list("gpu__node_id", "gpu__node__heartbeat_seq").distinct())
 
 

@@ -11,8 +11,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, Node, Occupancy
-from allocation.rules.states import OPEN, State
-from allocation.services.bookings import EXTENDABLE
+from allocation.rules.states import EXTENDABLE, OPEN, State
 from allocation.services.costs import booking_cost, earlier_settle, run_seconds
 from allocation.services.history import event_add
 from allocation.services.pauses import (

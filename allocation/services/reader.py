@@ -18,8 +18,10 @@ from allocation.services.fleet import node_flooded
 from allocation.services.hearing import Said, messages_apply
 from allocation.services.leases import LeaseWatch, beats_of_leased
 from allocation.services.links import agents_redis, links_ensure
+from allocation.services.node_policies import node_policy
 from allocation.services.publish import republish_all
 from allocation.services.replace import node_replace
+from allocation.services.silence import SilenceWatch, signs_read, silence_mark
 from allocation.services.tallies import tally
 from allocation.services.throttle import Throttle
 
@@ -61,7 +63,8 @@ class Reader:
         self._clock = clock
         self._steady = steady
         self._watch = LeaseWatch()
-        self._watched = steady()
+        self._silence = SilenceWatch()
+        self._watched = self._listened = steady()
         self._throttle = Throttle()
         self._stopped = threading.Event()
         self._known: set[str] = set()
@@ -82,6 +85,8 @@ class Reader:
             except (redis.RedisError, OperationalError) as error:
                 logger.warning("Reports wait: %s", error)
                 self._known.clear()
+                # What could not be read is nobody's silence.
+                self._silence = SilenceWatch()
                 close_old_connections()
                 self._stopped.wait(PAUSE_SECONDS)
 
@@ -106,7 +111,9 @@ class Reader:
         answer = link.xreadgroup(
             GROUP, self._name, dict.fromkeys(heard, ">"), count=BATCH, block=block_ms
         )
-        return done + self._apply(link, _entries(answer))
+        done += self._apply(link, _entries(answer))
+        self._mark_silent()
+        return done
 
     def _replace_lost(self) -> None:
         """Once a second: what was held on lease by nodes that are silent begins anew elsewhere."""
@@ -116,6 +123,13 @@ class Reader:
         self._watched = now
         for node_id, seq in self._watch.silent(beats_of_leased(), now).items():
             node_replace(node_id=node_id, seq=seq, now=self._clock())
+
+    def _mark_silent(self) -> None:
+        """Once a second, of what was read: who does not answer gets nothing new."""
+        now = self._steady()
+        if now - self._listened >= 1:
+            self._listened = now
+            silence_mark(self._silence.turn(signs_read(), now, node_policy()), self._clock())
 
     def _list(self) -> list[str]:
         """The streams of all nodes that are let in, looked up once a second."""

@@ -26,6 +26,7 @@ from allocation.services.lifecycle import (
 )
 from allocation.services.replace import lease_ran_out
 from allocation.services.starts import allocations_ready
+from allocation.services.strangers import deeds_apply
 from allocation.services.telemetry import samples_store
 from tenants.outbox import nudge
 
@@ -158,6 +159,7 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     ready = {own[item.id]: item.devices for item in report.allocations if _is_ready(item, own)}
     if ready:
         allocations_ready(ready, now)
+    deeds_apply(node, report, now)
     for item in report.allocations:
         if item.id in own:
             unproven = item.state == "empty" and not is_proof(report, known)

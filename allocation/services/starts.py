@@ -29,6 +29,11 @@ def starts_due(now: datetime) -> int:
     due = Booking.objects.filter(
         Q(state=State.SCHEDULED) | Q(RESUMING), planned_starts__lte=now, planned_ends__gt=now
     )
+    # A node that does not answer may be gone: what has not begun there can still go elsewhere.
+    silent = Allocation.objects.filter(
+        state=Allocation.State.PLANNED, gpu__node__silent_since__isnull=False
+    )
+    due = due.exclude(id__in=silent.values("booking_id"))
     ids = list(due.order_by("planned_starts", "id").values_list("id", flat=True))
     return sum(_start(ids[at : at + AT_ONCE], now) for at in range(0, len(ids), AT_ONCE))
 

@@ -1,8 +1,8 @@
 """Everything the solver answers, as frozen values. Each answer carries its reasons."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from allocation.solver.types import Place
+from allocation.solver.types import SAID, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ class Alternative:
     starts: int
     ends: int
     share: int | None = None
+    pin: tuple[str, ...] = field(default=(), metadata=SAID)
 
 
 @dataclass(frozen=True, slots=True)
