@@ -170,6 +170,8 @@ RULES: tuple[Rule, ...] = (
     Rule("R72", "class_too_slow", "policy", "asker", "explains",
          "A class on which work would end after its deadline is left out.",
          ("deadline", "duration")),
+    Rule("R73", "laid_anew", "together", "others", "explains",
+         "What has not begun may lie elsewhere at its own time, so that more fits."),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

@@ -57,6 +57,7 @@ RULES: dict[str, tuple[str, str]] = {
     "share_of_one": ("R60", "policy"),
     "series_conflict": ("R67", "together"),
     "class_too_slow": ("R72", "policy"),
+    "laid_anew": ("R73", "together"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 

@@ -1,8 +1,8 @@
 """Everything the solver answers, as frozen values. Each answer carries its reasons."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from allocation.solver.types import Place
+from allocation.solver.types import SAID, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,19 @@ class Assign:
 
     booking: str
     gpu_class: str
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A booking that has places and has not begun gets others for the same [starts, ends)."""
+
+    booking: str
+    gpu_class: str
+    source: tuple[Place, ...]
     places: tuple[Place, ...]
     starts: int
     ends: int
@@ -137,3 +150,4 @@ class Plan:
     borrows: tuple[Borrow, ...] = ()
     claims: tuple[Claim, ...] = ()
     pauses: tuple[Pause, ...] = ()
+    moves: tuple[Move, ...] = field(default=(), metadata=SAID)

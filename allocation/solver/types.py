@@ -4,11 +4,15 @@ Ids are strings, times are whole Unix seconds (UTC, half-open), room is memory s
 units. Nothing here knows where the values come from: the same bytes always mean the same cycle.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 SLOTS_PER_GPU = 8
 UNITS_PER_GPU = 56_000
+
+SAID: dict[str, Any] = {"said": True}
+"""Metadata of a field that is written only where it says something: documents from before it was
+there keep their bytes."""
 
 Together = Literal["gpu", "domain", "node", "rack", "any"]
 """How close the members of a gang lie: one GPU (slices), one NVLink domain, one node, one rack."""
@@ -93,13 +97,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A live allocation: on the calendar already, and never moved in this version.
+    """A live allocation: on the calendar already.
 
     `tier` may be one that the snapshot does not describe: it counts, and is never paused. `since`
     is when its owner was handed the device for this run (None: not yet), `saved` the last save
     that the owner acknowledged. The booking has been paused `pauses` times; with `pausing` it has
     been told to give the place back by `ends`. `cores` (thousandths) and `memory` (MiB) are of
-    the GPU's node. `owner` is whose work it is: the account that runs it.
+    the GPU's node. `owner` is whose work it is: the account that runs it. A row with a `level` may
+    still be laid elsewhere before it starts, with its whole gang in one group of that level.
     """
 
     id: str
@@ -118,6 +123,7 @@ class Held:
     cores: int = 0
     memory: int = 0
     owner: str = ""
+    level: Together | None = field(default=None, metadata=SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +282,9 @@ class Policy:
     `share_step`, and waiting in steps of `age_step`, so that neither is decided by crumbs. Who has
     been paused is left alone for `cool_down` after it goes on. A notice goes out `notice_margin`
     before it must, so that it is never late by the time between two cycles. Shares of a GPU are
-    one owner's at a time; with more `share_owners` than 1 they are anybody's.
+    one owner's at a time; with more `share_owners` than 1 they are anybody's. So that others fit,
+    at most `neighbourhoods` of what has not begun are laid anew in a cycle, and at most
+    `exact_neighbourhoods` of them by search for a proven answer.
     """
 
     version: int
@@ -289,6 +297,8 @@ class Policy:
     cool_down: int = 1_800
     notice_margin: int = 30
     share_owners: int = 1
+    neighbourhoods: int = 64
+    exact_neighbourhoods: int = 4
 
 
 @dataclass(frozen=True, slots=True)
