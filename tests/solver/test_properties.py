@@ -59,6 +59,7 @@ def assert_true(site: Snapshot, plan: Plan) -> None:
     assert truth.overshared(site, plan) == []
     assert truth.mixed(site, plan) == []
     assert truth.beyond_hosts(site, plan) == []
+    assert truth.moved_wrongly(site, plan, POLICY.freeze_horizon) == []
 
 
 @few

@@ -95,7 +95,7 @@ def test_the_control_a_row_without_a_level_stays_and_the_window_is_refused() -> 
 
 
 def test_nothing_moves_when_everybody_fits() -> None:
-    plan = checked(scattered(count=3, *(a_row(f"n1-{n}") for n in range(2))))
+    plan = checked(scattered(*(a_row(f"n1-{n}") for n in range(2)), count=3))
     assert (refused(plan), plan.moves) == ([], ())
 
 
