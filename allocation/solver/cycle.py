@@ -57,6 +57,7 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     for request in promised:
         before = outcome.promised.take(request.booking, kept)
         _promised(outcome, request, before, broken.get(request.booking))
+    outcome.promised.open_to_newcomers()
     # 5. Everybody else in line: fixed windows there or not at all, the others as early as possible.
     # Here and above: within guarantee or borrowing, then with others paused if the rules allow it.
     queues = Queues(working, snapshot, kept.values())

@@ -102,6 +102,9 @@ def rearrange(
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 7
     solver.parameters.max_deterministic_time = work
+    # Too many for too few places is seen at once by the linear relaxation, and hardly without it.
+    solver.parameters.linearization_level = 2
+    solver.parameters.cp_model_probing_level = 0
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None

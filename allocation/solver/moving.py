@@ -15,6 +15,7 @@ from allocation.solver.groups import Counts
 from allocation.solver.neighbourhoods import (
     Reserved,
     at_one_place,
+    joined,
     level_of,
     neighbourhoods,
     slices,
@@ -44,8 +45,16 @@ class Promised:
         self._written: dict[str, Found] | None = None
         self._bits: dict[str, Bits] = {}
         self._hopeless: dict[tuple[object, ...], int] = {}
-        self._left = working.policy.neighbourhoods
-        self._exact_left = working.policy.exact_neighbourhoods
+        # One half is for promises, the other and what they leave for newcomers.
+        policy = working.policy
+        self._left = policy.neighbourhoods // 2
+        self._exact_left = policy.exact_neighbourhoods // 2
+
+    def open_to_newcomers(self) -> None:
+        """The promises of earlier cycles have been gone through."""
+        policy = self._working.policy
+        self._left += policy.neighbourhoods - policy.neighbourhoods // 2
+        self._exact_left += policy.exact_neighbourhoods - policy.exact_neighbourhoods // 2
 
     def add(self, booking: str, found: Found) -> None:
         """It is promised or given, and reserved. What stands on the room of others stays there."""
@@ -169,9 +178,9 @@ class Promised:
         for each in tries[: self._left]:
             self._left -= 1
             yield each
-        for rows in sets[: self._exact_left]:
+        if sets and self._exact_left > 0:
             self._exact_left -= 1
-            yield rows, proven
+            yield joined(sets), proven
 
     def _few_moves(self, want: Want, starts: int, near: Reserved) -> tuple[Reserved, Way] | None:
         """For one slice: the fewest that must go elsewhere, as far as its own window shows."""

@@ -1,6 +1,6 @@
 """Which few bookings would have to lie elsewhere for one more to fit, the fewest first."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -46,6 +46,15 @@ def neighbourhoods(
             if 0 < len(rows) <= _MOST_MOVED:
                 sets.append((len(rows), chosen, rows))
     return [rows for _, _, rows in sorted(sets, key=lambda each: each[:2])[:_MOST_SETS]]
+
+
+def joined(sets: Iterable[Reserved]) -> dict[str, Found]:
+    """As many of the neighbourhoods as are few together."""
+    found: dict[str, Found] = {}
+    for rows in sets:
+        if len(found.keys() | rows.keys()) <= _MOST_MOVED:
+            found |= rows
+    return found
 
 
 def at_one_place(near: Reserved, most: int) -> dict[Place, dict[str, Found]]:

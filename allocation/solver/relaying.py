@@ -25,7 +25,8 @@ Way = Callable[[Working, Want, int, Reserved], Laid | None]
 
 _MOST_PIECES = 24
 _ROOMY = 8
-_EFFORT = 0.2
+_EFFORT = 0.05
+"""Of CP-SAT: some 70 ms at worst, 14 ms on average."""
 
 
 def laid_anew(working: Working, want: Want, starts: int, near: Reserved, way: Way) -> Laid | None:

@@ -297,8 +297,8 @@ class Policy:
     cool_down: int = 1_800
     notice_margin: int = 30
     share_owners: int = 1
-    neighbourhoods: int = 64
-    exact_neighbourhoods: int = 4
+    neighbourhoods: int = 32
+    exact_neighbourhoods: int = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,19 @@ def test_a_gang_of_many_nodes_has_several_of_them_cleared() -> None:
     assert len(plan.moves) == 2
 
 
+def test_more_slices_than_are_moved_one_by_one_are_packed_closer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = tuple(a_row(f"n1-{gpu}", start) for gpu in range(8) for start in (0, 2, 4))
+    want = replace(WINDOW, ask=an_ask(4, together="node", required=True))
+    site = a_snapshot(want, fleet=gpus(8), held=rows)
+    plan = checked(site)
+    assert refused(plan) == []
+    assert len(plan.moves) >= 12
+    monkeypatch.setattr("allocation.solver.moving.packed", lambda *_: None)
+    assert refused(checked(site)) == ["new"]
+
+
 def test_cores_of_the_node_that_it_would_go_to_are_asked_for() -> None:
     fleet = (*gpus(1), *gpus(1, node="n2"))
     row = replace(a_whole("n1-0"), cores=8_000)
