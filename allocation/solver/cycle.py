@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from typing import TypeVar
 
+from allocation.solver.blockers import why_not_at, why_still_waiting, why_waiting
 from allocation.solver.borrowing import borrows_of, said
 from allocation.solver.explain import (
     Line,
@@ -17,8 +18,6 @@ from allocation.solver.explain import (
     placed,
     possible_wants,
     reason,
-    why_not_at,
-    why_waiting,
     with_totals,
 )
 from allocation.solver.extensions import extension_decide
@@ -30,7 +29,7 @@ from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Assign, Extend, Pause, Plan, Reason, Refuse, Waiting
 from allocation.solver.preemption import Preemption
-from allocation.solver.promises import nowhere, promise_improve, promises_lay
+from allocation.solver.promises import is_at_its_earliest, nowhere, promise_improve, promises_lay
 from allocation.solver.resume import last_start, planned_resume
 from allocation.solver.series import all_or_none, series_of
 from allocation.solver.types import Held, Policy, Request, Snapshot
@@ -128,6 +127,16 @@ class _Outcome:
         self.promised.add(request.booking, found)
         self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by)
 
+    def stay(self, request: Request, kept: Found, slow: tuple[Reason, ...]) -> None:
+        """It keeps its promise where it is reserved, on room that is free."""
+        working = self.working
+        if kept.starts <= working.now + working.policy.freeze_horizon:
+            self.assign(request, kept)
+            return
+        reasons = why_still_waiting(working, request, kept, self.line(kept.want.gpu_class))
+        self.promised.add(request.booking, kept)
+        self.wait(request, kept, (*reasons, *slow), None)
+
     def assign(self, request: Request, found: Found) -> None:
         """The room is reserved already."""
         why = (placed(self.working, found), *_room_made(found))
@@ -208,11 +217,12 @@ def _room_made(found: Found) -> tuple[Reason, ...]:
 
 
 def _extensions(working: Working, snapshot: Snapshot, kept: dict[str, Found]) -> tuple[Extend, ...]:
-    held: dict[str, list[Held]] = {}
-    for row in snapshot.held:
-        held.setdefault(row.booking, []).append(row)
+    held: dict[str, list[Held]] = {each.booking: [] for each in snapshot.extensions}
+    for row in snapshot.held if held else ():
+        if row.booking in held:
+            held[row.booking].append(row)
     answers = tuple(
-        extension_decide(working, extension, tuple(held.get(extension.booking, ())), kept)
+        extension_decide(working, extension, tuple(held[extension.booking]), kept)
         for extension in snapshot.extensions
     )
     working.running.keep(each.booking for each in answers if each.granted)
@@ -227,10 +237,17 @@ def _promised(
         return
     working = outcome.working
     _, slow = in_time(working, request, wants_of(request))
-    found = promise_improve(working, outcome.preemption, request, kept)
-    if may_give_way_to(request):
-        first = working.first_start(request.earliest)
-        found = outcome.promised.sooner((found.want,), found, first) or found
+    found: Found | None
+    if is_at_its_earliest(working, request, kept):
+        found = outcome.promised.sooner_than(request, kept)
+        if found is None:
+            outcome.stay(request, kept, slow)
+            return
+    else:
+        found = promise_improve(working, outcome.preemption, request, kept)
+        if may_give_way_to(request):
+            first = working.first_start(request.earliest)
+            found = outcome.promised.sooner((found.want,), found, first) or found
     outcome.give(request, found, None, slow)
 
 

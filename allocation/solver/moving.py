@@ -97,21 +97,46 @@ class Promised:
                 return answer
         return found
 
+    def sooner_than(self, request: Request, kept: Found) -> Found | None:
+        """Its wished start instead of the promise that is kept and reserved, which is free then;
+        None: it stays reserved."""
+        working, first = self._working, self._working.first_start(request.earliest)
+        if not may_give_way_to(request) or not self._may_hope(kept.want, first):
+            return None
+        working.free(kept)
+        found = self.make_way((kept.want,), first)
+        if found is None:
+            working.reserve(kept)
+        return found
+
     def make_way(self, wants: Iterable[Want], starts: int) -> Found | None:
         """Places for exactly this start, after others have moved to other places at their starts.
 
         The room found is free, not reserved. None: no such plan, and nothing is changed.
         """
         for want in wants:
-            # Room only gets less: what was in vain for less time is not tried for more.
-            key = (want.gpu_class, want.shape, want.count, want.level, want.of_host, starts)
-            if self._hopeless.get(key, want.duration + 1) <= want.duration:
+            if not self._may_hope(want, starts):
                 continue
             found = self._cleared(want, starts)
             if found is not None:
                 return found
-            self._hopeless[key] = want.duration
+            self._hopeless[_kind(want, starts)] = want.duration
         return None
+
+    def _may_hope(self, want: Want, starts: int) -> bool:
+        """Whether it may be tried: there would be room if all that may move were elsewhere.
+
+        Room only gets less: what was in vain for less time is not tried for more.
+        """
+        kind = _kind(want, starts)
+        if self._left <= 0 or self._hopeless.get(kind, want.duration + 1) <= want.duration:
+            return False
+        self._read()
+        sums = self._working.pools[want.gpu_class].sums(level_of(want), self._room(want, starts))
+        if sums.max(initial=0) >= want.count:
+            return True
+        self._hopeless[kind] = want.duration
+        return False
 
     def back(self, before: Mapping[str, Found]) -> None:
         """Undo moves that were in vain: all lie again where they did (see `lying`)."""
@@ -144,14 +169,10 @@ class Promised:
 
     def _cleared(self, want: Want, starts: int) -> Found | None:
         """By the first way that finds room, the ways that cost least first."""
-        self._read()
         working = self._working
-        if self._left <= 0 or working.over(want, starts) is not None:
+        if working.over(want, starts) is not None:
             return None
         room = self._room(want, starts)
-        pool = working.pools[want.gpu_class]
-        if pool.sums(level_of(want), room).max(initial=0) < want.count:
-            return None
         near = {
             booking: found
             for booking, found in self._reserved.get(want.gpu_class, {}).items()
@@ -201,6 +222,11 @@ class Promised:
         if bits is not None:
             masks = bits.cleared(masks, (starts, starts + want.duration))
         return self._working.pools[want.gpu_class].capacity(want.shape, masks)
+
+
+def _kind(want: Want, starts: int) -> tuple[object, ...]:
+    """All that ask for the same but for its length."""
+    return (want.gpu_class, want.shape, want.count, want.level, want.of_host, starts)
 
 
 def may_give_way_to(request: Request) -> bool:
