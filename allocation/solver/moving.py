@@ -45,16 +45,15 @@ class Promised:
         self._written: dict[str, Found] | None = None
         self._bits: dict[str, Bits] = {}
         self._hopeless: dict[tuple[object, ...], int] = {}
-        # One half is for promises, the other and what they leave for newcomers.
-        policy = working.policy
-        self._left = policy.neighbourhoods // 2
-        self._exact_left = policy.exact_neighbourhoods // 2
+        # A quarter is for promises, which have a start; what they leave is for newcomers too.
+        self._left = working.policy.neighbourhoods // 4
+        self._exact_left = 0
 
     def open_to_newcomers(self) -> None:
         """The promises of earlier cycles have been gone through."""
         policy = self._working.policy
-        self._left += policy.neighbourhoods - policy.neighbourhoods // 2
-        self._exact_left += policy.exact_neighbourhoods - policy.exact_neighbourhoods // 2
+        self._left += policy.neighbourhoods - policy.neighbourhoods // 4
+        self._exact_left = policy.exact_neighbourhoods
 
     def add(self, booking: str, found: Found) -> None:
         """It is promised or given, and reserved. What stands on the room of others stays there."""
