@@ -56,7 +56,7 @@ def plan_apply(
             raise PlanStale("another cycle leads now")
         decision.save(force_insert=True)
         bookings = _bookings_locked(changes)
-        fleet = _Fleet.read(snapshot, changes.assigns)
+        fleet = _Fleet.read(snapshot, changes)
         # Shortened first, so that the room is free for who it is paused for.
         for pause in changes.pauses:
             victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
@@ -81,8 +81,9 @@ class _Fleet:
     snapshot: Snapshot
 
     @classmethod
-    def read(cls, snapshot: Snapshot, assigns: Sequence[Assign]) -> "_Fleet":
-        ids = {place.gpu for assign in assigns for place in assign.places}
+    def read(cls, snapshot: Snapshot, changes: Changes) -> "_Fleet":
+        ids = {place.gpu for assign in changes.assigns for place in assign.places}
+        ids |= {place.gpu for move in changes.moves for place in (*move.source, *move.places)}
         rows = Gpu.objects.select_related("node").filter(id__in=ids) if ids else ()
         return cls({str(gpu.id): gpu for gpu in rows}, snapshot)
 
