@@ -172,6 +172,22 @@ RULES: tuple[Rule, ...] = (
          ("deadline", "duration")),
     Rule("R73", "laid_anew", "together", "others", "explains",
          "What has not begun may lie elsewhere at its own time, so that more fits."),
+    Rule("R76", "pin_elsewhere", "policy", "asker", "refuses",
+         "A booking is pinned only to nodes and GPUs that there are, of a class that it asks for."),
+    Rule("R77", "pin_too_small", "policy", "asker", "refuses",
+         "No more can be asked for than what a booking is pinned to has.", ("asked", "most")),
+    Rule("R78", "pinned", "policy", "asker", "delays",
+         "A pinned booking waits for the nodes and GPUs that it names.", ("elsewhere",)),
+    Rule("R79", "pin_out", "hardware", "operator", "both",
+         "What a booking is pinned to must be in service; without the pin it may lie elsewhere.",
+         ("out",)),
+    Rule("R85", "node_unanswering", "hardware", "operator", "delays",
+         "A node that does not answer gets nothing new; after long, planned starts leave it.",
+         ("gpus", "out")),
+    Rule("R86", "start_slow", "hardware", "operator", "delays",
+         "A booking is active, and charged, only when its nodes have answered."),
+    Rule("R87", "suspended_there", "hardware", "hardware", "explains",
+         "What was suspended goes on only where it was; it waits for that as long as it is worth."),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

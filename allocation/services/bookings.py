@@ -6,11 +6,10 @@ from decimal import Decimal
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import F
 
 from allocation.models import Allocation, Booking, Series
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import ON_HARDWARE, TERMINAL, State
+from allocation.rules.states import EXTENDABLE, ON_HARDWARE, TERMINAL, State
 from allocation.services.admission import Terms, terms_check
 from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
@@ -22,11 +21,9 @@ from billing.services import hold_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
 from tenants.errors import Refused, invalid
-from tenants.models import Project, Tenant
+from tenants.models import Project
 from tenants.outbox import nudge
-
-# States in which the end may still move.
-EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
+from tenants.services.numbers import booking_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +97,7 @@ def booking_take(
         now=now,
     )
     # The tenant's counter is locked last, so that its bookings queue for an instant only.
-    Tenant.objects.filter(id=actor.tenant_id).update(bookings_counted=F("bookings_counted") + 1)
-    booking.number = Tenant.objects.values_list("bookings_counted", flat=True).get(
-        id=actor.tenant_id
-    )
+    booking.number = booking_count(actor.tenant_id)
     booking.save(force_insert=True)
     held = money_text(booking.held, offer.price.currency)
     event_add(

@@ -77,7 +77,7 @@ def _could_start(snapshot: Snapshot, request: Request, wait: Waiting) -> bool:
     """It is only room that it waits for, and long enough to be worth a word."""
     is_near = wait.starts > snapshot.now + RESUME_SECONDS
     ask = request.ask
-    is_gpu = ask.share is None and not ask.cores and not ask.memory
+    is_gpu = ask.share is None and not ask.cores and not ask.memory and not ask.pin
     return is_gpu and is_near and request.earliest <= snapshot.now and not request.fixed
 
 
@@ -139,7 +139,7 @@ def _movable(snapshot: Snapshot, working: Working, gpu_class: str) -> list[tuple
         tier = tiers.get(held.tier)
         if tier is None or not tier.pausable or held.since is None or held.pausing:
             continue
-        if held.place.share is not None or held.cores or held.memory:
+        if held.place.share is not None or held.cores or held.memory or held.pinned:
             continue
         if tier.pauses is not None and held.pauses >= tier.pauses:
             continue

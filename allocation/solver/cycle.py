@@ -14,13 +14,14 @@ from allocation.solver.borrowing import borrows_of, said
 from allocation.solver.explain import (
     Line,
     freed_by,
-    makes_room,
     placed,
     possible_wants,
     reason,
     with_totals,
 )
 from allocation.solver.extensions import extension_decide
+from allocation.solver.giving_way import makes_room
+from allocation.solver.home import or_home, planned_resume, why_home
 from allocation.solver.line import Queues
 from allocation.solver.matching import in_time
 from allocation.solver.moving import Promised, may_give_way_to
@@ -30,7 +31,7 @@ from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Assign, Extend, Pause, Plan, Reason, Refuse, Waiting
 from allocation.solver.preemption import Preemption
 from allocation.solver.promises import is_at_its_earliest, nowhere, promise_improve, promises_lay
-from allocation.solver.resume import last_start, planned_resume
+from allocation.solver.resume import last_start
 from allocation.solver.series import all_or_none, series_of
 from allocation.solver.types import Held, Policy, Request, Snapshot
 from allocation.solver.windows import why_untimely
@@ -52,7 +53,9 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     extensions = _extensions(working, snapshot, kept)
     # 4. Promised bookings in the order of their promises: earlier if possible, never later.
     outcome = _Outcome(working, preemption, Promised(working, snapshot))
-    outcome.promised.keep(kept)
+    outcome.promised.keep(
+        {r.booking: kept[r.booking] for r in promised if r.booking in kept and not r.home}
+    )
     for request in promised:
         before = outcome.promised.take(request.booking, kept)
         _promised(outcome, request, before, broken.get(request.booking))
@@ -104,27 +107,33 @@ class _Outcome:
         delayed_by: Reason | None = None,
         slow: tuple[Reason, ...] = (),
     ) -> None:
-        """Reserve it: places for good if it starts within the freeze horizon, else a promise.
+        """Reserve it: places for good if it starts within the freeze horizon or is fixed in time or
+        place, else a promise.
 
         On the room of running work it is a promise until they have been told. `slow`: why not on
         other classes.
         """
         working, is_due = self.working, self.preemption.is_due(found)
-        is_soon = request.fixed or found.starts <= working.now + working.policy.freeze_horizon
+        is_soon = found.starts <= working.now + working.policy.freeze_horizon
+        is_soon = is_soon or request.fixed or request.pinned
+        is_late = found.starts > working.first_start(request.earliest)
+        reasons: tuple[Reason, ...] = ()
+        if not (is_soon and is_due) or (request.pinned and is_late):
+            reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_soon and is_due:
             self.preemption.tell(request, found)
             working.reserve(found)
-            self.assign(request, found)
+            self.assign(request, found, reasons)
             if found.starts > working.now + working.policy.freeze_horizon:
                 self.promised.add(request.booking, found)
             return
-        reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_due:
             self.preemption.tell(request, found)
         else:
             self.standing.add(request.booking)
         working.reserve(found)
-        self.promised.add(request.booking, found)
+        if not request.home:
+            self.promised.add(request.booking, found)
         self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by)
 
     def stay(self, request: Request, kept: Found, slow: tuple[Reason, ...]) -> None:
@@ -137,9 +146,9 @@ class _Outcome:
         self.promised.add(request.booking, kept)
         self.wait(request, kept, (*reasons, *slow), None)
 
-    def assign(self, request: Request, found: Found) -> None:
-        """The room is reserved already."""
-        why = (placed(self.working, found), *_room_made(found))
+    def assign(self, request: Request, found: Found, late: tuple[Reason, ...] = ()) -> None:
+        """The room is reserved already. `late`: why what is pinned does not start sooner."""
+        why = (placed(self.working, found), *_room_made(found), *late)
         self.assigns.append(
             Assign(request.booking, found.want.gpu_class, found.places, *found.window, why)
         )
@@ -248,7 +257,7 @@ def _promised(
         if may_give_way_to(request):
             first = working.first_start(request.earliest)
             found = outcome.promised.sooner((found.want,), found, first) or found
-    outcome.give(request, found, None, slow)
+    outcome.give(request, found, None, (*slow, *why_home(request, found)))
 
 
 def _in_turn(
@@ -348,6 +357,7 @@ def _flexible(
     working = outcome.working
     first, last = working.first_start(request.earliest), last_start(working, request)
     found = outcome.preemption.earliest(request, wants, first, last)
+    found = or_home(working, request, wants, found, (first, last))
     if first <= last and (may_give_way_to(request) or (found is None and not request.paused)):
         # Nobody is delayed, and nobody paused, while others can lie elsewhere; what was promised
         # and has lost its place is to keep its start.
@@ -358,7 +368,7 @@ def _flexible(
         _without_place(outcome, request, wants, broken, slow)
         return None
     late = request.promise is not None and found.starts > request.promise.starts
-    outcome.give(request, found, broken if late else None, slow)
+    outcome.give(request, found, broken if late else None, (*slow, *why_home(request, found)))
     return found
 
 

@@ -7,6 +7,7 @@ makes a start earlier.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -56,8 +57,9 @@ class Promised:
         self._exact_left = policy.exact_neighbourhoods
 
     def add(self, booking: str, found: Found) -> None:
-        """It is promised or given, and reserved. What stands on the room of others stays there."""
-        if not found.over:
+        """It is promised or given, and reserved. What stands on the room of others stays there,
+        and what is pinned where it is."""
+        if not found.over and not found.want.pin:
             self._reserved.setdefault(found.want.gpu_class, {})[booking] = found
 
     def keep(self, kept: Mapping[str, Found]) -> None:
@@ -102,11 +104,24 @@ class Promised:
         working, first = self._working, self._working.first_start(request.earliest)
         if not may_give_way_to(request) or not self._may_hope(kept.want, first):
             return None
-        working.free(kept)
-        found = self.make_way((kept.want,), first)
-        if found is None:
-            working.reserve(kept)
+        with working.outlook.on_trial(kept.want.gpu_class) as keep:
+            working.free(kept)
+            found = self.make_way((kept.want,), first)
+            if found is None:
+                working.reserve(kept)
+            else:
+                keep()
         return found
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """For looking only, as a newcomer would: afterwards everything lies again where it lay."""
+        before, left = self.lying(), (self._left, self._exact_left)
+        policy = self._working.policy
+        self._left, self._exact_left = policy.neighbourhoods, policy.exact_neighbourhoods
+        yield
+        self.back(before)
+        self._left, self._exact_left = left
 
     def make_way(self, wants: Iterable[Want], starts: int) -> Found | None:
         """Places for exactly this start, after others have moved to other places at their starts.
@@ -225,7 +240,7 @@ class Promised:
 
 def _kind(want: Want, starts: int) -> tuple[object, ...]:
     """All that ask for the same but for its length."""
-    return (want.gpu_class, want.shape, want.count, want.level, want.of_host, starts)
+    return (want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin, starts)
 
 
 def may_give_way_to(request: Request) -> bool:

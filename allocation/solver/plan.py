@@ -81,6 +81,7 @@ class Alternative:
     starts: int
     ends: int
     share: int | None = None
+    pin: tuple[str, ...] = field(default=(), metadata=SAID)
 
 
 @dataclass(frozen=True, slots=True)

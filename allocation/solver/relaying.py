@@ -13,7 +13,7 @@ from allocation.solver.exact import Movable, Neighbourhood, Window, rearrange
 from allocation.solver.geometry import WHOLE_MASK
 from allocation.solver.hosts import Free
 from allocation.solver.ordering import place_order
-from allocation.solver.placement import Want
+from allocation.solver.placement import Want, fits
 from allocation.solver.repack import pack
 from allocation.solver.topology import Pool
 from allocation.solver.types import Place
@@ -31,13 +31,28 @@ _EFFORT = 0.05
 
 def laid_anew(working: Working, want: Want, starts: int, near: Reserved, way: Way) -> Laid | None:
     """By one of the ways; None: it found nothing, and nothing is changed."""
-    for found in near.values():
-        working.free(found)
-    answer = way(working, want, starts, near)
-    if answer is None:
+    if not _would_fit(working, want, starts, near):
+        return None
+    with working.outlook.on_trial(want.gpu_class) as keep:
+        for found in near.values():
+            working.free(found)
+        answer = way(working, want, starts, near)
+        if answer is not None:
+            keep()
+            return answer
         for found in near.values():
             working.reserve(found)
-    return answer
+    return None
+
+
+def _would_fit(working: Working, want: Want, starts: int, near: Reserved) -> bool:
+    """False when the want lacks GPUs even without those near; what else it needs is not asked."""
+    calendar = working.calendars[want.gpu_class]
+    if want.share is not None or calendar.has_shares:
+        return True
+    others = ((found.places, *found.window) for found in near.values())
+    busy = calendar.busy_without(others, starts, starts + want.duration)
+    return bool(fits(calendar.pool, want, busy))
 
 
 def newcomer_first(working: Working, want: Want, starts: int, near: Reserved) -> Laid | None:
@@ -92,7 +107,9 @@ def proven(working: Working, want: Want, starts: int, near: Reserved) -> Laid | 
     """With the fewest moves there are on these GPUs and a few roomy ones, by CP-SAT."""
     pieces = [(booking, place) for booking, found in near.items() for place in found.places]
     is_small = len(pieces) + want.count <= _MOST_PIECES
-    if not is_small or want.share is not None or any(place.share for _, place in pieces):
+    # It knows nothing of shares and pins.
+    is_able = want.share is None and not want.pin and not any(p.share for _, p in pieces)
+    if not (is_small and is_able):
         return None
     movable = [
         Movable(

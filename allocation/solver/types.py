@@ -51,7 +51,8 @@ class Gpu:
     """One device. `mode` is what it is fixed to; None when it may be any.
 
     Shares need no other mode of the hardware than whole GPUs do: what is fixed to whole is shared.
-    `shares` is False where the node can't tell several at once apart: it takes no new ones.
+    `shares` is False where the node can't tell several at once apart: it takes no new ones. On
+    what is `silent`, as its node has not answered for a while, promises stay and nothing is added.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Gpu:
     usable: bool
     mode: Mode | None
     shares: bool = True
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,9 @@ class Held:
     is when its owner was handed the device for this run (None: not yet), `saved` the last save
     that the owner acknowledged. The booking has been paused `pauses` times; with `pausing` it has
     been told to give the place back by `ends`. `cores` (thousandths) and `memory` (MiB) are of
-    the GPU's node. `owner` is whose work it is: the account that runs it. A row with a `level` may
-    still be laid elsewhere before it starts, with its whole gang in one group of that level.
+    the GPU's node. `owner` is whose work it is: the account that runs it. What is `pinned` lies
+    where its owner asked for it by name: its row is not moved to another place. Any other row with
+    a `level` may be laid elsewhere before it starts, its whole gang in one group of that level.
     """
 
     id: str
@@ -123,6 +126,7 @@ class Held:
     cores: int = 0
     memory: int = 0
     owner: str = ""
+    pinned: bool = field(default=False, metadata=SAID)
     level: Together | None = field(default=None, metadata=SAID)
 
 
@@ -133,6 +137,7 @@ class Ask:
     A gang is placed in a single class. `required` makes `together` a condition, not a wish. A
     share (thousandths, below 1,000) is of one GPU. Each of the `count` comes with `cores`
     (thousandths) and `memory` (MiB) of its node. With `any_class` no class is better than another.
+    With a `pin` it lies on these alone: nodes by their ids, and GPUs as `node/index`.
     """
 
     count: int
@@ -144,6 +149,7 @@ class Ask:
     cores: int = 0
     memory: int = 0
     any_class: bool = False
+    pin: tuple[str, ...] = field(default=(), metadata=SAID)
 
     @property
     def shape(self) -> Shape:
@@ -171,6 +177,9 @@ class Request:
     the shortest of them. With `cheapest` the classes come in order of cost, and the first that
     ends in time is taken, not the first that is free. Bookings of one `series` are placed all or
     none.
+
+    What was suspended lies beside the GPUs of `home`, and can go on only there: for them it waits
+    `home_wait` seconds longer than for any others.
     """
 
     booking: str
@@ -191,6 +200,13 @@ class Request:
     durations: tuple[tuple[str, int], ...] = ()
     cheapest: bool = False
     series: str | None = None
+    home: tuple[Place, ...] = ()
+    home_wait: int = 0
+
+    @property
+    def pinned(self) -> bool:
+        """True for one that names where it wants to lie."""
+        return bool(self.ask.pin)
 
     def length_on(self, gpu_class: str) -> int:
         """Seconds that it takes on a class."""

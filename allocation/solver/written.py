@@ -24,7 +24,8 @@ def written_of(working: Working, snapshot: Snapshot) -> dict[str, Found]:
     kept = {extension.booking for extension in snapshot.extensions}
     gangs: dict[str, list[Held]] = {}
     for row in snapshot.held:
-        if row.level is not None and row.starts > frozen and row.booking not in kept:
+        may_move = row.level is not None and not row.pinned and row.starts > frozen
+        if may_move and row.booking not in kept:
             gangs.setdefault(row.booking, []).append(row)
     if not gangs:
         return {}
