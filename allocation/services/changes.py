@@ -12,6 +12,7 @@ from allocation.services.snapshot import instant, place_data
 from allocation.solver import (
     Assign,
     Extend,
+    Move,
     Pause,
     Plan,
     Reason,
@@ -30,10 +31,11 @@ class Changes:
     extensions: tuple[Extend, ...]
     pauses: tuple[Pause, ...]
     marks: tuple[Mark, ...]
+    moves: tuple[Move, ...]
 
     def __bool__(self) -> bool:
         answers = self.assigns or self.waits or self.refusals or self.extensions
-        return bool(answers or self.pauses or self.marks)
+        return bool(answers or self.pauses or self.marks or self.moves)
 
 
 def changes_of(plan: Plan, now: datetime) -> Changes:
@@ -57,6 +59,7 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
         pauses=plan.pauses,
         marks=marks_of(plan),
+        moves=plan.moves,
     )
 
 

@@ -33,7 +33,7 @@ from allocation.solver import (
     Snapshot,
 )
 from allocation.solver import Gpu as SolverGpu
-from allocation.solver.types import Mode
+from allocation.solver.types import Mode, Together
 
 EVERYWHERE = Q()
 # A device that was given back is cleared within seconds. What takes longer is expected to take as
@@ -134,6 +134,11 @@ def place_of(data: dict[str, Any]) -> Place:
     return Place(data["gpu"], data["profile"], data["start"], data["size"], data.get("share"))
 
 
+def place_of_row(row: Allocation) -> Place:
+    """Where an allocation lies."""
+    return Place(str(row.gpu_id), row.profile, row.start, row.size, row.share)
+
+
 def place_data(place: Place) -> dict[str, Any]:
     """A place as JSON, for the booking."""
     return {
@@ -208,7 +213,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         booking=f"left {row.id}" if row.left else str(row.booking_id),
         tenant="" if row.left else str(row.tenant_id),
         project="" if row.left else str(row.project_id),
-        place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
+        place=place_of_row(row),
         starts=seconds(row.period.lower),
         ends=out_by(ends, now) if started else ends,
         started=started,
@@ -221,7 +226,19 @@ def _held_of(row: Allocation, now: int) -> Held:
         memory=memory,
         owner=str(row.booking.owner_id),
         pinned=bool(booking.ask.get("pin")),
+        level=_level(row),
     )
+
+
+def _level(row: Allocation) -> Together | None:
+    """How near its gang must lie wherever it lies; None: it has begun, may be frozen on its node,
+    or is about to be extended where it is."""
+    booking, ask = row.booking, row.booking.ask
+    is_settled = row.state == Allocation.State.PLANNED and booking.extension_until is None
+    if not is_settled or booking.state != State.SCHEDULED:
+        return None
+    together: Together = ask["together"]
+    return together if ask["required"] and ask["count"] > 1 else "any"
 
 
 def out_by(ends: int, now: int) -> int:

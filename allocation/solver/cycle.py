@@ -7,6 +7,7 @@ nobody is ever delayed by a booking that stands behind it in line.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
+from typing import TypeVar
 
 from allocation.solver.blockers import why_not_at, why_still_waiting, why_waiting
 from allocation.solver.borrowing import borrows_of, said
@@ -23,7 +24,7 @@ from allocation.solver.giving_way import makes_room
 from allocation.solver.home import or_home, planned_resume, why_home
 from allocation.solver.line import Queues
 from allocation.solver.matching import in_time
-from allocation.solver.moving import Promised
+from allocation.solver.moving import Promised, may_give_way_to
 from allocation.solver.options import alternatives, next_free
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, wants_of
@@ -33,7 +34,10 @@ from allocation.solver.promises import is_at_its_earliest, nowhere, promise_impr
 from allocation.solver.resume import last_start
 from allocation.solver.series import all_or_none, series_of
 from allocation.solver.types import Held, Policy, Request, Snapshot
+from allocation.solver.windows import why_untimely
 from allocation.solver.working import Found, Working
+
+Given = TypeVar("Given", Assign, Waiting)
 
 
 def solve(snapshot: Snapshot, policy: Policy) -> Plan:
@@ -48,9 +52,14 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # 3. Extensions, which may not cost a promise its start.
     extensions = _extensions(working, snapshot, kept)
     # 4. Promised bookings in the order of their promises: earlier if possible, never later.
-    outcome = _Outcome(working, preemption)
+    outcome = _Outcome(working, preemption, Promised(working, snapshot))
+    outcome.promised.keep(
+        {r.booking: kept[r.booking] for r in promised if r.booking in kept and not r.home}
+    )
     for request in promised:
-        _promised(outcome, request, kept.get(request.booking), broken.get(request.booking))
+        before = outcome.promised.take(request.booking, kept)
+        _promised(outcome, request, before, broken.get(request.booking))
+    outcome.promised.open_to_newcomers()
     # 5. Everybody else in line: fixed windows there or not at all, the others as early as possible.
     # Here and above: within guarantee or borrowing, then with others paused if the rules allow it.
     queues = Queues(working, snapshot, kept.values())
@@ -70,16 +79,13 @@ class _Outcome:
 
     working: Working
     preemption: Preemption
+    promised: Promised
     assigns: list[Assign] = field(default_factory=list)
     waits: list[Waiting] = field(default_factory=list)
     resumes: list[Waiting] = field(default_factory=list)
     standing: set[str] = field(default_factory=set)
     refusals: list[Refuse] = field(default_factory=list)
     lines: dict[str, Line] = field(default_factory=dict)
-    promised: Promised = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.promised = Promised(self.working)
 
     def line(self, gpu_class: str) -> Line:
         return self.lines.get(gpu_class, Line())
@@ -118,13 +124,15 @@ class _Outcome:
             self.preemption.tell(request, found)
             working.reserve(found)
             self.assign(request, found, reasons)
+            if found.starts > working.now + working.policy.freeze_horizon:
+                self.promised.add(request.booking, found)
             return
         if is_due:
             self.preemption.tell(request, found)
         else:
             self.standing.add(request.booking)
         working.reserve(found)
-        if not found.over:
+        if not request.home:
             self.promised.add(request.booking, found)
         self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by)
 
@@ -174,21 +182,32 @@ class _Outcome:
         by_booking = {borrow.booking: borrow for borrow in borrows}
         waits = (
             replace(
-                wait,
-                places=self.promised.places(wait.booking) or wait.places,
+                self._lies(wait),
                 reasons=with_totals(wait.reasons, self.line(wait.gpu_class).bookings),
             )
             for wait in (*self.waits, *self.resumes)
         )
+        assigns = map(self._lies, self.assigns)
         return Plan(
-            tuple(said(row, by_booking) for row in sorted(self.assigns, key=_booking)),
+            tuple(said(row, by_booking) for row in sorted(assigns, key=_booking)),
             tuple(said(row, by_booking) for row in sorted(waits, key=_booking)),
             tuple(sorted(self.refusals, key=_booking)),
             extensions,
             borrows,
             claims,
             tuple(sorted(self.preemption.pauses, key=_booking)),
+            tuple(self.promised.moves()),
         )
+
+    def _lies(self, row: Given) -> Given:
+        """What was given or promised, where it lies after others have been let in."""
+        found = self.promised.found(row.booking, row.gpu_class)
+        if found is None or found.places == row.places:
+            return row
+        if isinstance(row, Waiting):
+            return replace(row, places=found.places)
+        why = (placed(self.working, found), *row.reasons[1:])
+        return replace(row, places=found.places, reasons=why)
 
 
 def _booking(answer: Assign | Waiting | Refuse | Pause) -> str:
@@ -225,11 +244,19 @@ def _promised(
     if kept is None:
         _newcomer(outcome, request, broken)
         return
-    _, slow = in_time(outcome.working, request, wants_of(request))
-    if is_at_its_earliest(outcome.working, request, kept):
-        outcome.stay(request, kept, slow)
-        return
-    found = promise_improve(outcome.working, outcome.preemption, request, kept)
+    working = outcome.working
+    _, slow = in_time(working, request, wants_of(request))
+    found: Found | None
+    if is_at_its_earliest(working, request, kept):
+        found = outcome.promised.sooner_than(request, kept)
+        if found is None:
+            outcome.stay(request, kept, slow)
+            return
+    else:
+        found = promise_improve(working, outcome.preemption, request, kept)
+        if may_give_way_to(request):
+            first = working.first_start(request.earliest)
+            found = outcome.promised.sooner((found.want,), found, first) or found
     outcome.give(request, found, None, (*slow, *why_home(request, found)))
 
 
@@ -244,6 +271,7 @@ def _in_turn(
         found = _newcomer(outcome, request, None)
         return [found] if found else []
     members, before = series.pop(request.series, ()), len(outcome.refusals)
+    lying = outcome.promised.lying() if members else {}
     got: list[tuple[Request, Found]] = []
     for each in members:
         able = _able(outcome, each)
@@ -255,6 +283,7 @@ def _in_turn(
         outcome.working.free(found)
     refused = outcome.refusals[before:]
     if refused:
+        outcome.promised.back(lying)
         outcome.refusals[before:] = all_or_none(members, refused)
         return []
     for each, found in got:
@@ -284,44 +313,13 @@ def _able(
 ) -> tuple[tuple[Want, ...], tuple[Reason, ...]] | None:
     """The classes that could serve it in time, and why slower ones can't; None: it is refused."""
     wants, never = possible_wants(outcome.working, wants_of(request))
-    untimely = _untimely(outcome.working, request)
+    untimely = why_untimely(outcome.working, request)
     wants, slow = in_time(outcome.working, request, wants)
     if untimely is None and wants:
         return wants, slow
     # What is too late as asked would still fit in a later window.
     reasons = (*never, *slow) if untimely is None else (untimely, *never, *slow)
     outcome.refuse(request, reasons, wants if request.duration > 0 else ())
-    return None
-
-
-def _untimely(working: Working, request: Request) -> Reason | None:
-    """What is wrong with the window itself, whatever the fleet looks like."""
-    now, ends = working.now, request.earliest + request.duration
-    if request.duration <= 0:
-        return reason("too_short", "The booking has no time left.")
-    if working.first_start(request.earliest) > now + working.policy.horizon:
-        return reason(
-            "advance_window",
-            "That is further ahead than bookings are planned.",
-            request.earliest - working.policy.horizon,
-            horizon_seconds=working.policy.horizon,
-        )
-    if request.fixed:
-        return reason("window_past", "The window is over.") if ends <= now else None
-    return _too_late(working, request)
-
-
-def _too_late(working: Working, request: Request) -> Reason | None:
-    now = working.now
-    if request.latest is None:
-        return None
-    if request.latest <= now:
-        return reason("deadline_passed", "The deadline has passed.")
-    # A paused booking gets what is left before its deadline, however little that is.
-    ends = working.first_start(request.earliest) + request.duration
-    if request.latest < (max(now, request.earliest) + 1 if request.paused else ends):
-        sentence = "There is less time before the deadline than the booking is long."
-        return reason("deadline_unreachable", sentence, duration=request.duration)
     return None
 
 
@@ -360,12 +358,12 @@ def _flexible(
     first, last = working.first_start(request.earliest), last_start(working, request)
     found = outcome.preemption.earliest(request, wants, first, last)
     found = or_home(working, request, wants, found, (first, last))
-    is_late = found is None or found.starts > first or bool(found.over)
-    # What is chosen by its cost or its end need not start sooner.
-    is_chosen = found is not None and (request.cheapest or bool(request.durations))
-    if is_late and first <= last and not request.paused and not is_chosen:
-        # Nobody is delayed, and nobody paused, while promises can lie elsewhere.
-        found = outcome.promised.make_way(wants, first) or found
+    if first <= last and (may_give_way_to(request) or (found is None and not request.paused)):
+        # Nobody is delayed, and nobody paused, while others can lie elsewhere; what was promised
+        # and has lost its place is to keep its start.
+        before = request.promise.starts if request.promise is not None else first
+        wished = sorted({first, min(max(first, before), last)})
+        found = outcome.promised.sooner(wants, found, *wished)
     if found is None:
         _without_place(outcome, request, wants, broken, slow)
         return None
