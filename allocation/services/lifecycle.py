@@ -200,14 +200,16 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         _release_rows(booking)
 
 
-def run_break_off(booking: Booking, now: datetime) -> None:
-    """Takes the devices back in the middle of a run that the caller has counted; saves no booking.
+def run_break_off(booking: Booking, now: datetime, kept_seconds: int = 0) -> None:
+    """Takes the devices back in the middle of a run of which `kept_seconds` count; saves no booking.
 
     The places are free in the calendar from now on, the hardware when it is proven empty.
     """
     booking.released_at = now
     _release_rows(booking)
-    booking.allocations.filter(state=Allocation.State.RELEASING).update(left=True)
+    booking.allocations.filter(state=Allocation.State.RELEASING, left=False).update(
+        left=True, kept_seconds=kept_seconds
+    )
     booking.released_at = booking.ready_at = None
 
 
