@@ -5,7 +5,7 @@ beat looks anyway.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,14 @@ logger = logging.getLogger(__name__)
 
 def outbox_add(*, tenant_id: UUID, kind: str, payload: Mapping[str, Any], now: datetime) -> None:
     """Adds one message, e.g. `booking.started`, to be sent after the commit."""
-    OutboxMessage.objects.create(tenant_id=tenant_id, kind=kind, payload=dict(payload), created=now)
+    outbox_write(
+        [OutboxMessage(tenant_id=tenant_id, kind=kind, payload=dict(payload), created=now)]
+    )
+
+
+def outbox_write(messages: Iterable[OutboxMessage]) -> None:
+    """Adds messages in their order, in one statement."""
+    OutboxMessage.objects.bulk_create(messages)
     nudge("outbox.relay")
 
 

@@ -201,7 +201,7 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
 
 
 def run_break_off(booking: Booking, now: datetime, kept_seconds: int = 0) -> None:
-    """Takes the devices back in the middle of a run of which `kept_seconds` count; saves no booking.
+    """Takes the devices back in a run of which `kept_seconds` count; saves no booking.
 
     The places are free in the calendar from now on, the hardware when it is proven empty.
     """
