@@ -141,6 +141,11 @@ class Booking(models.Model):
         """The human number, `BK-2041`, unique in its tenant."""
         return f"BK-{self.number}"
 
+    @property
+    def is_unplanned(self) -> bool:
+        """Too few GPUs are in service: its planned start proves nothing and is not to be shown."""
+        return bool(self.reasons) and self.reasons[0].get("code") == "none_in_service"
+
 
 class Allocation(models.Model):
     """Slots of one GPU for a period, given to a booking. Rows are plans, not yet reality.

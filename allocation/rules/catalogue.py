@@ -170,6 +170,9 @@ RULES: tuple[Rule, ...] = (
     Rule("R72", "class_too_slow", "policy", "asker", "explains",
          "A class on which work would end after its deadline is left out.",
          ("deadline", "duration")),
+    Rule("R80", "none_in_service", "hardware", "operator", "both",
+         "Nothing is planned on a class of which too few GPUs are in service; it waits for them.",
+         ("gpus", "out")),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

@@ -329,7 +329,9 @@ def _paused(pause: Pause, now: datetime) -> Request:
 
 
 def _promise_of(row: Booking) -> Promise | None:
-    if not row.planned_places or row.planned_starts is None or row.planned_ends is None:
+    """What it was promised; without places a start that nothing proves, for flexible ones only."""
+    is_one = bool(row.planned_places) or row.starts is None
+    if not is_one or row.planned_starts is None or row.planned_ends is None:
         return None
     return Promise(
         starts=seconds(row.planned_starts),

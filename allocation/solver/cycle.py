@@ -21,6 +21,7 @@ from allocation.solver.explain import (
     with_totals,
 )
 from allocation.solver.extensions import extension_decide
+from allocation.solver.in_service import out_of_service
 from allocation.solver.line import Queues
 from allocation.solver.matching import in_time
 from allocation.solver.moving import Promised
@@ -361,11 +362,16 @@ def _without_place(
     broken: Reason | None,
     slow: tuple[Reason, ...],
 ) -> None:
-    """No start can be proven. A promised booking is kept while its deadline lets it wait."""
+    """No start can be proven. While its deadline lets it wait, a promised booking is kept, and one
+    that only lacks hardware which is out of service."""
     working = outcome.working
     first, horizon = working.first_start(request.earliest), working.now + working.policy.horizon
-    blockers = why_not_at(working, wants[0], first, outcome.line(wants[0].gpu_class)) + slow
     last = last_start(working, request)
+    out = out_of_service(working, wants, first) if first <= last else None
+    if out is not None:
+        outcome.wait(request, nowhere(working, request, wants[0]), (out, *slow), broken)
+        return
+    blockers = why_not_at(working, wants[0], first, outcome.line(wants[0].gpu_class)) + slow
     if last < horizon and not request.paused:
         sentence = "It cannot be finished before its deadline."
         why = reason("deadline_unreachable", sentence, duration=request.duration)

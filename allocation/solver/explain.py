@@ -57,6 +57,7 @@ RULES: dict[str, tuple[str, str]] = {
     "share_of_one": ("R60", "policy"),
     "series_conflict": ("R67", "together"),
     "class_too_slow": ("R72", "policy"),
+    "none_in_service": ("R80", "hardware"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 

@@ -131,7 +131,8 @@ def nowhere(working: Working, request: Request, want: Want) -> Found:
     days = -(-(working.now + horizon) // _DAY)
     starts = days * _DAY
     if request.latest is not None:
-        starts = min(starts, request.latest - 1)
+        least = 1 if request.paused else request.duration
+        starts = min(starts, request.latest - least)
     return Found(
         replace(want, duration=length_from(request, want.gpu_class, starts)), places, starts
     )

@@ -134,7 +134,8 @@ def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
 
 def _request(booking: Booking, site: Site) -> Request:
     promise = None
-    if booking.places and booking.starts is not None and booking.ends is not None:
+    is_one = bool(booking.places) or booking.wish.starts is None
+    if is_one and booking.starts is not None and booking.ends is not None:
         promise = Promise(booking.starts, booking.ends, booking.places)
     return Request(
         booking=booking.id,
