@@ -173,6 +173,11 @@ RULES: tuple[Rule, ...] = (
     Rule("R80", "none_in_service", "hardware", "operator", "both",
          "Nothing is planned on a class of which too few GPUs are in service; it waits for them.",
          ("gpus", "out")),
+    Rule("R81", "moved_together", "together", "operator", "pauses",
+         "An operator may move running work together so that others start; it goes on elsewhere.",
+         ("lost",)),
+    Rule("R82", "order_stale", "policy", "operator", "refuses",
+         "Running work is moved only while all that its proposal stood on is still so."),
 )  # fmt: skip
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

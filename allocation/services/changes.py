@@ -7,10 +7,12 @@ from uuid import UUID
 from allocation.models import Booking
 from allocation.rules.states import State
 from allocation.services.borrowing import Mark, marks_of
+from allocation.services.places import place_data
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
-from allocation.services.snapshot import instant, place_data
+from allocation.services.snapshot import instant
 from allocation.solver import (
     Assign,
+    Carried,
     Extend,
     Pause,
     Plan,
@@ -30,10 +32,12 @@ class Changes:
     extensions: tuple[Extend, ...]
     pauses: tuple[Pause, ...]
     marks: tuple[Mark, ...]
+    withdrawn: tuple[str, ...] = ()
+    orders: tuple[Carried, ...] = ()
 
     def __bool__(self) -> bool:
         answers = self.assigns or self.waits or self.refusals or self.extensions
-        return bool(answers or self.pauses or self.marks)
+        return bool(answers or self.pauses or self.marks or self.withdrawn or self.orders)
 
 
 def changes_of(plan: Plan, now: datetime) -> Changes:
@@ -57,6 +61,8 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
         pauses=plan.pauses,
         marks=marks_of(plan),
+        withdrawn=plan.withdrawn,
+        orders=plan.orders,
     )
 
 

@@ -20,7 +20,7 @@ from allocation.rules.states import State
 from allocation.services.costs import run_kept_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, run_break_off, run_complete
-from allocation.services.snapshot import place_data
+from allocation.services.places import place_data
 from allocation.solver import Place
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import F, Q
 
-from allocation.models import Allocation, Booking, Node, Occupancy
+from allocation.models import Allocation, Booking, CompactionOrder, Node, Occupancy
 from allocation.rules.states import OPEN, State
 from allocation.services.bookings import EXTENDABLE
 from allocation.services.costs import booking_cost, earlier_settle, run_seconds
@@ -95,11 +95,14 @@ def is_anything_due(now: datetime) -> bool:
 
 def is_anyone_waiting() -> bool:
     """Whether there is a wish for the solver to answer, or a risk that may be over."""
-    return Booking.objects.filter(
-        Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
-        | Q(at_risk_from__isnull=False, state__in=OPEN)
-        | Q(extension_until__isnull=False, state__in=EXTENDABLE)
-    ).exists()
+    return (
+        CompactionOrder.objects.filter(decided_at=None).exists()
+        or Booking.objects.filter(
+            Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
+            | Q(at_risk_from__isnull=False, state__in=OPEN)
+            | Q(extension_until__isnull=False, state__in=EXTENDABLE)
+        ).exists()
+    )
 
 
 def allocation_ready(allocation_id: UUID, devices: list[str], now: datetime) -> None:

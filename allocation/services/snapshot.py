@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from django.db import connection, transaction
 
@@ -13,8 +12,10 @@ from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, 
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import WAITING, State
 from allocation.services.bookings import EXTENDABLE
+from allocation.services.compaction_orders import orders_read
 from allocation.services.fleet import reads
-from allocation.services.pauses import OPEN
+from allocation.services.pauses import OPEN, pauses_unneeded
+from allocation.services.places import place_of
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
@@ -69,6 +70,8 @@ def snapshot_read(now: datetime) -> Snapshot:
         hosts=hosts_read(),
         blackouts=blackouts_read(now),
         running=running_read(now),
+        unneeded=_unneeded(now),
+        orders=orders_read(),
     )
 
 
@@ -124,22 +127,6 @@ def gpus_read() -> tuple[SolverGpu, ...]:
 def _reads_shares(node: Node) -> bool:
     """An agent that is too old would refuse its whole document for one share in it."""
     return not node.agent_version or reads(node, wire.SHARES_SINCE)
-
-
-def place_of(data: dict[str, Any]) -> Place:
-    """A place as it is stored on a booking."""
-    return Place(data["gpu"], data["profile"], data["start"], data["size"], data.get("share"))
-
-
-def place_data(place: Place) -> dict[str, Any]:
-    """A place as JSON, for the booking."""
-    return {
-        "gpu": place.gpu,
-        "profile": place.profile,
-        "start": place.start,
-        "size": place.size,
-        "share": place.share,
-    }
 
 
 def solver_ask(document: AskDocument) -> Ask:
@@ -338,6 +325,11 @@ def _promise_of(row: Booking) -> Promise | None:
         ends=seconds(row.planned_ends),
         places=tuple(place_of(place) for place in row.planned_places),
     )
+
+
+def _unneeded(now: datetime) -> tuple[Extension, ...]:
+    rows = pauses_unneeded(now).order_by("booking_id").values_list("booking_id", "ends_before")
+    return tuple(Extension(str(booking), seconds(ends)) for booking, ends in rows)
 
 
 def _extensions() -> tuple[Extension, ...]:

@@ -31,7 +31,7 @@ FROM (
   FROM allocation_allocation a
     JOIN allocation_booking b ON b.id = a.booking_id
     JOIN allocation_gpu g ON g.id = a.gpu_id
-    LEFT JOIN allocation_pause p ON p.booking_id = a.booking_id
+    LEFT JOIN allocation_pause p ON p.booking_id = a.booking_id AND NOT p.withdrawn
       AND p.ready_at >= lower(a.period) AND p.ready_at < upper(a.period)
   WHERE coalesce(p.ready_at, b.ready_at) IS NOT NULL AND a.state <> 'superseded'
     AND (p.id IS NOT NULL OR NOT a."left")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 
 from allocation.solver.borrowing import borrows_of, said
+from allocation.solver.carrying import Carriage, orders_carry
 from allocation.solver.explain import (
     Line,
     freed_by,
@@ -20,7 +21,7 @@ from allocation.solver.explain import (
     why_waiting,
     with_totals,
 )
-from allocation.solver.extensions import extension_decide
+from allocation.solver.extensions import extensions_decide, withdrawals
 from allocation.solver.in_service import out_of_service
 from allocation.solver.line import Queues
 from allocation.solver.matching import in_time
@@ -28,12 +29,12 @@ from allocation.solver.moving import Promised
 from allocation.solver.options import alternatives, next_free
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, wants_of
-from allocation.solver.plan import Assign, Extend, Pause, Plan, Reason, Refuse, Waiting
+from allocation.solver.plan import Assign, Carried, Extend, Pause, Plan, Reason, Refuse, Waiting
 from allocation.solver.preemption import Preemption
 from allocation.solver.promises import nowhere, promise_improve, promises_lay
 from allocation.solver.resume import last_start, planned_resume
 from allocation.solver.series import all_or_none, series_of
-from allocation.solver.types import Held, Policy, Request, Snapshot
+from allocation.solver.types import Policy, Request, Snapshot
 from allocation.solver.working import Found, Working
 
 
@@ -46,23 +47,27 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # 2. Reserve every promise that still fits where it was planned.
     promised = sorted(filter(has_promise, snapshot.requests), key=promise_order)
     kept, broken = promises_lay(working, preemption, promised)
-    # 3. Extensions, which may not cost a promise its start.
-    extensions = _extensions(working, snapshot, kept)
-    # 4. Promised bookings in the order of their promises: earlier if possible, never later.
+    # 3. Pauses that nobody needs any more are taken back; extensions; what operators ordered to be
+    # moved. None of it may cost a promise its start.
+    withdrawn = withdrawals(working, snapshot, kept)
+    extensions = extensions_decide(working, snapshot, kept)
     outcome = _Outcome(working, preemption)
-    for request in promised:
+    done = {*withdrawn, *outcome.carry(orders_carry(working, snapshot, kept))}
+    requests = [each for each in snapshot.requests if each.booking not in done]
+    # 4. Promised bookings in the order of their promises: earlier if possible, never later.
+    for request in (each for each in promised if each.booking not in done):
         _promised(outcome, request, kept.get(request.booking), broken.get(request.booking))
     # 5. Everybody else in line: fixed windows there or not at all, the others as early as possible.
     # Here and above: within guarantee or borrowing, then with others paused if the rules allow it.
     queues = Queues(working, snapshot, kept.values())
-    series = series_of(filterfalse(has_promise, snapshot.requests))
-    for request in queues.order(filterfalse(has_promise, snapshot.requests)):
+    series = series_of(filterfalse(has_promise, requests))
+    for request in queues.order(filterfalse(has_promise, requests)):
         for found in _in_turn(outcome, request, series):
             queues.placed(found)
     # 6. When those that are told to leave can go on.
     outcome.resume(snapshot.running)
     # 7. Who borrows, and reasons for everyone, each with its place among all that wait.
-    return outcome.plan(snapshot, extensions)
+    return replace(outcome.plan(snapshot, extensions), withdrawn=withdrawn)
 
 
 @dataclass(slots=True)
@@ -77,10 +82,20 @@ class _Outcome:
     standing: set[str] = field(default_factory=set)
     refusals: list[Refuse] = field(default_factory=list)
     lines: dict[str, Line] = field(default_factory=dict)
+    orders: list[Carried] = field(default_factory=list)
     promised: Promised = field(init=False)
 
     def __post_init__(self) -> None:
         self.promised = Promised(self.working)
+
+    def carry(self, carriages: Iterable[Carriage]) -> list[str]:
+        """Notes what became of orders; who got its places that way. All is reserved already."""
+        for each in carriages:
+            self.orders.append(each.answer)
+            self.assigns += each.assigns
+            self.resumes += each.resumes
+            self.preemption.pauses += each.pauses
+        return [given.booking for given in self.assigns]
 
     def line(self, gpu_class: str) -> Line:
         return self.lines.get(gpu_class, Line())
@@ -147,8 +162,9 @@ class _Outcome:
     def resume(self, running: Iterable[Request]) -> None:
         """Plan when those that are told to leave go on; who finds no start now asks again later."""
         told = self.working.running.told
+        known = {each.booking for each in self.resumes}
         for request in running:
-            if request.booking in told:
+            if request.booking in told and request.booking not in known:
                 found, reasons = planned_resume(self.working, request, told[request.booking])
                 if found is not None:
                     self.working.reserve(found)
@@ -174,6 +190,7 @@ class _Outcome:
             borrows,
             claims,
             tuple(sorted(self.preemption.pauses, key=_booking)),
+            orders=tuple(self.orders),
         )
 
 
@@ -190,18 +207,6 @@ def _waiting(
 
 def _room_made(found: Found) -> tuple[Reason, ...]:
     return (makes_room(len(found.over), found.starts),) if found.over else ()
-
-
-def _extensions(working: Working, snapshot: Snapshot, kept: dict[str, Found]) -> tuple[Extend, ...]:
-    held: dict[str, list[Held]] = {}
-    for row in snapshot.held:
-        held.setdefault(row.booking, []).append(row)
-    answers = tuple(
-        extension_decide(working, extension, tuple(held.get(extension.booking, ())), kept)
-        for extension in snapshot.extensions
-    )
-    working.running.keep(each.booking for each in answers if each.granted)
-    return answers
 
 
 def _promised(

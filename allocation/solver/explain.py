@@ -58,6 +58,8 @@ RULES: dict[str, tuple[str, str]] = {
     "series_conflict": ("R67", "together"),
     "class_too_slow": ("R72", "policy"),
     "none_in_service": ("R80", "hardware"),
+    "moved_together": ("R81", "together"),
+    "order_stale": ("R82", "policy"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 
@@ -245,9 +247,8 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
 
 def maintenance(away: int, which: str, back: int) -> Reason:
     """GPUs are not there for some of the time: `which` says of what, `back` when the last is."""
-    are = "GPUs" if away != 1 else "GPU"
-    verb = "are" if away != 1 else "is"
-    sentence = f"{away} {are} {which} {verb} away for maintenance in that time."
+    gpus_, verb = ("GPU", "is") if away == 1 else ("GPUs", "are")
+    sentence = f"{away} {gpus_} {which} {verb} away for maintenance in that time."
     return reason("maintenance", sentence, back, gpus=away)
 
 

@@ -100,6 +100,14 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """Answer to an operator's order: carried out in this plan when `reasons` is empty."""
+
+    order: str
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Borrow:
     """What a held, given or promised booking has above its owners' guarantees, in units.
 
@@ -127,6 +135,7 @@ class Claim:
 class Plan:
     """The whole output of one cycle, each tuple ordered by booking id.
 
+    Pauses of `withdrawn` are taken back: these bookings keep their room to the end that they had.
     `claims` are told only while somebody borrows: without that nobody could give room back.
     """
 
@@ -137,3 +146,5 @@ class Plan:
     borrows: tuple[Borrow, ...] = ()
     claims: tuple[Claim, ...] = ()
     pauses: tuple[Pause, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+    orders: tuple[Carried, ...] = ()

@@ -97,3 +97,16 @@ def test_only_hardware_that_is_out_can_be_said_to_be_off(site: Site) -> None:
     assert said(done) == {"node": NODE, "closed": 0}
     missing = site.operator.post(f"fleet/nodes/{NODE}/fence", {"note": "off", "gpu": 60})
     assert missing.status_code == 422
+
+
+def test_an_operator_reads_what_could_be_moved_and_a_stale_order_does_nothing(site: Site) -> None:
+    found = said(site.operator.get("compaction/proposals"))
+    assert found == {"items": []}
+    stale = site.operator.post("compaction/orders", {"proposal": "0" * 16})
+    assert (stale.status_code, said(stale)["code"], said(stale)["rule"]) == (
+        409, "order_stale", "R82",
+    )  # fmt: skip
+    assert said(site.operator.get("compaction/orders"))["items"] == []
+    for who in (site.viewer, site.admin):
+        assert who.get("compaction/proposals").status_code in (403, 404)
+        assert who.post("compaction/orders", {"proposal": "x"}).status_code in (403, 404)
