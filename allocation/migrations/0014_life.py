@@ -1,5 +1,5 @@
 """What broken runs count for stands on their places; a pause that nobody needs is taken back; and
-operators have running work moved together."""
+operators have running work moved together, and maintenance repeat."""
 
 import uuid
 
@@ -104,4 +104,29 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunSQL(system_table("allocation_compactionorder"), migrations.RunSQL.noop),
+        migrations.AddField("blackout", "series", models.UUIDField(blank=True, null=True)),
+        migrations.AddField(
+            "blackout",
+            "rule",
+            models.CharField(blank=True, db_default="", default="", max_length=120),
+        ),
+        migrations.AddField(
+            "blackout",
+            "zone",
+            models.CharField(blank=True, db_default="", default="", max_length=64),
+        ),
+        migrations.AddConstraint(
+            "blackout",
+            models.CheckConstraint(
+                condition=models.Q(series=None, rule="", zone="")
+                | models.Q(
+                    models.Q(series__isnull=False), ~models.Q(rule=""), ~models.Q(zone="")
+                ),
+                name="blackout_repeats_by_a_rule",
+            ),
+        ),
+        migrations.AddConstraint(
+            "blackout",
+            models.UniqueConstraint(fields=("series", "starts"), name="blackout_once_a_date"),
+        ),
     ]

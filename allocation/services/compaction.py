@@ -61,24 +61,30 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
     Inside `operator_tx`. The log of each tenant whose booking moves, or starts, says so.
 
     Raises:
-        Refused: `order_stale`, `order_pending`.
+        Refused: `order_stale`.
     """
     proposal = next((each for each in _found(now) if _key(each) == key), None)
     if proposal is None:
-        raise _refused(
-            "order_stale",
+        rule = BY_CODE["order_stale"]
+        raise Refused(
+            rule.code,
             "What the proposal stood on has changed, so nothing was done. Look at what is "
             "proposed now.",
+            rule=rule.id,
+            owner=rule.owner,
         )
-    beneficiary = UUID(proposal.beneficiary)
-    if CompactionOrder.objects.filter(beneficiary=beneficiary, decided_at=None).exists():
-        raise _refused("order_pending", "This is ordered already; the next decision answers it.")
-    order = CompactionOrder.objects.create(
-        beneficiary_id=beneficiary,
-        document=document_of(proposal),
-        created=now,
-        created_by=operator,
+    order, is_new = CompactionOrder.objects.get_or_create(
+        beneficiary_id=UUID(proposal.beneficiary),
+        decided_at=None,
+        defaults={
+            "document": document_of(proposal),
+            "created": now,
+            "created_by": operator,
+        },
     )
+    if not is_new:
+        # Two pressed at once.
+        return order
     moved = [move.booking for move in proposal.moves]
     for booking in Booking.objects.filter(id__in=[proposal.beneficiary, *moved]).order_by("id"):
         audit_record(
@@ -91,11 +97,6 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
         )
     nudge("allocation.cycle")
     return order
-
-
-def _refused(code: str, sentence: str) -> Refused:
-    rule = BY_CODE["order_stale"]
-    return Refused(code, sentence, rule=rule.id, owner=rule.owner)
 
 
 def _key(proposal: Proposal) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 from django.db import IntegrityError
 
-from allocation.models import Allocation, Booking, CompactionOrder, Decision, Gpu
+from allocation.models import Allocation, Booking, CompactionOrder, Gpu
 from allocation.rules.states import State
 from allocation.services.bookings import booking_cancel, booking_release
 from allocation.services.compaction import compaction_order, compaction_proposals
@@ -165,7 +165,7 @@ def test_an_order_moves_one_with_notice_credit_and_a_receipt_and_the_other_start
         assert {entry.tenant_id for entry in entries} == {
             shop.lab.tenant_id, shop.waiting.tenant_id,
         }  # fmt: skip
-        assert decision_replay(Decision.objects.get(id=done.decision_id)).is_equal
+        assert decision_replay(pause.decision).is_equal
     plant.later_until(pause.deadline)
     plant.later(CLEARING)
     assert {fresh(each).state for each in (*shop.slices, shop.waiting)} == {State.ACTIVE}
@@ -205,10 +205,12 @@ def test_an_order_whose_ground_goes_before_the_decision_is_declined_with_the_rea
 
 
 def test_the_same_is_ordered_once(shop: Shop, operator: User) -> None:
-    ordered(operator, shop.plant.now)
+    key = key_of(shop.plant.now)
+    ordered(operator, shop.plant.now, key)
+    # What is ordered is proposed no more.
     with pytest.raises(Refused) as refused:
-        ordered(operator, shop.plant.now)
-    assert refused.value.code == "order_pending"
+        ordered(operator, shop.plant.now, key)
+    assert refused.value.code == "order_stale"
     with as_system(), pytest.raises(IntegrityError, match="compaction_one_open"):
         CompactionOrder.objects.create(
             beneficiary=shop.waiting, document={}, created=NOW, created_by=operator

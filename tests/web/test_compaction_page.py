@@ -32,14 +32,13 @@ def a_full_site() -> None:
     with as_system():
         gpus = list(Gpu.objects.order_by("index"))
     for gpu in gpus:
-        window = {"starts": now - 2 * HOUR}
-        ask = an_ask(1, profile=SLICE, hours=6)
+        began, ask = now - 2 * HOUR, an_ask(1, profile=SLICE, hours=6)
         booking = a_booking(
-            lab.project, lab.actor.user_id, state=State.ACTIVE, hours=6, ask=ask, **window
+            lab.project, lab.actor.user_id, state=State.ACTIVE, hours=6, ask=ask, starts=began
         )
         an_allocation(
             booking, gpu, profile=SLICE, start=0, ends=now + 4 * HOUR,
-            state=Allocation.State.ACTIVE, **window,
+            state=Allocation.State.ACTIVE, starts=began,
         )  # fmt: skip
     a_booking(lab.project, lab.actor.user_id, hours=2, starts=now)
     with as_system():
