@@ -80,6 +80,8 @@ TICKS = {
     "allocation.cycle": 15,
     "allocation.publish": 5,
     "outbox.relay": 5,
+    "mail.send": 15,
+    "live.beat": 10,
     "allocation.telemetry": 120,
     "allocation.invariants": 300,
     "outbox.sweep": 600,

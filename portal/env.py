@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off"})
 SECRET_LENGTH_MIN = 32
+MAIL_PORTS = {"smtp": ("", 25), "smtp+starttls": ("starttls", 587), "smtps": ("tls", 465)}
 PLACEHOLDERS = ("change", "secret", "insecure", "example", "password")
 
 
@@ -30,6 +31,19 @@ class Database:
     host: str = ""
     port: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MailServer:
+    """Where mail goes: `security` is "", "starttls" or "tls"; a `folder` takes it as files."""
+
+    backend: str
+    host: str = ""
+    port: int = 0
+    user: str = ""
+    password: str = field(default="", repr=False)
+    security: str = ""
+    folder: str = ""
 
 
 def env_str(name: str, default: str | None = None) -> str:
@@ -122,6 +136,37 @@ def database_parse(url: str, name: str = "DATABASE_URL") -> Database:
         host=parts.pop("host", ""),
         port=parts.pop("port", ""),
         options=parts,
+    )
+
+
+def env_mail(name: str) -> MailServer | None:
+    """The mail server in `name`, or in the file that `name`_FILE names; None: there is none.
+
+    smtp://host:25, smtp+starttls://user:password@host:587, smtps://host:465 or file:///a/folder.
+    Raises BadSetting, which never repeats the value: there may be a password in it.
+    """
+    path = os.environ.get(f"{name}_FILE", "").strip()
+    value = Path(path).read_text(encoding="utf-8").strip() if path else env_str(name, "")
+    if not value:
+        return None
+    bad = BadSetting(f"{name} must look like smtp+starttls://user:password@host:587.")
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        raise bad from None
+    if parts.scheme == "file" and parts.path and not parts.netloc:
+        return MailServer("django.core.mail.backends.filebased.EmailBackend", folder=parts.path)
+    if parts.scheme not in MAIL_PORTS or not parts.hostname or parts.path not in {"", "/"}:
+        raise bad
+    security, usual = MAIL_PORTS[parts.scheme]
+    return MailServer(
+        backend="django.core.mail.backends.smtp.EmailBackend",
+        host=parts.hostname,
+        port=port or usual,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        security=security,
     )
 
 

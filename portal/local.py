@@ -154,6 +154,7 @@ def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[
         "DATABASE_URL": database_dsn(stores.admin, "portal", user=role, password=password),
         "REDIS_URL": stores.redis,
         "PUBLIC_URL": demo.url,
+        "MAIL_URL": f"file://{demo.var}/mail",
         "DEMO_FILE": str(demo.seeded),
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
         **{name: os.environ[name] for name in ("ALLOWED_HOSTS", "DEBUG") if name in os.environ},

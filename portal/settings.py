@@ -12,6 +12,7 @@ from portal.env import (
     env_database,
     env_int,
     env_list,
+    env_mail,
     env_networks,
     env_origin,
     env_secret,
@@ -233,6 +234,21 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
 }
+
+# --- Mail -----------------------------------------------------------------------------------------
+
+_mail = env_mail("MAIL_URL")
+MAIL_ON = _mail is not None
+EMAIL_BACKEND = _mail.backend if _mail else "django.core.mail.backends.dummy.EmailBackend"
+EMAIL_HOST = _mail.host if _mail else ""
+EMAIL_PORT = _mail.port if _mail else 25
+EMAIL_HOST_USER = _mail.user if _mail else ""
+EMAIL_HOST_PASSWORD = _mail.password if _mail else ""
+EMAIL_USE_TLS = _mail is not None and _mail.security == "starttls"
+EMAIL_USE_SSL = _mail is not None and _mail.security == "tls"
+EMAIL_FILE_PATH = _mail.folder if _mail else ""
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env_str("MAIL_FROM", f"GPU portal <gpu-portal@{PUBLIC_HOST}>")
 
 # --- Metrics --------------------------------------------------------------------------------------
 

@@ -1,11 +1,18 @@
 """Celery's way to the integrations."""
 
+import logging
+
 from celery import shared_task
 from django.utils import timezone
+from redis.exceptions import RedisError
 
+from portal.integrations.live.push import beat
+from portal.integrations.mail.send import mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay as relay
 from portal.integrations.relay import outbox_sweep as sweep
 from tenants.outbox import nudge_taken
+
+logger = logging.getLogger(__name__)
 
 
 @shared_task(name="outbox.relay")
@@ -19,3 +26,20 @@ def outbox_relay() -> None:
 def outbox_sweep() -> None:
     """Removes what was sent long ago."""
     sweep(timezone.now())
+    mails_sweep(timezone.now())
+
+
+@shared_task(name="mail.send")
+def mail_send() -> None:
+    """Sends the mails that are due."""
+    nudge_taken("mail.send")
+    mails_send(timezone.now())
+
+
+@shared_task(name="live.beat")
+def live_beat() -> None:
+    """Tells open pages that they hear, and what they should have heard."""
+    try:
+        beat()
+    except RedisError:
+        logger.warning("Redis did not answer; open pages say that they hear nothing.")

@@ -10,7 +10,24 @@ from django.db.models import Q
 class User(AbstractUser):
     """A person who signs in. Platform operators are `is_staff`; all else is membership."""
 
+    class Mails(models.TextChoices):
+        """Which mails a person wants."""
+
+        ALL = "all", "Everything about my bookings"
+        URGENT = "urgent", "Only what can't wait: a pause that counts down"
+        NONE = "none", "Nothing"
+
     time_zone = models.CharField(max_length=64, default="Europe/Berlin")
+    mails = models.CharField(
+        max_length=8, choices=Mails.choices, default=Mails.ALL, db_default=Mails.ALL
+    )
+
+    class Meta(AbstractUser.Meta):
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(mails__in=["all", "urgent", "none"]), name="user_mails"
+            ),
+        ]
 
 
 class Tenant(models.Model):
@@ -268,4 +285,36 @@ class OutboxMessage(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["id"], name="outbox_waiting", condition=Q(sent=None)),
+        ]
+
+
+class Mail(models.Model):
+    """A mail that a person is owed, written together with the mark on its outbox message.
+
+    Tried for the next time at `due`, `tries` times so far. In the end it is `sent`, or `dropped`,
+    which says why.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    user = models.ForeignKey(User, on_delete=models.PROTECT)
+    # No key of the database: messages are swept after a week.
+    message = models.BigIntegerField()
+    kind = models.CharField(max_length=60)
+    booking = models.UUIDField()
+    at = models.DateTimeField()
+    due = models.DateTimeField()
+    tries = models.PositiveSmallIntegerField(default=0)
+    sent = models.DateTimeField(null=True, blank=True)
+    dropped = models.CharField(max_length=120, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "message"], name="mail_once"),
+            models.CheckConstraint(condition=Q(sent=None) | Q(dropped=""), name="mail_one_end"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["due", "id"], name="mail_waiting", condition=Q(sent=None, dropped="")
+            ),
         ]

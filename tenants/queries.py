@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Count, Min, QuerySet
+from django.db.models import Count, Min, Q, QuerySet
 
 from tenants.models import (
     ApiToken,
     GpuClass,
+    Mail,
     Membership,
     OutboxMessage,
     Project,
@@ -161,3 +162,12 @@ def outbox_waiting() -> tuple[int, datetime | None]:
         count=Count("id"), oldest=Min("created")
     )
     return row["count"], row["oldest"]
+
+
+def mails_counted() -> dict[str, int]:
+    """Mails that are waiting, sent and dropped. For operators."""
+    return Mail.objects.aggregate(
+        waiting=Count("id", filter=Q(sent=None, dropped="")),
+        sent=Count("id", filter=Q(sent__isnull=False)),
+        dropped=Count("id", filter=~Q(dropped="")),
+    )

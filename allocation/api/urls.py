@@ -37,6 +37,7 @@ from allocation.api.maintenance import (
 from allocation.api.quotes import Quotes
 from allocation.api.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.sooner import BookingChange, BookingSooner
+from allocation.api.use import BookingUse, GpuUseOne
 from allocation.api.workloads import WorkloadOne, Workloads
 
 
@@ -96,6 +97,7 @@ urlpatterns = [
     path("bookings/<booking:reference>/events", BookingEvents.as_view(), name="api-booking-events"),
     path("bookings/<booking:reference>/sooner", BookingSooner.as_view(), name="api-booking-sooner"),
     path("bookings/<booking:reference>/change", BookingChange.as_view(), name="api-booking-change"),
+    path("bookings/<booking:reference>/use", BookingUse.as_view(), name="api-booking-use"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
     path("series", SeriesList.as_view(), name="api-series-list"),
     path("series/<series:series>", SeriesOne.as_view(), name="api-series"),
@@ -108,6 +110,7 @@ urlpatterns = [
     path("fleet/nodes/<slug:name>/fence", NodeFence.as_view(), name="api-node-fence"),
     path("fleet/nodes/<slug:name>/events", NodeEvents.as_view(), name="api-node-events"),
     path("fleet/gpus", Gpus.as_view(), name="api-gpus"),
+    path("fleet/gpus/<uuid:gpu_id>/use", GpuUseOne.as_view(), name="api-gpu-use"),
     path("fleet/gpus/<uuid:gpu_id>/return", GpuReturn.as_view(), name="api-gpu-return"),
     path("blackouts", Blackouts.as_view(), name="api-blackouts"),
     path("blackouts/preview", BlackoutPreview.as_view(), name="api-blackout-preview"),

@@ -21,26 +21,17 @@ from allocation.services.lifecycle import (
 )
 from allocation.services.pausing import pauses_due
 from allocation.services.plans import PlanStale, plan_apply
-from allocation.services.policies import policy_of
+from allocation.services.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish import publish_due
 from allocation.services.snapshot import snapshot_take
 from allocation.services.tallies import tally
 from allocation.services.watch import cycle_failed
-from allocation.solver import Plan, Snapshot, digest, encode, solve
+from allocation.solver import Plan, Snapshot, digest, digest_of, encode, solve
 
 logger = logging.getLogger(__name__)
 
 # The key of the single-flight lock; any fixed number that nothing else in the database uses.
 CYCLE_LOCK = 7_120_001
-# What a mistake in pure code raises; anything else is the machine's, and ends the turn.
-_SOLVER_FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
 SOFTWARE = f"portal 1, numpy {np.__version__}, python {platform.python_version()}"
 
 
@@ -105,11 +96,10 @@ def _turn(now: datetime) -> CycleResult:
 
 def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | None]:
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
-    policy = policy_of(live)
     began = time.perf_counter()
     try:
-        plan = solve(snapshot, policy)
-    except _SOLVER_FAULTS as error:
+        plan = solve(snapshot, policy_of(live))
+    except SOLVER_FAULTS as error:
         # One snapshot that it can't answer must not keep what is decided from starting or ending.
         cycle_failed(error, digest(snapshot))
         return "failed", None
@@ -129,13 +119,14 @@ def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | No
 
 def decision_of(snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: datetime) -> Decision:
     """The record of a cycle: what it saw and said, as canonical bytes with their digests."""
+    seen, said = encode(snapshot), encode(plan)
     return Decision(
         at=now,
         policy=policy,
-        snapshot=zlib.compress(encode(snapshot), 6),
-        snapshot_sha256=digest(snapshot),
-        plan=zlib.compress(encode(plan), 6),
-        plan_sha256=digest(plan),
+        snapshot=zlib.compress(seen, 6),
+        snapshot_sha256=digest_of(seen),
+        plan=zlib.compress(said, 6),
+        plan_sha256=digest_of(said),
         software=SOFTWARE,
         solve_ms=0,
         leader_term=0,

@@ -57,7 +57,7 @@ def plan_apply(
             raise PlanStale("another cycle leads now")
         decision.save(force_insert=True)
         bookings = _bookings_locked(changes)
-        fleet = _Fleet.read(snapshot)
+        fleet = _Fleet.read(snapshot, changes.assigns)
         # Shortened first, so that the room is free for who it is paused for.
         for pause in changes.pauses:
             victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
@@ -94,9 +94,10 @@ class _Fleet:
     snapshot: Snapshot
 
     @classmethod
-    def read(cls, snapshot: Snapshot) -> "_Fleet":
-        gpus = {str(gpu.id): gpu for gpu in Gpu.objects.select_related("node")}
-        return cls(gpus, snapshot)
+    def read(cls, snapshot: Snapshot, assigns: Sequence[Assign]) -> "_Fleet":
+        ids = {place.gpu for assign in assigns for place in assign.places}
+        rows = Gpu.objects.select_related("node").filter(id__in=ids) if ids else ()
+        return cls({str(gpu.id): gpu for gpu in rows}, snapshot)
 
     def units(self, gpu: Gpu, shape: Shape) -> int:
         model = next(model for model in self.snapshot.models if model.slug == gpu.model_id)

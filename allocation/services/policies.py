@@ -1,21 +1,93 @@
 """Policy documents: the solver's tunables as the operator versions them."""
 
 from dataclasses import fields
+from datetime import datetime
+
+from django.db import transaction
 
 from allocation.models import PolicyVersion
-from allocation.solver import Policy
+from allocation.services.snapshot import snapshot_take
+from allocation.solver import Policy, solve
+from tenants.errors import invalid
 
-TUNABLES = tuple(field.name for field in fields(Policy) if field.name != "version")
+_DAY = 86_400
+# The most that each tunable may be; all are whole numbers above zero.
+MOST = {
+    "grid": _DAY,
+    "freeze_horizon": _DAY,
+    "horizon": 366 * _DAY,
+    "half_life": 366 * _DAY,
+    "share_step": 1_000_000,
+    "age_step": 366 * _DAY,
+    "cool_down": 30 * _DAY,
+    "notice_margin": 3_600,
+    "share_owners": 1_000,
+}
+# What a mistake in pure code raises.
+SOLVER_FAULTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 def policy_of(version: PolicyVersion) -> Policy:
     """The policy that a version's document says; what it leaves out has its default.
 
     Raises:
-        ValueError: an unknown name, or a value that is not a whole number above zero.
+        ValueError: an unknown name, a value that is not a whole number in its range, or a grid
+            that is longer than the horizon.
     """
-    document = version.document
+    return policy_read(version.document, version.number)
+
+
+def policy_read(document: object, number: int) -> Policy:
+    """The policy of a document. Raises ValueError, which names the entry."""
+    if not isinstance(document, dict):
+        document = {"": document}
     for name, value in document.items():
-        if name not in TUNABLES or type(value) is not int or value <= 0:
-            raise ValueError(f"policy {version.number} has a bad entry {name}: {value!r}")
-    return Policy(version=version.number, **document)
+        if name not in MOST:
+            raise ValueError(f"There is no tunable {str(name)[:40]!r}. Known: {', '.join(MOST)}.")
+        if type(value) is not int or not 1 <= value <= MOST[name]:
+            raise ValueError(f"{name} must be a whole number from 1 to {MOST[name]}.")
+    policy = Policy(version=number, **document)
+    if policy.grid > policy.horizon:
+        raise ValueError("grid must not be longer than horizon.")
+    return policy
+
+
+def policy_tunables(policy: Policy) -> dict[str, int]:
+    """Every tunable with its value, defaults included."""
+    return {each.name: getattr(policy, each.name) for each in fields(policy)[1:]}
+
+
+def policy_publish(
+    *, document: object, now: datetime, created_by_id: int | None = None
+) -> PolicyVersion:
+    """Makes a new version live, after a dry run on the present; the next cycle decides by it.
+
+    Raises:
+        Refused: `bad_policy`; the version that was live stays so.
+    """
+    try:
+        policy = policy_read(document, 0)
+        solve(snapshot_take(now), policy)
+    except SOLVER_FAULTS as error:
+        raise invalid(
+            "bad_policy", f"The policy was not taken. {error}"[:300], "document"
+        ) from error
+    with transaction.atomic():
+        live = PolicyVersion.objects.select_for_update().get(state=PolicyVersion.State.LIVE)
+        newest = PolicyVersion.objects.latest("number").number
+        live.state = PolicyVersion.State.RETIRED
+        live.save(update_fields=["state"])
+        return PolicyVersion.objects.create(
+            number=newest + 1,
+            document=document,
+            state=PolicyVersion.State.LIVE,
+            created=now,
+            created_by_id=created_by_id,
+        )

@@ -1,6 +1,6 @@
 """The solver's public face: data in, decisions with reasons out; no Django, no clock."""
 
-from allocation.solver.codec import decode, digest, encode
+from allocation.solver.codec import decode, digest, digest_of, encode
 from allocation.solver.cycle import solve
 from allocation.solver.geometry import units_of
 from allocation.solver.plan import (
@@ -95,6 +95,7 @@ __all__ = [
     "Waiting",
     "decode",
     "digest",
+    "digest_of",
     "encode",
     "quote",
     "solve",

@@ -38,6 +38,9 @@ def borrows_of(
     The guarantee goes to what can't be paused first, then to who has it earliest. What is
     `standing` has its start on the room of running work, and claims it from then on.
     """
+    if not any(tier.pausable or not tier.counts for tier in snapshot.tiers):
+        # Only these borrow, and a tier that nobody described is none of them.
+        return (), ()
     answers = list(given)
     rows = [*held_rows(working, snapshot), *_given_rows(working, snapshot, answers)]
     touched = {_whose(row) for row in rows if _may_borrow(working.quota, row.use)}

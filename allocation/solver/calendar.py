@@ -18,7 +18,7 @@ class Calendar:
     def __init__(self, pool: Pool, origin: int) -> None:
         """Empty from `origin` on."""
         self.pool = pool
-        self._origin = origin
+        self.origin = origin
         self._instants: tuple[int, ...] = ()
         self._steps = Steps(origin, len(pool), np.uint16)
         self._shares: Steps | None = None
@@ -28,7 +28,7 @@ class Calendar:
     def copy(self) -> "Calendar":
         """The same calendar, apart from this one."""
         twin = Calendar.__new__(Calendar)
-        twin.pool, twin._origin, twin._instants = self.pool, self._origin, self._instants
+        twin.pool, twin.origin, twin._instants = self.pool, self.origin, self._instants
         twin._steps = self._steps.copy()
         twin._shares = self._shares and self._shares.copy()
         twin.version = self.version
@@ -44,10 +44,11 @@ class Calendar:
         if ends <= starts:
             return True
         taken: dict[int, int] = {}
+        rows = self._rows(starts, ends)
         for place in places:
             column = self.pool.column[place.gpu]
             if column not in taken:
-                taken[column] = self._taken(column, starts, ends)
+                taken[column] = _taken(rows, column)
             after = self._with(taken[column], place)
             if after is None:
                 return False
@@ -59,7 +60,7 @@ class Calendar:
         column = self.pool.column[place.gpu]
         times = self.starts_between(starts, ends - 1).tolist()
         for begin, end in zip(times, [*times[1:], ends], strict=True):
-            if self._with(self._taken(column, begin, end), place) is None:
+            if self._with(_taken(self._rows(begin, end), column), place) is None:
                 return int(begin)
         return ends
 
@@ -73,10 +74,10 @@ class Calendar:
     def lay(self, places: Iterable[Place], starts: int, ends: int) -> None:
         """Take the places without asking: running work is true whether or not it fits."""
         self.version += 1
+        rows = self._steps.cut(starts, ends)
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:
-                rows = self._steps.cut(starts, ends)
                 self._steps.values[rows, column] |= self.pool.mask_of(place)
             else:
                 self._share(column, place.share, starts, ends)
@@ -84,12 +85,11 @@ class Calendar:
     def drop(self, places: Iterable[Place], starts: int, ends: int) -> None:
         """Undo of `put` with the same arguments."""
         self.version += 1
+        rows = self._steps.cut(starts, ends)
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:
-                rows = self._steps.cut(starts, ends)
-                mask = np.uint16(self.pool.mask_of(place) ^ 0xFFFF)
-                self._steps.values[rows, column] &= mask
+                self._steps.values[rows, column] &= np.uint16(self.pool.mask_of(place) ^ 0xFFFF)
             else:
                 self._share(column, -place.share, starts, ends)
 
@@ -114,6 +114,12 @@ class Calendar:
             times = np.union1d(times, self._shares.between(first, last))
         return np.concatenate([np.array([first], dtype=np.int64), times])
 
+    def stretches(self, since: int, until: int) -> tuple[Ints, Masks]:
+        """The ends of the stretches of [since, until) in which nothing changes, and what is taken
+        in each: (len(ends), columns)."""
+        begins = self.starts_between(since, until - 1)
+        return np.append(begins[1:], until), self.busy(begins, 1)
+
     def busy(self, starts: Ints, duration: int) -> Masks:
         """What is taken at any instant of each window: (len(starts), columns)."""
         masks: Masks = self._steps.over((starts, duration), np.bitwise_or)
@@ -131,15 +137,11 @@ class Calendar:
         """
         return self._steps.zero((starts, duration), columns)
 
-    def _taken(self, column: int, starts: int, ends: int) -> int:
-        """The busy mask of one column over [starts, ends)."""
-        masks = self._steps.values[self._steps.rows(starts, ends), column]
-        mask = np.bitwise_or.reduce(masks)
-        if self._shares is None:
-            return int(mask)
-        shares = self._shares.values[self._shares.rows(starts, ends), column]
-        shared = np.maximum.reduce(shares, initial=0)
-        return int(_joined(mask[None], shared[None])[0])
+    def _rows(self, starts: int, ends: int) -> tuple[Masks, Ints | None]:
+        """The rows that touch [starts, ends), of masks and of shares."""
+        masks: Masks = self._steps.values[self._steps.rows(starts, ends)]
+        shares = self._shares
+        return masks, None if shares is None else shares.values[shares.rows(starts, ends)]
 
     def _with(self, taken: int, place: Place) -> int | None:
         """The mask with the place beside what is taken; None when it does not fit."""
@@ -152,10 +154,20 @@ class Calendar:
 
     def _share(self, column: int, share: int, starts: int, ends: int) -> None:
         if self._shares is None:
-            self._shares = Steps(self._origin, len(self.pool), np.int16)
+            self._shares = Steps(self.origin, len(self.pool), np.int16)
             self._shares.prime(self._instants)
         rows = self._shares.cut(starts, ends)
         self._shares.values[rows, column] += share
+
+
+def _taken(rows: tuple[Masks, Ints | None], column: int) -> int:
+    """The busy mask of one column over all the rows."""
+    masks, shares = rows
+    mask = np.bitwise_or.reduce(masks[:, column])
+    if shares is None:
+        return int(mask)
+    shared = np.maximum.reduce(shares[:, column], initial=0)
+    return int(_joined(mask[None], shared[None])[0])
 
 
 def _joined(masks: Masks, shared: Ints) -> Masks:

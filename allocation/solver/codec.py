@@ -28,7 +28,12 @@ def encode(document: Snapshot | Policy | Plan) -> bytes:
 
 def digest(document: Snapshot | Policy | Plan) -> str:
     """sha256 of the canonical bytes, hexadecimal."""
-    return hashlib.sha256(encode(document)).hexdigest()
+    return digest_of(encode(document))
+
+
+def digest_of(data: bytes) -> str:
+    """The same of bytes that `encode` has made."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def decode(kind: type[Document], data: bytes) -> Document:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 
+from allocation.solver.blockers import why_not_at, why_still_waiting, why_waiting
 from allocation.solver.borrowing import borrows_of, said
 from allocation.solver.carrying import Carriage, orders_carry
 from allocation.solver.explain import (
@@ -17,8 +18,6 @@ from allocation.solver.explain import (
     placed,
     possible_wants,
     reason,
-    why_not_at,
-    why_waiting,
     with_totals,
 )
 from allocation.solver.extensions import extensions_decide, withdrawals
@@ -31,9 +30,10 @@ from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Assign, Carried, Extend, Pause, Plan, Reason, Refuse, Waiting
 from allocation.solver.preemption import Preemption
-from allocation.solver.promises import nowhere, promise_improve, promises_lay
+from allocation.solver.promises import is_at_its_earliest, nowhere, promise_improve, promises_lay
 from allocation.solver.resume import last_start, planned_resume
 from allocation.solver.series import all_or_none, series_of
+from allocation.solver.timely import untimely
 from allocation.solver.types import Policy, Request, Snapshot
 from allocation.solver.working import Found, Working
 
@@ -139,6 +139,16 @@ class _Outcome:
             self.promised.add(request.booking, found)
         self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by)
 
+    def stay(self, request: Request, kept: Found, slow: tuple[Reason, ...]) -> None:
+        """It keeps its promise where it is reserved, on room that is free."""
+        working = self.working
+        if kept.starts <= working.now + working.policy.freeze_horizon:
+            self.assign(request, kept)
+            return
+        reasons = why_still_waiting(working, request, kept, self.line(kept.want.gpu_class))
+        self.promised.add(request.booking, kept)
+        self.wait(request, kept, (*reasons, *slow), None)
+
     def assign(self, request: Request, found: Found) -> None:
         """The room is reserved already."""
         why = (placed(self.working, found), *_room_made(found))
@@ -216,6 +226,9 @@ def _promised(
         _newcomer(outcome, request, broken)
         return
     _, slow = in_time(outcome.working, request, wants_of(request))
+    if is_at_its_earliest(outcome.working, request, kept):
+        outcome.stay(request, kept, slow)
+        return
     found = promise_improve(outcome.working, outcome.preemption, request, kept)
     outcome.give(request, found, None, slow)
 
@@ -271,44 +284,13 @@ def _able(
 ) -> tuple[tuple[Want, ...], tuple[Reason, ...]] | None:
     """The classes that could serve it in time, and why slower ones can't; None: it is refused."""
     wants, never = possible_wants(outcome.working, wants_of(request))
-    untimely = _untimely(outcome.working, request)
+    late = untimely(outcome.working, request)
     wants, slow = in_time(outcome.working, request, wants)
-    if untimely is None and wants:
+    if late is None and wants:
         return wants, slow
     # What is too late as asked would still fit in a later window.
-    reasons = (*never, *slow) if untimely is None else (untimely, *never, *slow)
+    reasons = (*never, *slow) if late is None else (late, *never, *slow)
     outcome.refuse(request, reasons, wants if request.duration > 0 else ())
-    return None
-
-
-def _untimely(working: Working, request: Request) -> Reason | None:
-    """What is wrong with the window itself, whatever the fleet looks like."""
-    now, ends = working.now, request.earliest + request.duration
-    if request.duration <= 0:
-        return reason("too_short", "The booking has no time left.")
-    if working.first_start(request.earliest) > now + working.policy.horizon:
-        return reason(
-            "advance_window",
-            "That is further ahead than bookings are planned.",
-            request.earliest - working.policy.horizon,
-            horizon_seconds=working.policy.horizon,
-        )
-    if request.fixed:
-        return reason("window_past", "The window is over.") if ends <= now else None
-    return _too_late(working, request)
-
-
-def _too_late(working: Working, request: Request) -> Reason | None:
-    now = working.now
-    if request.latest is None:
-        return None
-    if request.latest <= now:
-        return reason("deadline_passed", "The deadline has passed.")
-    # A paused booking gets what is left before its deadline, however little that is.
-    ends = working.first_start(request.earliest) + request.duration
-    if request.latest < (max(now, request.earliest) + 1 if request.paused else ends):
-        sentence = "There is less time before the deadline than the booking is long."
-        return reason("deadline_unreachable", sentence, duration=request.duration)
     return None
 
 
@@ -374,7 +356,9 @@ def _without_place(
     last = last_start(working, request)
     out = out_of_service(working, wants, first) if first <= last else None
     if out is not None:
-        outcome.wait(request, nowhere(working, request, wants[0]), (out, *slow), broken)
+        found = nowhere(working, request, wants[0])
+        late = request.promise is not None and found.starts > request.promise.starts
+        outcome.wait(request, found, (out, *slow), broken if late else None)
         return
     blockers = why_not_at(working, wants[0], first, outcome.line(wants[0].gpu_class)) + slow
     if last < horizon and not request.paused:

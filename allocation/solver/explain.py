@@ -7,12 +7,10 @@ numbers say when and how much. Codes and rule ids agree with `allocation.rules.c
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from allocation.solver.placement import Want, fits, most_together
+from allocation.solver.placement import Want
 from allocation.solver.plan import Borrow, Reason
 from allocation.solver.quota import Block
-from allocation.solver.types import UNITS_PER_GPU, Request, Together
+from allocation.solver.types import UNITS_PER_GPU, Together
 from allocation.solver.working import Found, Working
 
 RULES: dict[str, tuple[str, str]] = {
@@ -69,7 +67,7 @@ _PAUSED_BY = {
     "fairer_share": "A stronger claim needs the room: your organisation borrows more than it.",
 }
 
-_GROUPS: dict[Together, str] = {
+GROUPS: dict[Together, str] = {
     "gpu": "single GPU",
     "domain": "NVLink domain",
     "node": "node",
@@ -168,7 +166,7 @@ def _why_never_so_many(working: Working, want: Want) -> Reason | None:
         return reason("not_enough_gpus", sentence, asked=want.count, most=most)
     most = pool.most(want.shape, want.level)
     if most < want.count:
-        sentence = f"No {_GROUPS[want.level]} has room for more than {most} of {shape(want)}."
+        sentence = f"No {GROUPS[want.level]} has room for more than {most} of {shape(want)}."
         return reason("impossible_together", sentence, asked=want.count, most=most)
     return None
 
@@ -180,16 +178,16 @@ def _why_never_beside(working: Working, want: Want) -> Reason | None:
     most = working.most_beside(want)
     if most >= want.count:
         return None
-    sentence = f"No node has {_of_host(want)} for each of {want.count} {want.gpu_class}."
+    sentence = f"No node has {of_host(want)} for each of {want.count} {want.gpu_class}."
     if most and want.level == "any":
-        sentence = f"The nodes have {_of_host(want)} for {most} {want.gpu_class} in all."
+        sentence = f"The nodes have {of_host(want)} for {most} {want.gpu_class} in all."
     return reason(
         "host_too_small", sentence, cores=want.cores, memory=want.memory, most=most,
         asked=want.count,
     )  # fmt: skip
 
 
-def _of_host(want: Want) -> str:
+def of_host(want: Want) -> str:
     """`16 cores and 64 GiB`."""
     cores = f"{_thousandths(want.cores)} cores"
     memory = f"{_thousandths(want.memory * 1000 // 1024)} GiB"
@@ -215,34 +213,6 @@ def _why_never_within_quota(working: Working, want: Want) -> Reason | None:
         sentence = f"{words} may use {most} {want.gpu_class} at once; this needs {asked}."
         return reason(code, sentence, owner=block.owner, limit=block.most, asked=use.units)
     return _quota_reason(working, want, block, want.duration)
-
-
-def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[Reason, ...]:
-    """What is in the way of exactly this start, blockers only; empty when nothing is.
-
-    Room that only reservations of others take is the place in line; what running and fixed work
-    takes is GPUs not free together.
-    """
-    found: list[Reason] = []
-    pool = working.pools[want.gpu_class]
-    at = np.array([starts], dtype=np.int64)
-    held, beside = working.busy(want, at, held_only=True)
-    if not fits(pool, want, held, beside)[0]:
-        if fits(pool, want, held)[0]:
-            found.append(_host_busy(want))
-        else:
-            found.append(_busy(want, most_together(pool, want, held[0])))
-        out = pool.out_of_service(want.shape)
-        if out:
-            sentence = f"{out} of {len(pool)} {want.gpu_class} are out of service."
-            found.append(reason("hardware_out", sentence, out=out, gpus=len(pool)))
-        away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
-        if away:
-            found.append(maintenance(away, f"of {want.gpu_class}", back))
-    elif not fits(pool, want, *working.busy(want, at))[0]:
-        found.append(_in_line(want, line))
-    quota = why_quota(working, want, starts)
-    return (*found, quota) if quota else tuple(found)
 
 
 def maintenance(away: int, which: str, back: int) -> Reason:
@@ -344,19 +314,6 @@ def _whose(want: Want, owner: str) -> tuple[str, str]:
     return ("project_quota", "Your project")
 
 
-def why_waiting(working: Working, request: Request, found: Found, line: Line) -> tuple[Reason, ...]:
-    """Why a booking does not start at once, with the planned start as the time it frees."""
-    first = working.first_start(request.earliest)
-    blockers = [
-        blocker if blocker.check == "quota" else replace(blocker, frees_at=found.starts)
-        for blocker in why_not_at(working, found.want, first, line)
-    ]
-    if request.earliest > working.now:
-        sentence = "You asked for it not to start earlier."
-        blockers.append(reason("not_before", sentence, request.earliest))
-    return tuple(blockers) or (replace(_in_line(found.want, line), frees_at=found.starts),)
-
-
 def freed_by(reasons: tuple[Reason, ...], later: Found | None) -> tuple[Reason, ...]:
     """The same reasons; room that is in the way is out of it when the next window begins."""
     if later is None:
@@ -376,25 +333,4 @@ def with_totals(reasons: tuple[Reason, ...], total: int) -> tuple[Reason, ...]:
         if each.code == "line"
         else each
         for each in reasons
-    )
-
-
-def _busy(want: Want, most: int) -> Reason:
-    if want.level == "any":
-        sentence = f"{most} of {shape(want)} are free for that long; {want.count} are needed."
-    else:
-        sentence = f"No {_GROUPS[want.level]} has {shape(want)} free for that long."
-    return reason("gpus_busy", sentence, free=most, asked=want.count, group=_GROUPS[want.level])
-
-
-def _host_busy(want: Want) -> Reason:
-    sentence = f"GPUs are free, but beside them no node has {_of_host(want)} free for that long."
-    return reason("host_busy", sentence, cores=want.cores, memory=want.memory)
-
-
-def _in_line(want: Want, line: Line) -> Reason:
-    bookings = f"{line.bookings} booking{'s' * (line.bookings != 1)}"
-    sentence = f"Ahead in line for {want.gpu_class}: {bookings}, {gpus(line.units)} GPUs."
-    return reason(
-        "line", sentence, position=line.bookings + 1, ahead=line.bookings, ahead_units=line.units
     )

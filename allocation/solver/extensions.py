@@ -1,5 +1,6 @@
 """Extensions: a live booking asks to end later. Promises keep their start, not their place."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.solver.explain import maintenance, reason, why_quota
@@ -30,9 +31,9 @@ def extensions_decide(
     working: Working, snapshot: Snapshot, kept: dict[str, Found]
 ) -> tuple[Extend, ...]:
     """All of them in order; nothing new may stand on what was just given more."""
-    held = _by_booking(snapshot)
+    held = _held_by(snapshot, snapshot.extensions)
     answers = tuple(
-        extension_decide(working, extension, tuple(held.get(extension.booking, ())), kept)
+        extension_decide(working, extension, tuple(held[extension.booking]), kept)
         for extension in snapshot.extensions
     )
     working.running.keep(each.booking for each in answers if each.granted)
@@ -45,14 +46,14 @@ def withdrawals(working: Working, snapshot: Snapshot, kept: dict[str, Found]) ->
     Its own promise to go on goes with the pause. Everything else that was given or promised since
     stands, and where that is in the way the pause does too.
     """
-    held = _by_booking(snapshot)
+    held = _held_by(snapshot, snapshot.unneeded)
     found = []
     for each in snapshot.unneeded:
         own = kept.pop(each.booking, None)
         if own is not None:
             working.free(own)
-        rows = held.get(each.booking, ())
-        if rows and _extend(working, tuple(rows), each.until, kept) is None:
+        rows = tuple(held[each.booking])
+        if rows and _extend(working, rows, each.until, kept) is None:
             found.append(each.booking)
         elif own is not None:
             working.reserve(own)
@@ -60,10 +61,11 @@ def withdrawals(working: Working, snapshot: Snapshot, kept: dict[str, Found]) ->
     return tuple(found)
 
 
-def _by_booking(snapshot: Snapshot) -> dict[str, list[Held]]:
-    found: dict[str, list[Held]] = {}
-    for row in snapshot.held:
-        found.setdefault(row.booking, []).append(row)
+def _held_by(snapshot: Snapshot, asked: Iterable[Extension]) -> dict[str, list[Held]]:
+    found: dict[str, list[Held]] = {each.booking: [] for each in asked}
+    for row in snapshot.held if found else ():
+        if row.booking in found:
+            found[row.booking].append(row)
     return found
 
 

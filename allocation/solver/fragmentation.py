@@ -126,18 +126,15 @@ def _sale(singles: Sequence[tuple[Offer, int]]) -> Ints:
 
     The asks come by chance, so each step is the mean over the mix; floors keep it an integer.
     """
-    worth: Ints = np.zeros(singles[0][0].after.shape[1], dtype=np.int64)
-    places = np.concatenate([offer.after for offer, _ in singles])
-    illegal = places == ILLEGAL
-    first = np.cumsum([0, *(len(offer.after) for offer, _ in singles[:-1])])
+    # The state at the end is where what does not fit would lead; ILLEGAL points at it.
+    worth: Ints = np.zeros(singles[0][0].after.shape[1] + 1, dtype=np.int64)
+    worth[ILLEGAL] = -2 * UNITS_PER_GPU
     units = np.array([offer.units for offer, _ in singles], dtype=np.int64)[:, None]
     part = np.array([part for _, part in singles], dtype=np.int64)
     for _ in range(_ASKS):
-        reached = worth[places]
-        reached[illegal] = -2 * UNITS_PER_GPU
-        best = np.maximum.reduceat(reached, first, axis=0)
-        worth = worth + part @ np.maximum(best + units - worth, 0) // _SCALE
-    return worth
+        best = np.array([worth[offer.after].max(axis=0) for offer, _ in singles]) + units
+        worth[:-1] += part @ np.maximum(best - worth[:-1], 0) // _SCALE
+    return worth[:-1]
 
 
 def _useful(singles: Sequence[tuple[Offer, int]]) -> Ints:

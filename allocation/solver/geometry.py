@@ -81,6 +81,7 @@ class Geometry:
             profile: self._capacity_table(profile) for profile in (None, *self._places)
         }
         self._padded: dict[Shape, npt.NDArray[np.uint8]] = {}
+        self._taken: dict[tuple[Shape, int], int] = {}
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -107,9 +108,11 @@ class Geometry:
 
     def units_taken(self, place: Place) -> int:
         """Units of a place; one that the model no longer knows counts by its memory slots."""
-        if self.serves(place.shape):
-            return self.units(place.shape)
-        return -(-place.size * UNITS_PER_GPU // self.model.memory_slots)
+        key = (place.shape, place.size)
+        if key not in self._taken:
+            by_slots = -(-place.size * UNITS_PER_GPU // self.model.memory_slots)
+            self._taken[key] = self.units(key[0]) if self.serves(key[0]) else by_slots
+        return self._taken[key]
 
     def profile_with_id(self, profile_id: int) -> str | None:
         """Its name for a profile of the hardware's id (names differ by memory); None: has none."""
@@ -234,10 +237,11 @@ def modes_for(shape: Shape) -> tuple[Mode | None, ...]:
     return (None, "whole") if shape is None else (None, "whole", "shared")
 
 
-def share_states(busy: Masks) -> Ints:
+def share_states(busy: Masks) -> Masks:
     """Hundredths that a shared GPU's masks say, rounded up."""
-    taken: Ints = (busy.astype(np.int64) & THOUSANDTHS) + PER_STATE - 1
-    return taken // PER_STATE
+    taken = (busy & np.uint16(THOUSANDTHS)) + np.uint16(PER_STATE - 1)
+    found: Masks = taken // np.uint16(PER_STATE)
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -33,7 +33,7 @@ class Hours:
 
     def add(self, owners: Iterable[str], gpu_class: str, units: int, window: Window) -> None:
         """`units` more (fewer when negative) in [starts, ends)."""
-        for owner in owners:
+        for owner in owners if self._caps else ():
             key = (owner, gpu_class)
             if key in self._caps:
                 for day in range(window[0] // DAY, (window[1] - 1) // DAY + 1):
@@ -41,8 +41,8 @@ class Hours:
 
     def over(self, owners: Iterable[str], gpu_class: str, units: int, window: Window) -> Cap | None:
         """The first cap that `units` in [starts, ends) would break."""
-        starts = np.array([window[0]], dtype=np.int64)
         for cap in self._of(owners, gpu_class):
+            starts = np.array([window[0]], dtype=np.int64)
             if not self._within(cap, units, starts, window[1] - window[0])[0]:
                 return cap
         return None
@@ -68,6 +68,10 @@ class Hours:
             if not mine.all():
                 allowed = mine if allowed is None else allowed & mine
         return allowed
+
+    def has_cap(self, owners: Iterable[str], gpu_class: str) -> bool:
+        """True when one of the owners has a cap for the class."""
+        return bool(self._of(owners, gpu_class))
 
     def used(self, cap: Cap, starts: int) -> int:
         """Unit-seconds that count against the cap for a booking that starts then."""
@@ -110,6 +114,8 @@ class Hours:
         return days, amounts[::-1].cumsum()[::-1]
 
     def _of(self, owners: Iterable[str], gpu_class: str) -> list[Cap]:
+        if not self._caps:
+            return []
         return [cap for owner in owners for cap in self._caps.get((owner, gpu_class), ())]
 
     def _more(self, key: Key, day: int, amount: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from allocation.solver.fairness import Shares, split_down
 from allocation.solver.ordering import Standing, line_order, queue_order
 from allocation.solver.placement import Want, wants_of
-from allocation.solver.types import Held, Limit, Request, Snapshot
+from allocation.solver.types import Limit, Request, Snapshot
 from allocation.solver.working import Found, Working
 
 Queue = deque[Request]
@@ -26,8 +26,10 @@ class Queues:
         self._limits: dict[str, list[Limit]] = {}
         for row in snapshot.limits:
             self._limits.setdefault(row.gpu_class, []).append(row)
-        for held in snapshot.held:
-            self._count_held(held)
+        for use, (starts, ends) in working.held_uses:
+            seconds = ends - max(starts, working.now)
+            self._shares.add(use.owners, use.gpu_class, use.units, seconds)
+            self._use_more(use.owners, use.gpu_class, use.units)
         for found in kept:
             self._count(found.want, self._working.use(found.want).units)
         self._fair: dict[str, dict[str, int]] = {}
@@ -135,15 +137,6 @@ class Queues:
             name: split_down(rows, demand[name], self._working.capacity.get(name, 0))
             for name, rows in self._limits.items()
         }
-
-    def _count_held(self, held: Held) -> None:
-        name = self._working.class_of(held.place.gpu)
-        if name is None:
-            return
-        units = self._working.units(name, (held.place,))
-        owners = (held.tenant, held.project)
-        self._shares.add(owners, name, units, held.ends - max(held.starts, self._working.now))
-        self._use_more(owners, name, units)
 
     def _count(self, want: Want, units: int) -> None:
         self._shares.add(want.owners, want.gpu_class, units, want.duration)

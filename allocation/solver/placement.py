@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import Masks
 from allocation.solver.groups import Counts, fullest, sums_within, whole_columns
 from allocation.solver.hosts import Free
@@ -65,18 +66,18 @@ def choose(ground: Ground, want: Want) -> Choice | None:
     """The same with what it costs, to be compared with another class."""
     pool = ground.pool
     capacity, most = pool.capacity(want.shape, ground.busy), _devices(want, ground.free)
-    level = _tightest(pool, want, capacity, most)
-    if level is None:
+    tightest = _tightest(pool, want, capacity, most)
+    if tightest is None:
         return None
+    level, sums = tightest
     if want.share is not None:
         able = capacity.nonzero()[0]
         if most is not None:
             able = able[most[pool.groups("node")[able]] > 0]
         places, loss = ground.share(want, able)
     elif want.profile is None:
-        places, loss = _whole(ground, want, level, capacity, most)
+        places, loss = _whole(ground, want, (level, sums), capacity, most)
     else:
-        sums = sums_within(pool, level, capacity, most)
         group = fullest(pool, level, sums, capacity, np.flatnonzero(sums >= want.count))
         places, loss = ground.slices(want, pool.members(level, group), most)
     return Choice(tuple(sorted(places, key=place_order)), LEVELS.index(level), loss)
@@ -87,8 +88,10 @@ def _devices(want: Want, free: Free | None) -> Counts | None:
     return free.devices(*want.of_host) if free is not None and any(want.of_host) else None
 
 
-def _tightest(pool: Pool, want: Want, capacity: Counts, most: Counts | None) -> Together | None:
-    """The tightest level with a group that holds the gang."""
+def _tightest(
+    pool: Pool, want: Want, capacity: Counts, most: Counts | None
+) -> tuple[Together, Ints] | None:
+    """The tightest level with a group that holds the gang, and how many each of its groups does."""
     is_whole = want.shape is None
     for level in levels_within(want.level):
         if want.count == 1 and level != "any" and not is_whole:
@@ -99,17 +102,17 @@ def _tightest(pool: Pool, want: Want, capacity: Counts, most: Counts | None) -> 
             level == "domain" and not pool.has_domains
         ):
             continue
-        if (sums_within(pool, level, capacity, most) >= want.count).any():
-            return level
+        sums = sums_within(pool, level, capacity, most)
+        if int(sums.max()) >= want.count:
+            return level, sums
     return None
 
 
 def _whole(
-    ground: Ground, want: Want, level: Together, capacity: Counts, most: Counts | None
+    ground: Ground, want: Want, held: tuple[Together, Ints], capacity: Counts, most: Counts | None
 ) -> tuple[list[Place], int]:
     """Whole GPUs of one group: of equal worth the fullest, in the fullest surroundings."""
-    pool = ground.pool
-    sums = sums_within(pool, level, capacity, most)
+    pool, (level, sums) = ground.pool, held
     groups, loss = np.flatnonzero(sums >= want.count), 0
     if level in ("domain", "node"):
         losses = ground.whole_losses(want, _first_columns(pool, level, capacity, groups))

@@ -25,18 +25,22 @@ def promises_lay(
     """
     kept: dict[str, Found] = {}
     broken: dict[str, Reason] = {}
-    for request in requests:
-        if request.promise is None:
+    planned = [
+        (request, *_planned(working, request, request.promise))
+        for request in requests
+        if request.promise is not None
+    ]
+    plenty = _with_quota_for_all(working, [found for _, found, _ in planned if found])
+    for request, window, lost in planned:
+        if window is None:
+            broken[request.booking] = lost or reason("overrun", "Its place is taken.")
             continue
-        found, why = _certificate(working, request, request.promise)
-        if found is not None and why is not None:
-            standing = preemption.on_the_same_places(request, found)
-            found, why = (standing, None) if standing else (found, why)
-        if found is None or why is not None:
-            broken[request.booking] = why or reason("overrun", "Its place is taken.")
-            continue
-        working.reserve(found)
-        kept[request.booking] = found
+        lay = _lay_room if window.want.gpu_class in plenty else _lay
+        answer = lay(working, preemption, request, window)
+        if isinstance(answer, Reason):
+            broken[request.booking] = answer
+        else:
+            kept[request.booking] = answer
     return kept, broken
 
 
@@ -58,10 +62,67 @@ def promise_improve(
     return preemption.earlier(request, wants, first, kept) or kept
 
 
-def _certificate(
+def is_at_its_earliest(working: Working, request: Request, kept: Found) -> bool:
+    """True when the promise, which is reserved, can't begin sooner for certain: its classes are
+    full until it begins, and nobody on them could be paused. False says nothing.
+    """
+    if request.fixed or request.paused or kept.over:
+        return False
+    if kept.starts <= working.first_start(request.earliest):
+        return False
+    return all(
+        want.gpu_class not in working.firm and working.outlook.is_full_until(want, kept.starts)
+        for want in wants_of(request)
+        if want.gpu_class in working.pools
+    )
+
+
+def _lay(
+    working: Working, preemption: Preemption, request: Request, found: Found
+) -> Found | Reason:
+    """What is reserved now, perhaps on the room of others, or what broke it."""
+    why = _overrun(working, found) or _quota_cut(working, found)
+    standing = found if why is None else preemption.on_the_same_places(request, found)
+    if standing is not None:
+        working.reserve(standing)
+        return standing
+    return why or reason("overrun", "Its place is taken.")
+
+
+def _lay_room(working: Working, _: Preemption, __: Request, found: Found) -> Found | Reason:
+    """The same where all have quota already, and nobody could be paused."""
+    why = _overrun(working, found)
+    if why is not None:
+        working.quota.add(working.use(found.want), found.window, -1)
+        return why
+    working.take(found)
+    return found
+
+
+def _with_quota_for_all(working: Working, planned: Iterable[Found]) -> set[str]:
+    """Take quota for all of a class at once where no limit is reached; says for which classes.
+
+    Then each would have been allowed in its turn. Not where somebody could be paused: whom a
+    promise may then stand on depends on the quota that those before it have left.
+    """
+    by_class: dict[str, list[Found]] = {}
+    for found in planned:
+        by_class.setdefault(found.want.gpu_class, []).append(found)
+    taken: set[str] = set()
+    for name in by_class.keys() - working.firm.keys():
+        uses = [(working.use(found.want), found.window) for found in by_class[name]]
+        working.quota.add_all(uses)
+        if working.quota.is_never_over(use[:3] for use, _ in uses):
+            taken.add(name)
+        else:
+            working.quota.add_all((use._replace(units=-use.units), when) for use, when in uses)
+    return taken
+
+
+def _planned(
     working: Working, request: Request, promise: Promise
 ) -> tuple[Found | None, Reason | None]:
-    """The promise as a window from now on, if it is one at all, and what broke it."""
+    """The promise as a window from now on, or why it is none at all."""
     hardware = _hardware_broken(working, promise)
     if hardware is not None:
         return None, hardware
@@ -77,15 +138,23 @@ def _certificate(
     away, back = working.upkeep.away(gpu_class, found.window, gpus)
     if away:
         return None, maintenance(away, "it was planned on", back)
-    if not working.is_free(found):
-        return found, reason("overrun", "Something in its place ends later than planned.")
-    if working.over(want, starts) is not None:
-        quota = why_quota(working, want, starts)
-        sentence = (
-            f"A limit is lower than when the start was promised. {quota.sentence}" if quota else ""
-        )
-        return found, reason("quota_cut", sentence, quota.frees_at if quota else None)
     return found, None
+
+
+def _overrun(working: Working, found: Found) -> Reason | None:
+    if working.is_free(found):
+        return None
+    return reason("overrun", "Something in its place ends later than planned.")
+
+
+def _quota_cut(working: Working, found: Found) -> Reason | None:
+    if working.over(found.want, found.starts) is None:
+        return None
+    quota = why_quota(working, found.want, found.starts)
+    sentence = (
+        f"A limit is lower than when the start was promised. {quota.sentence}" if quota else ""
+    )
+    return reason("quota_cut", sentence, quota.frees_at if quota else None)
 
 
 def _hardware_broken(working: Working, promise: Promise) -> Reason | None:
@@ -102,8 +171,7 @@ def is_usable(working: Working, place: Place) -> bool:
     if gpu_class is None:
         return False
     pool = working.pools[gpu_class]
-    column = pool.column[place.gpu]
-    suits = pool.usable[column] and pool.suits(place.shape)[column]
+    suits = pool.eligible(place.shape)[pool.column[place.gpu]]
     return bool(suits) and pool.geometry(place.gpu).is_legal(place)
 
 

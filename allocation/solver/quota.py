@@ -8,7 +8,7 @@ and goes first to what can't be paused: what else the owner has then borrows. On
 limit are followed: no row, no limit. Units; seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -16,7 +16,14 @@ import numpy as np
 
 from allocation.solver.fragmentation import Ints
 from allocation.solver.hours import Hours, Window
-from allocation.solver.quota_tree import PLATFORM, Tree, lending_tree, sure_tree
+from allocation.solver.quota_tree import (
+    PLATFORM,
+    Tree,
+    Way,
+    lending_tree,
+    profile_of,
+    sure_tree,
+)
 from allocation.solver.topology import Bools
 from allocation.solver.types import Cap, Limit, Snapshot, Tier
 
@@ -31,8 +38,7 @@ class Trees(NamedTuple):
     total: Tree
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """Units of a class that somebody wants or has. `owners`: tenant, project."""
 
     owners: tuple[str, ...]
@@ -53,6 +59,25 @@ class Block:
     cap: Cap | None = None
 
 
+_Kind = tuple[tuple[str, ...], str, str]
+"""Owners, tier and class of a use."""
+
+
+class _Route(NamedTuple):
+    """What one kind of use is held against: `guaranteed` is the tree of the guarantees that its
+    tier competes for (they go first to what stays), `measured` the one whose use binds the tier:
+    what counts does not see what does not. `own_way` is `way` without the platform.
+    """
+
+    tier: Tier
+    guaranteed: Tree
+    sure_way: Way
+    measured: Tree
+    way: Way
+    own_way: Way
+    written: tuple[tuple[Tree, Way], ...]
+
+
 class Quota:
     """Use of each class by each owner, and what more is possible."""
 
@@ -60,6 +85,8 @@ class Quota:
         """Nobody uses anything from now on. `capacity`: units of each class in the fleet."""
         self._tiers = {tier.slug: tier for tier in snapshot.tiers}
         self._hours = Hours(snapshot.caps, snapshot.used)
+        self._origin = snapshot.now
+        self._routes: dict[_Kind, _Route | None] = {}
         by_class: dict[str, list[Limit]] = {}
         for row in snapshot.limits:
             by_class.setdefault(row.gpu_class, []).append(row)
@@ -75,42 +102,58 @@ class Quota:
 
     def tier(self, slug: str) -> Tier:
         """The tier's rules; one that nobody described counts and is not paused."""
-        return self._tiers.get(slug) or Tier(slug, pausable=False, counts=True)
+        if slug not in self._tiers:
+            self._tiers[slug] = Tier(slug, pausable=False, counts=True)
+        return self._tiers[slug]
 
     def follows(self, use: Use) -> bool:
         """True when some owner has a limit for the class."""
-        trees = self._classes.get(use.gpu_class)
-        return trees is not None and any(owner in trees.sure.nodes for owner in use.owners)
+        route = self._route(use)
+        return route is not None and any(owner in route.guaranteed.nodes for owner in use.owners)
 
     def add(self, use: Use, window: Window, sign: int = 1) -> None:
         """It is used in [starts, ends); with `sign` -1 no longer."""
-        self._hours.add(use.owners, use.gpu_class, sign * use.units, window)
-        trees = self._classes.get(use.gpu_class)
-        if trees is None:
-            return
-        units, tier = sign * use.units, self.tier(use.tier)
-        way = trees.sure.way_up(use.owners)
-        if tier.counts:
-            trees.sure.add(way, units, window)
-            trees.lending.add(trees.lending.way_up(use.owners), units, window)
-        if trees.fixed is not trees.sure and tier.counts and not tier.pausable:
-            trees.fixed.add(way, units, window)
-        if trees.total is not trees.lending:
-            trees.total.add(trees.total.way_up(use.owners), units, window)
+        units = sign * use.units
+        self._hours.add(use.owners, use.gpu_class, units, window)
+        route = self._route(use)
+        for tree, way in route.written if route else ():
+            tree.add(way, units, window)
+
+    def add_all(self, rows: Iterable[tuple[Use, Window]]) -> None:
+        """`add` for many at once."""
+        kinds: dict[_Kind, list[tuple[int, Window]]] = {}
+        for use, window in rows:
+            self._hours.add(use.owners, use.gpu_class, use.units, window)
+            kinds.setdefault(use[:3], []).append((use.units, window))
+        for key, amounts in kinds.items():
+            route = self._route(Use(*key, 0))
+            if route is not None:
+                profile = profile_of(amounts, self._origin)
+                for tree, way in route.written:
+                    tree.add_all(way, *profile)
+
+    def is_never_over(self, kinds: Iterable[tuple[tuple[str, ...], str, str]]) -> bool:
+        """True when nothing forbids any of these (owners, tier, class) what it has, for certain.
+
+        Then it did not either when they had been added one by one: with less in use less is
+        forbidden. What is never used above its cap at any time pushes nobody above it.
+        """
+        return all(self._is_never_over(Use(*kind, 0)) for kind in set(kinds))
 
     def over(self, use: Use, window: Window) -> Block | None:
         """What forbids the use somewhere in [starts, ends); None when nothing does."""
         cap = self._hours.over(use.owners, use.gpu_class, use.units, window)
         if cap is not None:
             return Block("hours", cap.owner, self._hours.used(cap, window[0]), cap.most, cap)
-        return self._over_trees(use, window) if use.gpu_class in self._classes else None
+        route = self._route(use)
+        return None if route is None else self._over_trees(route, use, window)
 
     def is_sure(self, use: Use, window: Window) -> bool:
         """True when all that its owners then have lies within guarantees in [starts, ends)."""
         if not self.tier(use.tier).counts:
             return not self.follows(use)
-        trees = self._classes.get(use.gpu_class)
-        return trees is None or _fits(trees.sure, use, window)
+        tree = self.sure(use.gpu_class)
+        return tree is None or tree.over(tree.way_up(use.owners), use.units, window) is None
 
     def never(self, use: Use, seconds: int) -> Block | None:
         """What forbids the use even if nobody used anything."""
@@ -134,17 +177,19 @@ class Quota:
     def allows(self, use: Use, starts: Ints, duration: int) -> Bools | None:
         """Which windows [start, start + duration) nothing forbids; None: all of them."""
         hours = self._hours.allows(use.owners, use.gpu_class, use.units, starts, duration)
-        trees = self._classes.get(use.gpu_class)
-        return hours if trees is None else _both(hours, self._trees_allow(use, starts, duration))
+        route = self._route(use)
+        if route is None:
+            return hours
+        return _both(hours, _trees_allow(route, use.units, starts, duration))
 
     def borrowed(self, use: Use, window: Window) -> int:
         """How much of it would be borrowed at some instant of [starts, ends), before `add`."""
         if not self.follows(use):
             return 0
-        if not self.tier(use.tier).counts:
+        route = self._route(use)
+        if route is None or not route.tier.counts:
             return use.units
-        sure = self._guaranteed(use)
-        return max(0, use.units - sure.room(sure.way_up(use.owners), window))
+        return max(0, use.units - route.guaranteed.room(route.sure_way, window))
 
     def sure(self, gpu_class: str) -> Tree | None:
         """The tree of what is within guarantee; None when nobody has a limit for the class."""
@@ -183,28 +228,12 @@ class Quota:
         """Starts that matter although nothing on the calendar changes then: caps by the day."""
         return self._hours.instants(use.owners, use.gpu_class, use.units)
 
-    def _trees_allow(self, use: Use, starts: Ints, duration: int) -> Bools | None:
-        sure, tree = self._guaranteed(use), self._measured(use)
-        way = tree.way_up(use.owners)
-        lent = tree.allows(way, use.units, starts, duration)
-        tier = self.tier(use.tier)
-        if not tier.counts or (tier.pausable and lent is None):
-            return lent
-        inner = tuple(node for node in way if node.owner != PLATFORM)
-        own = tree.allows(inner, use.units, starts, duration)
-        safe = sure.allows(sure.way_up(use.owners), use.units, starts, duration)
-        within = _both(own, safe)
-        if within is None or lent is None or not tier.pausable:
-            return within
-        allowed: Bools = lent | within
-        return allowed
-
-    def _over_trees(self, use: Use, window: Window) -> Block | None:
-        tree, tier = self._measured(use), self.tier(use.tier)
-        node = tree.over(tree.way_up(use.owners), use.units, window)
+    def _over_trees(self, route: _Route, use: Use, window: Window) -> Block | None:
+        tree, tier = route.measured, route.tier
+        node = tree.over(route.way, use.units, window)
         if node is not None and node.owner != PLATFORM:
             return Block("limit", node.owner, tree.peak(node.owner, window), node.cap)
-        if (tier.counts or not self.follows(use)) and _fits(self._guaranteed(use), use, window):
+        if (tier.counts or not self.follows(use)) and _is_within(route, use.units, window):
             return None
         if not tier.pausable:
             return self._past_guarantee(use, window)
@@ -212,15 +241,23 @@ class Quota:
             return None
         return Block("lent", PLATFORM, tree.peak(PLATFORM, window), node.cap)
 
-    def _measured(self, use: Use) -> Tree:
-        """The tree whose use binds the tier: what counts does not see what does not."""
-        trees = self._classes[use.gpu_class]
-        return trees.lending if self.tier(use.tier).counts else trees.total
+    def _is_never_over(self, use: Use) -> bool:
+        if self._hours.has_cap(use.owners, use.gpu_class):
+            return False
+        route = self._route(use)
+        if route is None:
+            return True
+        if not route.tier.counts or not route.measured.is_within(route.way):
+            return False
+        return route.tier.pausable or route.guaranteed.is_within(route.sure_way)
 
-    def _guaranteed(self, use: Use) -> Tree:
-        """The tree of the guarantees that the tier competes for: it goes first to what stays."""
-        trees = self._classes[use.gpu_class]
-        return trees.sure if self.tier(use.tier).pausable else trees.fixed
+    def _route(self, use: Use) -> _Route | None:
+        """None: nobody has a limit for the class."""
+        key = use[:3]
+        if key not in self._routes:
+            trees = self._classes.get(use.gpu_class)
+            self._routes[key] = trees and _route_of(trees, self.tier(use.tier), use.owners)
+        return self._routes[key]
 
     def _past_guarantee(self, use: Use, window: Window) -> Block:
         most = self.most_sure(use)
@@ -242,8 +279,39 @@ def _trees(rows: list[Limit], capacity: int, snapshot: Snapshot) -> Trees:
     )
 
 
-def _fits(tree: Tree, use: Use, window: Window) -> bool:
-    return tree.over(tree.way_up(use.owners), use.units, window) is None
+def _route_of(trees: Trees, tier: Tier, owners: tuple[str, ...]) -> _Route:
+    sure_way, way = trees.sure.way_up(owners), trees.lending.way_up(owners)
+    written: list[tuple[Tree, Way]] = []
+    if tier.counts:
+        written += [(trees.sure, sure_way), (trees.lending, way)]
+    if trees.fixed is not trees.sure and tier.counts and not tier.pausable:
+        written.append((trees.fixed, sure_way))
+    if trees.total is not trees.lending:
+        written.append((trees.total, way))
+    guaranteed = trees.sure if tier.pausable else trees.fixed
+    measured = trees.lending if tier.counts else trees.total
+    own_way = tuple(node for node in way if node.owner != PLATFORM)
+    return _Route(tier, guaranteed, sure_way, measured, way, own_way, tuple(written))
+
+
+def _trees_allow(route: _Route, units: int, starts: Ints, duration: int) -> Bools | None:
+    tier, tree = route.tier, route.measured
+    lent = None
+    if tier.pausable or not tier.counts:
+        lent = tree.allows(route.way, units, starts, duration)
+        if lent is None or not tier.counts:
+            return lent
+    own = tree.allows(route.own_way, units, starts, duration)
+    safe = route.guaranteed.allows(route.sure_way, units, starts, duration)
+    within = _both(own, safe)
+    if within is None or lent is None:
+        return within
+    allowed: Bools = lent | within
+    return allowed
+
+
+def _is_within(route: _Route, units: int, window: Window) -> bool:
+    return route.guaranteed.over(route.sure_way, units, window) is None
 
 
 def _both(one: Bools | None, other: Bools | None) -> Bools | None:

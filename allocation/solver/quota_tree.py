@@ -20,6 +20,9 @@ PLATFORM = "*"
 """The root above all tenants; no owner has this id."""
 
 _UNBOUNDED = 1 << 56
+_NO_TIMES: Ints = np.zeros(0, dtype=np.int64)
+_ALL_ROWS = slice(None)
+_any = np.logical_or.reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,10 @@ class Node:
     subtree: int
     local: int
     cap: int
+
+
+Way = tuple[Node, ...]
+"""From an owner up, as far as there are limits."""
 
 
 def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
@@ -89,7 +96,7 @@ def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
     return max(0, node.local - used) + min(above, through)
 
 
-def fits_on(way: tuple[Node, ...], usage: dict[str, int], units: int) -> bool:
+def fits_on(way: Way, usage: dict[str, int], units: int) -> bool:
     """Adds the units to an instant's `usage`; True when no node is above its cap by them."""
     fits = True
     for node in way:
@@ -106,7 +113,8 @@ class Tree:
     def __init__(self, nodes: dict[str, Node], origin: int) -> None:
         """Nobody uses anything from `origin` on."""
         self.nodes = nodes
-        self._usage = {owner: Steps(origin, 1, np.int64) for owner in nodes}
+        self._usage = {owner: Steps(origin, None, np.int64) for owner in nodes}
+        self._ways: dict[tuple[str, ...], Way] = {}
 
     def prime(self, instants: Iterable[int]) -> None:
         """Prepare for these starts and ends; before anything is added."""
@@ -114,61 +122,81 @@ class Tree:
         for usage in self._usage.values():
             usage.prime(instants)
 
-    def way_up(self, owners: tuple[str, ...]) -> tuple[Node, ...]:
+    def way_up(self, owners: tuple[str, ...]) -> Way:
         """From the project to the platform; owners (tenant, project) without quota left out."""
-        way = [self.nodes[owner] for owner in reversed(owners) if owner in self.nodes]
-        if way and way[-1].parent == PLATFORM:
-            way.append(self.nodes[PLATFORM])
-        return tuple(way)
+        way = self._ways.get(owners)
+        if way is None:
+            nodes = [self.nodes[owner] for owner in reversed(owners) if owner in self.nodes]
+            if nodes and nodes[-1].parent == PLATFORM:
+                nodes.append(self.nodes[PLATFORM])
+            way = self._ways[owners] = tuple(nodes)
+        return way
 
-    def add(self, way: tuple[Node, ...], units: int, window: tuple[int, int]) -> None:
+    def add(self, way: Way, units: int, window: tuple[int, int]) -> None:
         """`units` more (fewer when negative) in [starts, ends), as far up as they are seen."""
-        more: int | Ints = units
-        times = np.zeros(0, dtype=np.int64)
+        self._pour(way, units, _NO_TIMES, window)
+
+    def add_all(self, way: Way, times: Ints, units: Ints) -> None:
+        """So many units more from each of `times` on, the first of which is the origin.
+
+        What a parent sees of a child depends on the child's use alone, not on the order in which
+        it came: it is the same as adding window by window.
+        """
+        for node in way:
+            self._usage[node.owner].cut_at(times.tolist())
+        self._pour(way, units, times, None)
+
+    def _pour(
+        self, way: Way, more: int | Ints, times: Ints, window: tuple[int, int] | None
+    ) -> None:
         for node in way:
             usage = self._usage[node.owner]
-            rows = usage.cut(*window)
-            arriving = _at(more, times, usage.times[rows])
-            before = usage.values[rows, 0].copy()
-            usage.values[rows, 0] += arriving
-            more = arriving if not node.local else _seen(before, arriving, node.local)
-            times = usage.times[rows]
+            rows = usage.cut(*window) if window else _ALL_ROWS
+            used = usage.values[rows]
+            arriving = _at(more, times, usage, rows)
+            if node.local:
+                more = _seen(used, arriving, node.local)
+                times = usage.times[rows]
+            used += arriving
 
-    def over(self, way: tuple[Node, ...], units: int, window: tuple[int, int]) -> Node | None:
+    def over(self, way: Way, units: int, window: tuple[int, int]) -> Node | None:
         """The first node that `units` more would push above its cap in [starts, ends)."""
         more: int | Ints = units
-        times = np.zeros(0, dtype=np.int64)
+        times = _NO_TIMES
         for node in way:
             usage = self._usage[node.owner]
             rows = usage.rows(*window)
-            arriving = _at(more, times, usage.times[rows])
-            used = usage.values[rows, 0]
-            if ((used + arriving > node.cap) & (arriving > 0)).any():
+            used = usage.values[rows]
+            arriving = _at(more, times, usage, rows)
+            if _any(_too_much(node, used, arriving)):
                 return node
-            more = arriving if not node.local else _seen(used, arriving, node.local)
-            times = usage.times[rows]
+            if node.local:
+                more = _seen(used, arriving, node.local)
+                times = usage.times[rows]
         return None
 
-    def allows(
-        self, way: tuple[Node, ...], units: int, starts: Ints, duration: int
-    ) -> Bools | None:
+    def allows(self, way: Way, units: int, starts: Ints, duration: int) -> Bools | None:
         """Which windows [start, start + duration) no node forbids; None: all of them."""
         allowed: Bools | None = None
         more: int | Ints = units
-        times = np.zeros(0, dtype=np.int64)
+        times = _NO_TIMES
         for node in way:
             usage = self._usage[node.owner]
-            used = usage.values[:, 0]
-            arriving = _at(more, times, usage.times)
-            full = (used + arriving > node.cap) & (arriving > 0)
-            if full.any():
+            arriving = _at(more, times, usage, _ALL_ROWS)
+            full = _too_much(node, usage.values, arriving)
+            if _any(full):
                 mine = clear_of(full, usage.times, starts, duration)
                 allowed = mine if allowed is None else allowed & mine
-            more = arriving if not node.local else _seen(used, arriving, node.local)
-            times = usage.times
+            if node.local:
+                more = _seen(usage.values, arriving, node.local)
+                times = usage.times
         return allowed
 
-    def never(self, way: tuple[Node, ...], units: int) -> Node | None:
+    def is_within(self, way: Way) -> bool:
+        """True when no node of it is used above its cap, now or later."""
+        return all(int(self._usage[node.owner].values.max()) <= node.cap for node in way)
+
+    def never(self, way: Way, units: int) -> Node | None:
         """The first node that `units` would push above its cap if nobody used anything."""
         for node in way:
             if units > max(node.cap, 0):
@@ -179,14 +207,14 @@ class Tree:
     def at(self, owner: str, instant: int) -> int:
         """Units used at an instant, which is not before the origin."""
         usage = self._usage[owner]
-        return int(usage.values[usage.times.searchsorted(instant, side="right") - 1, 0])
+        return int(usage.values[usage.times.searchsorted(instant, side="right") - 1])
 
     def peak(self, owner: str, window: tuple[int, int]) -> int:
         """Most units used at any instant of [starts, ends)."""
         usage = self._usage[owner]
-        return int(usage.values[usage.rows(*window), 0].max(initial=0))
+        return int(usage.values[usage.rows(*window)].max(initial=0))
 
-    def room(self, way: tuple[Node, ...], window: tuple[int, int]) -> int:
+    def room(self, way: Way, window: tuple[int, int]) -> int:
         """The most units that fit in all of [starts, ends); never negative."""
         if not way:
             return _UNBOUNDED
@@ -197,7 +225,7 @@ class Tree:
         left: Ints | None = None
         for node in reversed(way):
             usage = self._usage[node.owner]
-            used = usage.values[usage.times.searchsorted(times, side="right") - 1, 0]
+            used = usage.values[usage.times.searchsorted(times, side="right") - 1]
             own = np.maximum(0, node.cap - used)
             unseen = np.maximum(0, node.local - used)
             left = own if left is None else np.minimum(own, left + unseen)
@@ -206,6 +234,19 @@ class Tree:
     def changes(self, owner: str) -> Ints:
         """Seconds at which the owner's use may change."""
         return self._usage[owner].times
+
+
+def profile_of(rows: Iterable[tuple[int, tuple[int, int]]], origin: int) -> tuple[Ints, Ints]:
+    """The sum over time of units in their windows: instants from the origin on, units from each."""
+    table = np.array([(units, *window) for units, window in rows], dtype=np.int64)
+    units = table[:, 0]
+    starts = np.maximum(table[:, 1], origin)
+    ends = np.maximum(table[:, 2], starts)
+    times = np.unique(np.concatenate([[origin], starts, ends]))
+    change = np.zeros(len(times), dtype=np.int64)
+    np.add.at(change, times.searchsorted(starts), units)
+    np.subtract.at(change, times.searchsorted(ends), units)
+    return times, change.cumsum()
 
 
 def clear_of(full: Bools, times: Ints, starts: Ints, duration: int) -> Bools:
@@ -217,16 +258,28 @@ def clear_of(full: Bools, times: Ints, starts: Ints, duration: int) -> Bools:
     return clear
 
 
+def _too_much(node: Node, used: Ints, arriving: int | Ints) -> Bools:
+    """Rows in which something arrives, and pushes the node above its cap."""
+    if isinstance(arriving, int):
+        full: Bools = used > (node.cap - arriving if arriving > 0 else _UNBOUNDED)
+        return full
+    pushed: Bools = (used > node.cap - arriving) & (arriving > 0)
+    return pushed
+
+
 def _seen(used: Ints, arriving: int | Ints, local: int) -> Ints:
     """What the parent sees of `arriving` more on top of `used`."""
     seen: Ints = np.maximum(0, used + arriving - local) - np.maximum(0, used - local)
     return seen
 
 
-def _at(more: int | Ints, times: Ints, wanted: Ints) -> int | Ints:
+def _at(more: int | Ints, times: Ints, parent: Steps, rows: slice) -> int | Ints:
     """A child's values at its parent's instants, which are at least as many."""
-    if isinstance(more, int) or not len(wanted):
-        return more if isinstance(more, int) else more[:0]
+    if isinstance(more, int):
+        return more
+    wanted = parent.times[rows]
+    if not len(wanted):
+        return more[:0]
     return more[np.maximum(times.searchsorted(wanted, side="right") - 1, 0)]
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from allocation.solver.blockers import why_not_at
 from allocation.solver.borrowing import at_risk_from
-from allocation.solver.explain import Line, freed_by, possible_wants, reason, why_not_at
+from allocation.solver.explain import Line, freed_by, possible_wants, reason
 from allocation.solver.in_service import out_of_service
 from allocation.solver.matching import best_window
 from allocation.solver.options import Kind, compute_of, in_fleet, next_free, variants

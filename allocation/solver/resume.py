@@ -7,7 +7,8 @@ with a deadline only what lies before it: to start later is to have less.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from allocation.solver.explain import Line, possible_wants, why_waiting
+from allocation.solver.blockers import why_waiting
+from allocation.solver.explain import Line, possible_wants
 from allocation.solver.matching import best_window
 from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Reason

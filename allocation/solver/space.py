@@ -13,10 +13,13 @@ from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.hosts import Free, Hosts
-from allocation.solver.placement import Choice, Ground, Want, choose, most_together
+from allocation.solver.placement import Choice, Ground, Want, choose, fits, most_together
 from allocation.solver.sharers import Sharers
 from allocation.solver.topology import Bools, Pool, pools_of
 from allocation.solver.types import Place, Snapshot
+
+_MOST_LOOKS = 32
+"""Windows of a class that are kept in mind until something changes in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,19 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A class in one window, and what was chosen there; void when its key has changed."""
+class Left:
+    """What held work leaves of a class in a window: room for the whole ask, GPUs for it, and how
+    many GPUs of the shape together when there are too few."""
 
-    key: tuple[object, ...]
+    is_enough: bool
+    has_gpus: bool
+    together: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A class in one window, and what was chosen there."""
+
     ground: Ground
     choices: dict[tuple[object, ...], Choice | None]
 
@@ -65,12 +77,14 @@ class Space:
         )
         self.calendars = {name: Calendar(pool, self.now) for name, pool in self.pools.items()}
         self.hosts = Hosts(snapshot.hosts, self.pools.values(), self.now)
-        self.sharers = self.held_sharers = Sharers(alone=False)
+        self.sharers = self.held_sharers = Sharers((), alone=False)
         self.firm: dict[str, Calendar] = {}
         self.firm_hosts: Hosts | None = None
         self.held_only: dict[str, Calendar] = {}
         self.held_hosts: Hosts | None = None
-        self._last: dict[str, _Seen] = {}
+        self._versions: dict[str, tuple[int, int]] = {}
+        self._looks: dict[str, dict[tuple[object, ...], _Look]] = {}
+        self._left: dict[tuple[object, ...], Left] = {}
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
 
     def class_of(self, gpu: str) -> str | None:
@@ -107,9 +121,29 @@ class Space:
         pool = self.pools[want.gpu_class]
         if want.share is not None:
             masks[sharers.others(pool, want.owner, (starts, want.duration))] = WHOLE_MASK
-        if not (any(want.of_host) or (pool.values.minds_cores and hosts.are_known)):
+        if not self._minds_hosts(want, pool):
             return masks, None
         return masks, hosts.free(pool, starts, want.duration)
+
+    def left_by_held(self, want: Want, starts: int) -> Left:
+        """The window from `starts` on, as if nothing were reserved.
+
+        What is held does not change in a cycle, so all that ask for the same are told the same.
+        """
+        kind = (want.gpu_class, want.shape, want.count, want.level, want.of_host)
+        key = (starts, want.duration, *kind, want.owner if want.share is not None else None)
+        if key not in self._left:
+            self._left[key] = self._left_by_held(want, starts)
+        return self._left[key]
+
+    def _left_by_held(self, want: Want, starts: int) -> Left:
+        pool = self.pools[want.gpu_class]
+        held, beside = self.busy(want, np.array([starts], dtype=np.int64), held_only=True)
+        if fits(pool, want, held, beside)[0]:
+            return Left(is_enough=True, has_gpus=True)
+        if fits(pool, want, held)[0]:
+            return Left(is_enough=False, has_gpus=True)
+        return Left(is_enough=False, has_gpus=False, together=most_together(pool, want, held[0]))
 
     def may_fit(self, want: Want, starts: Ints) -> Bools:
         """False for windows without room for whole GPUs; others may lack what else they need.
@@ -145,24 +179,30 @@ class Space:
 
     def ground(self, want: Want, starts: int) -> Ground:
         """The want's class as it is in the window from `starts` on, for choosing places."""
-        return self._seen(want, starts).ground
+        return self._look(want, starts).ground
 
     def _choice(self, want: Want, starts: int) -> Choice | None:
-        seen = self._seen(want, starts)
+        look = self._look(want, starts)
         key = (want.shape, want.count, want.level, want.of_host)
-        if key not in seen.choices:
-            seen.choices[key] = choose(seen.ground, want)
-        return seen.choices[key]
+        if key not in look.choices:
+            look.choices[key] = choose(look.ground, want)
+        return look.choices[key]
 
-    def _seen(self, want: Want, starts: int) -> "_Seen":
-        """The last look at the class, when nothing has changed since."""
-        name = want.gpu_class
+    def _look(self, want: Want, starts: int) -> "_Look":
+        """The class in the window, as it was looked at before if nothing has changed since."""
+        name, pool = want.gpu_class, self.pools[want.gpu_class]
         versions = (self.calendars[name].version, self.hosts.version[name])
+        if self._versions.get(name) != versions or len(self._looks[name]) == _MOST_LOOKS:
+            self._versions[name], self._looks[name] = versions, {}
         whose = want.owner if want.share is not None else None
-        key = (starts, want.duration, any(want.of_host), whose, *versions)
-        seen = self._last.get(name)
-        if seen is None or seen.key != key:
+        key = (starts, want.duration, self._minds_hosts(want, pool), whose)
+        look = self._looks[name].get(key)
+        if look is None:
             busy, free = self.busy(want, np.array([starts], dtype=np.int64))
-            ground = Ground(self.pools[name], busy[0], free and free.row(0))
-            seen = self._last[name] = _Seen(key, ground, {})
-        return seen
+            look = _Look(Ground(pool, busy[0], free and free.row(0)), {})
+            self._looks[name][key] = look
+        return look
+
+    def _minds_hosts(self, want: Want, pool: Pool) -> bool:
+        """True when it matters here what nodes have beside GPUs."""
+        return any(want.of_host) or (pool.values.minds_cores and self.hosts.are_known)

@@ -50,7 +50,8 @@ class Pool:
         self.mix = mix
         self.gpus = tuple(sorted(gpus, key=_column_key))
         self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
-        self.geometries = tuple(geometry_of(models[gpu.model]) for gpu in self.gpus)
+        geometries = {name: geometry_of(models[name]) for name in {g.model for g in self.gpus}}
+        self.geometries = tuple(geometries[gpu.model] for gpu in self.gpus)
         self.usable: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
         self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
         self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
@@ -64,7 +65,7 @@ class Pool:
         self._valued = tuple(dict.fromkeys(pairs))
         self.value_kind: Index = np.array([self._valued.index(p) for p in pairs], dtype=np.intp)
         self.values = _values_of(self._valued, mix)
-        self._masks_of_kind: Ints = np.array([g.masks for g, _ in self._valued], dtype=np.int64)
+        self._masks: Ints = np.array([g.masks for g in self.geometries], dtype=np.int64)
         self._units_left = _padded([units_left(geometry) for geometry, _ in self._valued])
         self._all_usable = bool(self.usable.all())
         self.nodes = tuple(self.gpus[first].node for first in self.bounds["node"])
@@ -127,19 +128,25 @@ class Pool:
         found: Masks | Ints = busy
         shared = busy >= SHARED
         if shared.any():
-            masks = self._masks_of_kind[self.value_kind]
-            found = np.where(shared, masks + share_states(busy), busy.astype(np.int64))
+            found = np.where(shared, self._masks + share_states(busy), busy)
         return found if self._all_usable else np.where(self.usable, found, WHOLE_MASK)
+
+    def at_states(self, table: Ints, states: Masks | Ints) -> Ints:
+        """A table of (kinds × states) at the state of each column."""
+        found: Ints = table[0].take(states) if len(table) == 1 else table[self.value_kind, states]
+        return found
 
     def units_left(self, states: Masks | Ints) -> Ints:
         """Units that are not taken of each column."""
-        found: Ints = self._units_left[self.value_kind, states]
-        return found
+        return self.at_states(self._units_left, states)
+
+    def useful(self, states: Masks | Ints) -> Ints:
+        """What of each column is useful at once."""
+        return self.at_states(self.values.useful, states)
 
     def shared_from(self, columns: Index, states: Ints) -> Ints:
         """The states of columns that are idle or shared, as states of shared GPUs."""
-        masks = self._masks_of_kind[self.value_kind[columns]]
-        return np.where(states == 0, masks, states)
+        return np.where(states == 0, self._masks[columns], states)
 
     def most(self, shape: Shape, level: Together) -> int:
         """The most of a shape that one group of the level has, all in service and nothing taken."""
@@ -194,6 +201,8 @@ class Pool:
 
     def together(self, level: Together, places: Iterable[Place]) -> bool:
         """True when all the places lie in one group of the level."""
+        if level == "any":
+            return True
         return len({self.group_of(level, self.column[place.gpu]) for place in places}) == 1
 
     def best_tables(self, profile: str) -> Best:

@@ -42,6 +42,8 @@ class Upkeep:
     ) -> tuple[int, int]:
         """How many GPUs of the class, or of `gpus`, are away at some instant of [starts, ends);
         and when the last of those is back, zero for none."""
+        if gpu_class not in self._by_class:
+            return 0, 0
         named = None if gpus is None else set(gpus)
         found = [
             blackout

@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from allocation.solver.fragmentation import Ints
+from allocation.solver.laying import lay_held, prime
+from allocation.solver.outlook import Outlook
 from allocation.solver.placement import Want, fits
 from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.running import Running, runners_of
@@ -32,21 +34,25 @@ class Working(Space):
         self.quota = Quota(snapshot, self.capacity)
         self.upkeep = Upkeep(snapshot.blackouts, self._class_of)
         self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
-        self.sharers = Sharers(alone=policy.share_owners == 1)
-        self._prime(snapshot)
+        self.sharers = Sharers(self.pools.values(), alone=policy.share_owners == 1)
+        prime(self, snapshot)
         for name, calendar in self.calendars.items():
             self.upkeep.lay(name, calendar)
         # The same without what may be paused; only where somebody may be.
         self.firm = {name: self.calendars[name].copy() for name in self.running.classes}
         self.firm_hosts = self.hosts.copy() if self.firm else None
-        for held in snapshot.held:
-            self._lay(held)
+        self.held_uses = lay_held(self, snapshot.held)
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
         self.held_hosts, self.held_sharers = self.hosts.copy(), self.sharers.copy()
+        self.outlook = Outlook(self.calendars)
 
     def end_of(self, held: Held) -> int:
         """When its room is free again: work past its end stays for one more grid step."""
-        return held.ends if held.ends > self.now else self.now + self.policy.grid
+        return self.free_from(held.ends)
+
+    def free_from(self, ends: int) -> int:
+        """The same for an end."""
+        return ends if ends > self.now else self.now + self.policy.grid
 
     def first_start(self, earliest: int) -> int:
         """First second a booking may start: now, or its own wish on the grid."""
@@ -62,6 +68,11 @@ class Working(Space):
 
     def reserve(self, found: Found) -> None:
         """Take room and quota for it. ValueError when the room is not free."""
+        self.take(found)
+        self.quota.add(self.use(found.want), found.window)
+
+    def take(self, found: Found) -> None:
+        """The same without quota, which has it already."""
         name = found.want.gpu_class
         firm = self.firm.get(name)
         if found.over:
@@ -74,7 +85,6 @@ class Working(Space):
             if firm is not None:
                 firm.lay(found.places, *found.window)
         self._lay_beside(found, 1)
-        self.quota.add(self.use(found.want), found.window)
 
     def free(self, found: Found) -> None:
         """Undo of `reserve`."""
@@ -88,6 +98,7 @@ class Working(Space):
             self._redraw(name, {place.gpu for place in found.places})
         else:
             self.calendars[name].drop(found.places, *found.window)
+        self.outlook.freed(name, found.starts)
         self._lay_beside(found, -1)
         self.quota.add(self.use(found.want), found.window, -1)
 
@@ -97,6 +108,7 @@ class Working(Space):
         until = self.running.ends(runner)
         self._leaves(booking, self.running.tell, instant)
         self._redraw(runner.use.gpu_class, {place.gpu for place in runner.places})
+        self.outlook.freed(runner.use.gpu_class, instant)
         if instant < until:
             self.hosts.lay(runner.places, runner.of_host, (instant, until), -1)
 
@@ -196,23 +208,6 @@ class Working(Space):
         good = fits(self.pools[want.gpu_class], want, *self.busy(want, bite))
         return int(bite[int(good.argmax())]) if good.any() else None
 
-    def _prime(self, snapshot: Snapshot) -> None:
-        instants = {name: self.upkeep.instants(name) for name in self.pools}
-        for held in snapshot.held:
-            name = self.class_of(held.place.gpu)
-            if name is not None:
-                instants[name] += (held.starts, self.end_of(held))
-        for request in snapshot.requests:
-            if request.promise is not None and request.promise.places:
-                name = self.class_of(request.promise.places[0].gpu)
-                if name is not None:
-                    starts = max(request.promise.starts, self.now)
-                    instants[name] += (starts, starts + request.length_on(name))
-        for name, calendar in self.calendars.items():
-            calendar.prime(instants[name])
-        self.quota.prime(instants)
-        self.hosts.prime(each for rows in instants.values() for each in rows)
-
     def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
         """Its use ends when somebody else is to have its room, which `change` changes."""
         runner = self.running[booking]
@@ -230,20 +225,3 @@ class Working(Space):
         calendar.redraw(columns, self.firm[gpu_class])
         for runner in self.running.on(gpu_class, columns).values():
             calendar.lay(runner.places, self.now, self.running.ends(runner))
-
-    def _lay(self, held: Held) -> None:
-        name = self.class_of(held.place.gpu)
-        if name is None:
-            return
-        window = (held.starts, self.end_of(held))
-        self.calendars[name].lay((held.place,), *window)
-        of_host = (held.cores, held.memory)
-        self.hosts.lay((held.place,), of_host, window)
-        self.sharers.lay((held.place,), held.owner, window)
-        if held.booking not in self.running:
-            if self.firm_hosts is not None:
-                self.firm_hosts.lay((held.place,), of_host, window)
-            if name in self.firm:
-                self.firm[name].lay((held.place,), *window)
-        units = self.units(name, (held.place,))
-        self.quota.add(Use((held.tenant, held.project), held.tier, name, units), window)

@@ -66,8 +66,7 @@ class Ground:
 
     @cached_property
     def _useful(self) -> Ints:
-        useful = self.pool.values.useful[self.pool.value_kind, self.states]
-        found: Ints = np.add.reduceat(useful, self._bounds)
+        found: Ints = np.add.reduceat(self.pool.useful(self.states), self._bounds)
         return found
 
     def whole_losses(self, want: Want, columns: Index) -> Ints:

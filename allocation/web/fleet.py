@@ -37,6 +37,7 @@ from allocation.services.fleet import (
     node_revoke,
 )
 from allocation.services.upkeep import node_drain
+from allocation.services.watch import watch_read
 from allocation.solver.codec import decode
 from allocation.solver.plan import Plan
 from allocation.web.fleet_tiles import (
@@ -256,6 +257,7 @@ def _fleet(
         "as_table": request.GET.get("view") == "table",
         "operator": operator,
         "base": base,
+        "watch": watch_read(now) if operator else None,
     }
     return render(request, "allocation/fleet.html", context)
 

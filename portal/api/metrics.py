@@ -15,7 +15,7 @@ from allocation.queries.metrics import metrics_of
 from allocation.services.watch import watch_read
 from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition
 from tenants.api.auth import TokenAuthentication
-from tenants.queries import outbox_waiting
+from tenants.queries import mails_counted, outbox_waiting
 from tenants.wall import operator_tx
 
 QUEUES = ("default", "solver")
@@ -35,7 +35,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         )
     now = timezone.now()
     with operator_tx():
-        found = [*metrics_of(now), *_outbox(now)]
+        found = [*metrics_of(now), *_outbox(now), *_mails()]
     return HttpResponse(
         exposition([*found, *_queues(), *_watched(now)]),
         content_type=CONTENT_TYPE,
@@ -70,6 +70,12 @@ def _outbox(now: datetime) -> Iterator[Metric]:
     lag = 0.0 if oldest is None else (now - oldest).total_seconds()
     yield Metric("gpu_portal_outbox_waiting", "gauge", "Messages not sent yet.", (Value(waiting),))
     yield Metric("gpu_portal_outbox_lag_seconds", "gauge", "Age of the oldest.", (Value(lag),))
+
+
+def _mails() -> Iterator[Metric]:
+    """Mails by what became of them; `dropped` are those that nobody will get."""
+    values = tuple(Value(count, {"state": state}) for state, count in mails_counted().items())
+    yield Metric("gpu_portal_mails", "gauge", "Mails of the last 30 days.", values)
 
 
 def _watched(now: datetime) -> Iterator[Metric]:

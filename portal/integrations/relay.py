@@ -7,7 +7,9 @@ from django.db import transaction
 from redis.exceptions import RedisError
 
 from portal.integrations.live.push import push
+from portal.integrations.mail.owed import mails_owe
 from tenants.models import OutboxMessage
+from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
@@ -45,5 +47,8 @@ def _relay_batch(now: datetime) -> int:
         except RedisError as error:
             logger.warning("Live pages are not told, to be tried again: %s", error)
             return 0
+        # A mail is owed with the mark, in one transaction: never lost, never owed twice.
+        if mails_owe(waiting, now):
+            nudge("mail.send")
         OutboxMessage.objects.filter(id__in=[message.id for message in waiting]).update(sent=now)
     return len(waiting)

@@ -7,8 +7,14 @@
 const GAP_MS = 1000;
 const FIRST_WAIT_MS = 500;
 const LAST_WAIT_MS = 15000;
+// The portal beats every ten seconds; without any for so long, something between it and us is gone.
+const SILENT_MS = 35000;
 
 const due = new Map();
+// The number of the last message of each kind, and when any was heard.
+const last = { own: null, fleet: null };
+let heardAt = 0;
+let isSilent = false;
 
 export function startLive(path) {
   connect(path, FIRST_WAIT_MS, false);
@@ -22,28 +28,63 @@ function connect(path, wait, isAgain) {
   const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
   const socket = new WebSocket(`${scheme}://${location.host}${path}`);
   let next = wait;
+  let watch = 0;
   socket.addEventListener('open', () => {
     next = FIRST_WAIT_MS;
-    mark(true);
+    heardAt = performance.now();
+    watch = setInterval(() => {
+      if (performance.now() - heardAt > SILENT_MS) {
+        isSilent = true;
+        socket.close();
+      }
+    }, GAP_MS);
+    // Where nothing came the last time, an open line alone proves nothing.
+    if (!isSilent) mark(true);
     // What happened while nobody listened is in the pages themselves.
     if (isAgain) refreshAll();
   });
-  socket.addEventListener('message', (event) => changed(JSON.parse(event.data)));
+  socket.addEventListener('message', (event) => heard(JSON.parse(event.data)));
   socket.addEventListener('close', () => {
+    clearInterval(watch);
     mark(false);
     setTimeout(() => connect(path, Math.min(next * 2, LAST_WAIT_MS), true), next);
   });
 }
 
+function heard(message) {
+  heardAt = performance.now();
+  isSilent = false;
+  mark(true);
+  if (isMissed(message)) refreshAll();
+  else changed(message);
+}
+
+// A gap in the numbers, also before a beat, is a message that was lost on the way.
+function isMissed(message) {
+  const isBeat = message.kind === 'live.beat';
+  const own = message.kind === 'booking.changed' ? message.number : message.own;
+  const fleet = message.kind === 'fleet.changed' ? message.number : message.fleet;
+  let missed = false;
+  for (const [name, number] of [['own', own], ['fleet', fleet]]) {
+    if (number === undefined) continue;
+    const expected = isBeat ? last[name] : last[name] + 1;
+    missed ||= last[name] !== null && number !== expected;
+    last[name] = number;
+  }
+  return missed;
+}
+
 function mark(isOn) {
+  const since = new Date(Date.now() - (performance.now() - heardAt));
   for (const sign of document.querySelectorAll('[data-live-mark]')) {
     const wasOn = sign.classList.contains('on');
+    if (isOn && wasOn) continue;
     sign.classList.toggle('on', isOn);
     sign.classList.toggle('off', !isOn);
     const text = sign.querySelector('[data-live-text]');
     if (isOn) text.textContent = 'Live';
     else if (wasOn || !sign.dataset.lost) {
-      const clock = new Intl.DateTimeFormat('sv-SE', { timeZone: document.body.dataset.zone, timeStyle: 'short' }).format(new Date());
+      const clock = new Intl.DateTimeFormat('sv-SE', { timeZone: document.body.dataset.zone, timeStyle: 'short' }).format(since);
       text.textContent = `Live updates lost at ${clock}. Trying again.`;
       sign.dataset.lost = clock;
     }

@@ -13,7 +13,7 @@ from tenants.api.fields import Strict, Text, Whole
 from tenants.api.pages import PageQuery, page_of
 from tenants.api.schema import described, page
 from tenants.models import ApiToken, Project, Tenant, User
-from tenants.services import token_create, token_revoke, user_zone_set
+from tenants.services import token_create, token_revoke, user_mails_set, user_zone_set
 
 
 class RoleOut(serializers.Serializer[Any]):
@@ -36,6 +36,7 @@ class MeOut(serializers.Serializer[Any]):
     username = serializers.CharField()
     name = serializers.CharField()
     time_zone = serializers.CharField()
+    mails = serializers.ChoiceField(choices=User.Mails.choices)
     tenant = TenantOut()
     is_tenant_admin = serializers.BooleanField()
     is_operator = serializers.BooleanField()
@@ -46,7 +47,8 @@ class MeOut(serializers.Serializer[Any]):
 class MeChange(Strict):
     """What a person sets for themselves."""
 
-    time_zone = Text(max_length=64)
+    time_zone = Text(max_length=64, required=False)
+    mails = serializers.ChoiceField(choices=User.Mails.choices, required=False)
 
 
 class Me(ApiView):
@@ -57,12 +59,20 @@ class Me(ApiView):
         """The caller in the token's tenant."""
         return Response(self._shown())
 
-    @described("set_me", "Set the caller's time zone", answer=MeOut, request=MeChange)
+    @described(
+        "set_me",
+        "Set the caller's time zone, and which mails they get",
+        answer=MeOut,
+        request=MeChange,
+    )
     def put(self, request: Request) -> Response:
         """The caller after the change."""
         sent = self.sent(MeChange)
         with self.tx():
-            user_zone_set(actor=self.actor, zone=sent["time_zone"], now=self.now)
+            if "time_zone" in sent:
+                user_zone_set(actor=self.actor, zone=sent["time_zone"], now=self.now)
+            if "mails" in sent:
+                user_mails_set(actor=self.actor, mails=sent["mails"], now=self.now)
         return Response(self._shown())
 
     def _shown(self) -> dict[str, Any]:
@@ -77,6 +87,7 @@ class Me(ApiView):
                 "username": user.username,
                 "name": actor.name,
                 "time_zone": user.time_zone,
+                "mails": user.mails,
                 "tenant": tenant,
                 "is_tenant_admin": actor.is_tenant_admin,
                 "is_operator": self.caller.is_operator,

@@ -6,6 +6,7 @@ from tenants.services.people import (
     person_read,
     project_create,
     project_open_set,
+    user_mails_set,
     user_zone_set,
 )
 from tenants.services.platform import (
@@ -59,6 +60,7 @@ __all__ = [
     "token_revoke",
     "token_verify",
     "units_read",
+    "user_mails_set",
     "user_zone_set",
     "whole_read",
 ]

@@ -138,6 +138,21 @@ def user_zone_set(*, actor: Actor, zone: str, now: datetime) -> None:
     )
 
 
+def user_mails_set(*, actor: Actor, mails: str, now: datetime) -> None:
+    """Which mails the actor gets, in all tenants. Raises Refused `bad_mails`."""
+    if mails not in User.Mails.values:
+        raise invalid("bad_mails", f"Choose one of {', '.join(User.Mails.values)}.", "mails")
+    User.objects.filter(id=actor.user_id).update(mails=mails)
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="user.mails_set",
+        target=("user", actor.user_id),
+        now=now,
+        detail={"mails": mails},
+    )
+
+
 def person_read(username: str) -> User:
     """The active person who signs in under exactly this name. Raises Refused `no_such_person`."""
     wanted = username.strip()

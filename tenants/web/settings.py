@@ -10,9 +10,9 @@ from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
 from tenants.errors import Refused
-from tenants.models import ApiToken
+from tenants.models import ApiToken, User
 from tenants.queries import tokens_of
-from tenants.services import token_create, token_revoke, user_zone_set, whole_read
+from tenants.services import token_create, token_revoke, user_mails_set, user_zone_set, whole_read
 from tenants.web.acts import act_run, id_read
 from tenants.web.frame import tenant_page
 
@@ -28,6 +28,7 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
             request,
             {
                 "zone": lambda form: _zone(actor, form),
+                "mails": lambda form: _mails(actor, form),
                 "token": lambda form: _token(actor, form, made),
                 "revoke": lambda form: _revoke(actor, form),
             },
@@ -44,6 +45,7 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
     context = {
         "zones": sorted(name for name in zoneinfo.available_timezones() if _is_place(name)),
         "my_zone": actor.time_zone,
+        "me": User.objects.get(id=actor.user_id),
         "mine": [(t, _state(t, now)) for t in tokens if t.user_id == actor.user_id],
         "others": [(t, _state(t, now)) for t in tokens if t.user_id != actor.user_id],
         "clear": clear,
@@ -57,6 +59,11 @@ def _zone(actor: Actor, form: QueryDict) -> str:
     zone = form.get("zone", "")
     user_zone_set(actor=actor, zone=zone, now=timezone.now())
     return f"Times are now shown and read in {zone}."
+
+
+def _mails(actor: Actor, form: QueryDict) -> str:
+    user_mails_set(actor=actor, mails=form.get("mails", ""), now=timezone.now())
+    return "Your choice of mails is kept."
 
 
 def _token(actor: Actor, form: QueryDict, made: list[str]) -> str:

@@ -178,6 +178,13 @@ def test_the_own_time_zone_is_set(site: Site) -> None:
     assert (wrong.status_code, said(wrong)["code"]) == (422, "bad_zone")
 
 
+def test_which_mails_one_gets_is_set_and_the_zone_stays(site: Site) -> None:
+    zone = said(site.researcher.get("me"))["time_zone"]
+    after = said(site.researcher.put("me", {"mails": "none"}))
+    assert (after["mails"], after["time_zone"]) == ("none", zone)
+    assert site.researcher.put("me", {"mails": "some"}).status_code == 422
+
+
 def test_an_operator_without_a_membership_runs_the_platform_and_sees_no_project(
     site: Site,
 ) -> None:

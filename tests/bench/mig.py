@@ -7,7 +7,6 @@ the oracle of that simulator run on the same arrivals. JSON lines on stdout.
 
 import argparse
 import heapq
-import importlib.util
 import json
 import sys
 import time
@@ -25,6 +24,7 @@ from allocation.solver.placement import Want, place
 from allocation.solver.repack import make_room, pack
 from allocation.solver.topology import Pool, pools_of
 from allocation.solver.types import Place
+from tests.bench.peers import peers_of
 from tests.solver.builders import H100, gpus
 
 PROFILES = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
@@ -280,11 +280,7 @@ def pack_asks(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 def peers_rows(asked: argparse.Namespace) -> list[dict[str, object]]:
     """The same experiment by the simulator's policies; its optimum and oracle need ortools."""
-    spec = importlib.util.spec_from_file_location("mig_peers", asked.peers)
-    if spec is None or spec.loader is None:
-        raise SystemExit(f"cannot be imported: {asked.peers}")
-    peers: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(peers)
+    peers: Any = peers_of(asked.peers)
     peers.MIXES = {name: list(MIXES[name]) for name in asked.mix}
     rows = argparse.Namespace(
         gpus=asked.gpus, seeds=asked.seeds, demand=1.3, load=[asked.load],

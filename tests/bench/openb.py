@@ -3,91 +3,51 @@
 Tasks arrive one by one and never leave until far more was asked for than there is; what does not
 fit is dropped. The score is the part of all GPUs that is taken in the end. Each task is a booking
 that starts now or never, decided by the cycle's own `Working` as `solve` would; a GPU model is a
-class. With `--peers FILE` the policies of that simulator run beside the product on the same
-arrivals. JSON lines on stdout.
+class. JSON lines on stdout.
+
+With `--moves PERCENT` a task that fits nowhere has others moved for it, by the code with which the
+cycle moves what has not begun; here running tasks are moved. At no time have there been more moves
+than so many per cent of the tasks with GPUs that run then; who is moved twice counts twice.
+With `--growth` each seed is run again on twice the nodes. With `--peers FILE` the policies of that
+simulator run beside the product on the same arrivals.
 """
 
 import argparse
-import csv
-import gzip
-import importlib.util
 import json
-import random
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver import UNITS_PER_GPU, Ask, Gpu, Host, Model, Policy, Request, Snapshot
+from allocation.solver import UNITS_PER_GPU, Ask, Policy, Request, Snapshot
 from allocation.solver.geometry import WHOLE_SHARE
+from allocation.solver.moving import Promised
 from allocation.solver.ordering import in_order
-from allocation.solver.want import wants_of
-from allocation.solver.working import Working
+from allocation.solver.want import Want, wants_of
+from allocation.solver.working import Found, Working
+from tests.bench.peers import peers_of
+from tests.bench.trace import (
+    ORDERS,
+    PLAIN,
+    Row,
+    arrivals,
+    ask_of,
+    fleet_of,
+    nodes_of,
+    permuted,
+    pods_of,
+    twice,
+)
 from tests.solver.builders import HOUR, a_request
 
-Row = dict[str, str]
-
-PLAIN = Model("plain", 8, 7, "online", ())
-
 PEER_COLUMNS = ("policy", "seed", "alloc_pct", "placed", "p50_ms", "p99_ms", "wall_s")
-
-
-def read_rows(folder: Path, name: str) -> list[Row]:
-    """A table of the trace. SystemExit: not there."""
-    packed = folder / f"{name}.csv.gz"
-    if packed.exists():
-        with gzip.open(packed, "rt", newline="") as lines:
-            return list(csv.DictReader(lines))
-    plain = folder / f"{name}.csv"
-    if not plain.exists():
-        raise SystemExit(f"no such table: {name}")
-    with plain.open(newline="") as lines:
-        return list(csv.DictReader(lines))
-
-
-def fleet_of(nodes: list[Row]) -> tuple[tuple[Gpu, ...], tuple[Host, ...]]:
-    """The nodes of the trace; the model is the class, no GPU can be sliced."""
-    gpus: list[Gpu] = []
-    for row in nodes:
-        for index in range(int(row["gpu"])):
-            gpus.append(
-                Gpu(
-                    id=f"{row['sn']}/{index}",
-                    number=len(gpus),
-                    node=row["sn"],
-                    rack="r",
-                    index=index,
-                    gpu_class=row["model"],
-                    model=PLAIN.slug,
-                    domain=None,
-                    usable=True,
-                    mode=None,
-                )
-            )
-    hosts = (Host(row["sn"], int(row["cpu_milli"]), int(row["memory_mib"])) for row in nodes)
-    return tuple(gpus), tuple(hosts)
-
-
-def ask_of(row: Row, classes: tuple[str, ...]) -> Ask:
-    """A task of the trace; one without a GPU has a count of 0, which no booking has."""
-    count, share = int(row["num_gpu"]), int(row["gpu_milli"])
-    named = tuple(sorted((row.get("gpu_spec") or "|".join(classes)).split("|")))
-    each = max(count, 1)
-    return Ask(
-        count=count,
-        classes=named,
-        profile=None,
-        together="node",
-        required=True,
-        share=share if 0 < share < WHOLE_SHARE else None,
-        cores=int(row["cpu_milli"]) // each,
-        memory=int(row["memory_mib"]) // each,
-        any_class=True,
-    )
 
 
 def request_of(number: int, ask: Ask) -> Request:
@@ -95,68 +55,31 @@ def request_of(number: int, ask: Ask) -> Request:
     return replace(a_request(f"b{number:05}", ask), earliest=0)
 
 
-def arrivals(
-    pods: list[Row], capacity: int, ratio: float, order: str, seed: int
-) -> npt.NDArray[np.int64]:
-    """The list of tasks, trimmed or drawn again until it asks for `ratio` × the capacity.
-
-    The same numbers from the same seeds as the published simulators' protocol.
-    """
-    chance = np.random.default_rng(seed)
-    weight = np.array([int(p["num_gpu"]) * int(p["gpu_milli"]) for p in pods], dtype=np.int64)
-    index = np.arange(len(pods))
-    if order == "shuffle":
-        index = chance.permutation(index)
-    else:
-        times = [int(pod["creation_time"]) for pod in pods]
-        index = np.array(sorted(index.tolist(), key=lambda at: (times[at], at)))
-    if order == "arrival":
-        return index
-    chosen, most, total = index.tolist(), ratio * capacity, int(weight.sum())
-    while total > most:
-        total -= int(weight[chosen.pop(int(chance.integers(len(chosen))))])
-    while True:
-        more = int(chance.integers(len(pods)))
-        if total + weight[more] > most:
-            break
-        chosen.append(more)
-        total += int(weight[more])
-    if order == "shuffle":
-        chosen = [chosen[at] for at in chance.permutation(len(chosen))]
-    return np.array(chosen)
-
-
-def permuted(nodes: list[Row], seed: int) -> list[Row]:
-    """The same nodes under each other's names."""
-    names = [node["sn"] for node in nodes]
-    random.Random(seed).shuffle(names)  # noqa: S311  a made-up order
-    renamed = [{**node, "sn": name} for node, name in zip(nodes, names, strict=True)]
-    return sorted(renamed, key=lambda node: node["sn"])
-
-
 class Site:
     """The trace's cluster as a cycle sees it."""
 
-    def __init__(self, nodes: list[Row], asks: list[Ask]) -> None:
-        """Idle; `asks` are what has been asked for lately."""
+    def __init__(self, nodes: list[Row], asks: list[Ask], percent: float = 0) -> None:
+        """Idle; `asks` are what has been asked for lately, `percent` of the tasks may be moved."""
         gpus, hosts = fleet_of(nodes)
         recent = tuple(request_of(n, ask) for n, ask in enumerate(asks) if ask.count)
         site = Snapshot(0, (PLAIN,), gpus, (), recent, (), (), hosts=hosts)
         self.working = Working(in_order(site), Policy(1))
+        self.moves = Moves(self.working, percent)
         self._wants = {ask: wants_of(request_of(0, ask)) for ask in asks}
 
-    def decide(self, ask: Ask) -> int:
-        """Give the task its room, or not; thousandths of GPUs that it got."""
+    def decide(self, ask: Ask) -> bool:
+        """Give the task its room; False: it has none."""
         if not ask.count:
-            self._without_gpu(ask)
-            return 0
-        found = self.working.first_at(self._wants[ask], 0)
+            return self._without_gpu(ask)
+        wants = self._wants[ask]
+        found = self.working.first_at(wants, 0) or self.moves.room(wants)
         if found is None:
-            return 0
+            return False
         self.working.reserve(found)
-        return ask.count * (ask.share or WHOLE_SHARE)
+        self.moves.started(found)
+        return True
 
-    def _without_gpu(self, ask: Ask) -> None:
+    def _without_gpu(self, ask: Ask) -> bool:
         """What needs no GPU is no booking of the portal's: it takes cores where there are many for
         each free GPU, and the product has to live with it."""
         best: tuple[int, str] | None = None
@@ -170,81 +93,144 @@ class Site:
             node = int(spare.argmax())
             if spare[node] >= 0 and (best is None or spare[node] > best[0]):
                 best = (int(spare[node]), nodes[node])
-        if best is not None:
-            self.working.hosts.take(best[1], (ask.cores, ask.memory), (0, HOUR))
+        if best is None:
+            return False
+        self.working.hosts.take(best[1], (ask.cores, ask.memory), (0, HOUR))
+        return True
 
 
-def replay(nodes: list[Row], asks: list[Ask], order: npt.NDArray[np.int64]) -> dict[str, object]:
+class Moves:
+    """Running tasks that make way, within a budget."""
+
+    def __init__(self, working: Working, percent: float) -> None:
+        """Nothing runs. Of the tasks that run at any time at most `percent` will have moved."""
+        self._working = working
+        self._percent = percent
+        self._running: dict[str, Found] = {}
+        self._promised = Promised(working)
+        self.made = 0
+
+    def started(self, found: Found) -> None:
+        """It runs, and may be moved."""
+        name = f"b{len(self._running):05}"
+        self._running[name] = found
+        self._promised.add(name, found)
+
+    def room(self, wants: tuple[Want, ...]) -> Found | None:
+        """Room that others have made; None: there is none, or it costs too many moves."""
+        left = int(self._percent * len(self._running)) // 100 - self.made
+        if left <= 0:
+            return None
+        found = self._promised.make_way(wants, 0)
+        if found is None:
+            return None
+        moved = {
+            name: replace(before, places=places)
+            for name, before in self._running.items()
+            if (places := self._promised.places(name)) not in (None, before.places)
+        }
+        if len(moved) > left:
+            self._undo(moved)
+            return None
+        self._running |= moved
+        self.made += len(moved)
+        return found
+
+    def _undo(self, moved: dict[str, Found]) -> None:
+        for found in moved.values():
+            self._working.free(found)
+        for name in moved:
+            self._working.reserve(self._running[name])
+            self._promised.add(name, self._running[name])
+
+
+def replay(
+    nodes: list[Row], pods: list[Row], order: npt.NDArray[np.int64], percent: float
+) -> dict[str, Any]:
     """One run of the product; times in milliseconds for a decision with its bookkeeping."""
+    classes = tuple(sorted({node["model"] for node in nodes}))
+    asks = [ask_of(pod, classes) for pod in pods]
+    sizes = [int(pod["num_gpu"]) * int(pod["gpu_milli"]) for pod in pods]
     begun = time.perf_counter()
-    site = Site(nodes, asks)
+    site = Site(nodes, asks, percent)
     took: list[float] = []
     placed = used = 0
     for at in order.tolist():
         since = time.perf_counter()
-        got = site.decide(asks[at])
+        has_room = site.decide(asks[at])
         took.append((time.perf_counter() - since) * 1_000)
-        placed += got > 0
-        used += got
+        if has_room and asks[at].count:
+            placed += 1
+            used += sizes[at]
     wall = time.perf_counter() - begun
-    total = sum(int(node["gpu"]) for node in nodes) * WHOLE_SHARE
     return {
-        "alloc_pct": round(100 * used / total, 3),
+        "alloc_pct": round(100 * used / capacity_of(nodes), 3),
         "placed": placed,
+        **({"moves": site.moves.made, "moves_percent": percent} if percent else {}),
         "p50_ms": round(float(np.percentile(took, 50)), 3),
         "p99_ms": round(float(np.percentile(took, 99)), 3),
         "wall_s": round(wall, 2),
     }
 
 
-def peers_of(path: Path) -> ModuleType:
-    """The simulator with the other policies."""
-    spec = importlib.util.spec_from_file_location("openb_peers", path)
-    if spec is None or spec.loader is None:
-        raise SystemExit(f"cannot be imported: {path}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def capacity_of(nodes: list[Row]) -> int:
+    """Thousandths of all GPUs."""
+    return sum(int(node["gpu"]) for node in nodes) * WHOLE_SHARE
 
 
-def rows_of(
+def product_rows(
     pods: list[Row], nodes: list[Row], asked: argparse.Namespace
-) -> list[dict[str, object]]:
-    """A row per seed of the product, then of each peer."""
-    classes = tuple(sorted({node["model"] for node in nodes}))
-    asks = [ask_of(pod, classes) for pod in pods]
-    capacity = sum(int(node["gpu"]) for node in nodes) * 1_000
-    rows: list[dict[str, object]] = []
+) -> Iterator[dict[str, Any]]:
+    """A row per seed; with growth a second one for twice the nodes."""
     for seed in asked.seeds:
-        order = arrivals(pods, capacity, asked.ratio, asked.order, seed)
-        rows.append({"policy": "product", "seed": seed, **replay(nodes, asks, order)})
-    peers = peers_of(asked.peers) if asked.peers else None
-    for policy in asked.policies if peers else ():
+        first: dict[str, Any] | None = None
+        for fleet in (nodes, twice(nodes)) if asked.growth else (nodes,):
+            order = arrivals(pods, capacity_of(fleet), asked.ratio, asked.order, seed)
+            row = replay(fleet, pods, order, asked.moves)
+            if first is not None:
+                row["p99_growth"] = round(row["p99_ms"] / first["p99_ms"], 2)
+            first = row
+            yield {"policy": "product", "seed": seed, "nodes": len(fleet), **row}
+
+
+def peer_rows(
+    peers: ModuleType, pods: list[Row], nodes: list[Row], asked: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """A row per policy and seed of the simulator."""
+    for policy in asked.policies:
         for seed in asked.seeds:
-            found = peers.run(nodes, pods, policy, asked.ratio, asked.order, seed)  # type: ignore[union-attr]  # asked above
-            rows.append({name: found[name] for name in PEER_COLUMNS})
-    return rows
+            found = peers.run(nodes, pods, policy, asked.ratio, asked.order, seed)
+            yield {name: found[name] for name in PEER_COLUMNS}
 
 
-def main() -> None:
-    """Measure and print."""
+def arguments() -> argparse.ArgumentParser:
+    """What may be asked."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--nodes", default="openb_node_list_gpu_node")
     parser.add_argument("--pods", nargs="+", default=["openb_pod_list_default"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[42])
     parser.add_argument("--ratio", type=float, default=1.3)
-    orders = ["shuffle", "arrival", "arrival-inflated", "sorted"]
-    parser.add_argument("--order", default="shuffle", choices=orders)
+    parser.add_argument("--order", default="shuffle", choices=ORDERS)
     parser.add_argument("--permute-names", type=int, metavar="SEED")
+    parser.add_argument("--moves", type=float, default=0, metavar="PERCENT")
+    parser.add_argument("--growth", action="store_true", help="again with twice the nodes")
     parser.add_argument("--peers", type=Path, help="openb_sim.py")
     parser.add_argument("--policies", nargs="+", default=["first-fit", "best-fit", "fgd"])
-    asked = parser.parse_args()
-    nodes = read_rows(asked.data, asked.nodes)
+    return parser
+
+
+def main() -> None:
+    """Measure and print."""
+    asked = arguments().parse_args()
+    nodes = nodes_of(asked.data, asked.nodes)
     if asked.permute_names is not None:
         nodes = permuted(nodes, asked.permute_names)
-    for name in asked.pods:
-        for row in rows_of(read_rows(asked.data, name), nodes, asked):
+    lists = {name: pods_of(asked.data, name) for name in asked.pods}
+    peers = peers_of(asked.peers) if asked.peers else None
+    for name, pods in lists.items():
+        beside = peer_rows(peers, pods, nodes, asked) if peers else ()
+        for row in chain(product_rows(pods, nodes, asked), beside):
             sys.stdout.write(json.dumps({**row, "pods": name}) + "\n")
             sys.stdout.flush()
 

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.errors import AskError
 from allocation.rules.ask import AskDocument
+from tests.rings import holds_for
 
 FULL: dict[str, Any] = {
     "count": 2,
@@ -114,8 +114,7 @@ def test_a_deadline_must_leave_the_time_it_takes() -> None:
     assert AskDocument.from_json(FULL | exact).deadline is not None
 
 
-@settings(max_examples=200, deadline=None)
-@given(
+@holds_for(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),
         lambda inner: (
@@ -123,7 +122,9 @@ def test_a_deadline_must_leave_the_time_it_takes() -> None:
             | st.dictionaries(st.sampled_from([*FULL, "x"]), inner, max_size=5)
         ),
         max_leaves=8,
-    )
+    ),
+    few=40,
+    many=3_000,
 )
 def test_any_json_is_read_or_refused(data: object) -> None:
     try:

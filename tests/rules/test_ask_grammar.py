@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.errors import AskError
 from allocation.rules.ask import Catalogue, ClassEntry, Parsed, parse_ask
 from allocation.rules.recurrence import recurrence_line
+from tests.rings import holds_for
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WEDNESDAY = datetime(2026, 11, 18, 9, 0, tzinfo=UTC)  # 10:00 in Berlin
@@ -210,15 +210,16 @@ WORDS = """
 """
 
 
-@settings(max_examples=150, deadline=None)
-@given(
+@holds_for(
     st.one_of(
         st.text(max_size=200),
         st.lists(
             st.sampled_from(WORDS.split()),
             max_size=12,
         ).map(" ".join),
-    )
+    ),
+    few=40,
+    many=3_000,
 )
 def test_any_text_is_read_or_refused_and_every_span_lies_in_it(text: str) -> None:
     try:

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from allocation.rules.diagnosis import Kind, Moment, signature_of
+from tests.rings import holds_for
 
 WORK = Moment(60, 60, 60, 70, 80, 30, 30, 100_000, 0)
 
@@ -67,7 +67,7 @@ def test_a_signal_that_was_seldom_measured_does_not_speak_for_all() -> None:
 percent = st.none() | st.floats(0, 100)
 
 
-@given(
+@holds_for(
     st.lists(
         st.builds(
             Moment, seconds=st.just(60), measured=st.integers(0, 60), busy_min=percent,
@@ -75,7 +75,8 @@ percent = st.none() | st.floats(0, 100)
             pcie_kb=st.none() | st.floats(0, 1e9), throttled=st.none() | st.integers(0, 60),
         ),
         max_size=20,
-    )
+    ),
+    few=30, many=1_000,
 )  # fmt: skip
 def test_idle_is_never_said_of_a_window_with_an_unknown_moment(window: list[Moment]) -> None:
     found = signature_of(window)

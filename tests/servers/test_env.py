@@ -84,3 +84,41 @@ def test_the_public_address_is_an_origin(monkeypatch: pytest.MonkeyPatch, value:
     monkeypatch.setenv("PUBLIC_URL", value)
     with pytest.raises(env.BadSetting, match="PUBLIC_URL"):
         env.env_origin("PUBLIC_URL", "http://localhost")
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("smtp://relay", ("relay", 25, "", "", "", "")),
+        ("smtps://relay:4650", ("relay", 4650, "", "", "tls", "")),
+        ("smtp+starttls://a%40b:p%2Fw@relay", ("relay", 587, "a@b", "p/w", "starttls", "")),
+        ("file:///var/mail", ("", 0, "", "", "", "/var/mail")),
+    ],
+)
+def test_a_mail_server_is_an_address(
+    monkeypatch: pytest.MonkeyPatch, url: str, parts: tuple[object, ...]
+) -> None:
+    monkeypatch.setenv("MAIL_URL", url)
+    found = env.env_mail("MAIL_URL")
+    assert found is not None
+    assert (
+        found.host, found.port, found.user, found.password, found.security, found.folder
+    ) == parts  # fmt: skip
+    assert found.password not in repr(found) or not found.password
+
+
+@pytest.mark.parametrize(
+    "url", ["relay:25", "http://relay", "smtp://", "smtp://u:p@h/x", "file://h/x", "smtp://h:port"]
+)
+def test_what_is_no_mail_server_is_refused_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("MAIL_URL", url)
+    with pytest.raises(env.BadSetting) as refusal:
+        env.env_mail("MAIL_URL")
+    assert "u:p" not in str(refusal.value)
+
+
+def test_without_a_mail_server_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MAIL_URL", raising=False)
+    assert env.env_mail("MAIL_URL") is None

@@ -3,8 +3,12 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.testing import ApplicationCommunicator
+from channels.layers import get_channel_layer
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
@@ -12,11 +16,15 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from allocation import consumers
+from allocation.consumers import FLEET_GROUP, LiveConsumer
 from allocation.services.bookings import booking_cancel, booking_request
+from portal.integrations.live.push import beat
 from portal.integrations.relay import outbox_relay
-from tenants.models import User
+from tenants.models import Membership, User
 from tests.builders_allocation import NOW, Lab, a_lab, a_wish
 from tests.roles import as_system
+from tests.servers.servers import Servers
 
 
 def signed_in(user_id: int) -> str:
@@ -61,6 +69,8 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
         a_page(live_portal, "helix", cookies[0]) as ours,
         a_page(live_portal, "northlab", cookies[1]) as theirs,
     ):
+        start = [{"kind": "live.beat", "own": 0, "fleet": 0}]
+        assert heard(ours, 1) == heard(theirs, 1) == start
         # Nothing that a page says matters, or breaks its socket.
         ours.send("{not json")
         ours.send(b"\x00")
@@ -68,23 +78,64 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
             booking = booking_request(actor=helix.actor, wish=a_wish(helix.project), now=NOW)
             assert outbox_relay(NOW) == 1
         assert heard(ours, 2) == [
-            {"kind": "booking.changed", "booking": "BK-1", "version": 1},
-            {"kind": "fleet.changed"},
+            {"kind": "booking.changed", "booking": "BK-1", "version": 1, "number": 1},
+            {"kind": "fleet.changed", "number": 1},
         ]
-        assert heard(theirs, 1) == [{"kind": "fleet.changed"}]
+        assert heard(theirs, 1) == [{"kind": "fleet.changed", "number": 1}]
         with as_system():
             booking_cancel(actor=helix.actor, booking=booking, now=NOW)
             # Theirs, so that a leak of ours would stand before it in their socket.
             booking_request(actor=north.actor, wish=a_wish(north.project), now=NOW)
             assert outbox_relay(NOW) == 2
         assert heard(theirs, 2) == [
-            {"kind": "booking.changed", "booking": "BK-1", "version": 1},
-            {"kind": "fleet.changed"},
+            {"kind": "booking.changed", "booking": "BK-1", "version": 1, "number": 1},
+            {"kind": "fleet.changed", "number": 2},
         ]
         assert heard(ours, 2) == [
-            {"kind": "booking.changed", "booking": "BK-1", "version": 2},
-            {"kind": "fleet.changed"},
+            {"kind": "booking.changed", "booking": "BK-1", "version": 2, "number": 2},
+            {"kind": "fleet.changed", "number": 2},
         ]
+        # What a page should have heard: its own tenant's numbers, and the fleet's.
+        with as_system():
+            beat()
+        assert heard(ours, 1) == [{"kind": "live.beat", "own": 2, "fleet": 2}]
+        assert heard(theirs, 1) == [{"kind": "live.beat", "own": 1, "fleet": 2}]
+
+
+def test_who_left_the_tenant_hears_nothing_more(
+    real_db: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "MEMBER_SECONDS", -1)
+    helix = a_lab("helix")
+    with as_system():
+        user = User.objects.get(id=helix.actor.user_id)
+
+    def leave() -> None:
+        with as_system():
+            Membership.objects.filter(user_id=user.id).delete()
+
+    async def said() -> list[dict[str, Any]]:
+        scope = {"type": "websocket", "user": user, "url_route": {"kwargs": {"tenant": "helix"}}}
+        communicator: Any = ApplicationCommunicator
+        page = communicator(LiveConsumer.as_asgi(), scope)
+        await page.send_input({"type": "websocket.connect"})
+        assert (await page.receive_output())["type"] == "websocket.accept"
+        found = [await page.receive_output()]
+        for act in (None, leave):
+            if act:
+                await sync_to_async(act)()
+            layer: Any = get_channel_layer()
+            news = {"type": "live.changed", "message": {"kind": "fleet.changed", "number": 1}}
+            await layer.group_send(FLEET_GROUP, news)
+            found.append(await page.receive_output())
+        await page.send_input({"type": "websocket.disconnect", "code": 4403})
+        await page.wait()
+        return found
+
+    joined, still, left = async_to_sync(said)()
+    assert json.loads(joined["text"])["kind"] == "live.beat"
+    assert json.loads(still["text"])["kind"] == "fleet.changed"
+    assert (left["type"], left["code"]) == ("websocket.close", 4403)
 
 
 def test_who_is_no_member_is_closed_out(live_portal: str, labs: tuple[Lab, Lab]) -> None:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from allocation.solver import Snapshot, decode, encode, solve
 from allocation.solver.plan import Plan
 from allocation.solver.reclaim import Reclaim
+from tests.rings import holds_for
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, running, told
 from tests.solver.test_properties import mixed
 from tests.solver.world import World, a_world, an_arrival, is_needed
 
-few = settings(max_examples=6, deadline=None)
 seeds = st.integers(0, 10**9)
 
 
@@ -51,14 +51,13 @@ def lived(seed: int, arrivals: int) -> World:
     return world
 
 
-@few
-@given(seeds)
+@holds_for(seeds, few=3, many=50)
 def test_pauses_come_to_rest_and_every_plan_on_the_way_is_true(seed: int) -> None:
     lived(seed, 8)
 
 
 @pytest.mark.long
-@settings(few, max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(seeds, st.integers(2, 16))
 def test_the_same_for_very_many_worlds(seed: int, arrivals: int) -> None:
     lived(seed, arrivals)

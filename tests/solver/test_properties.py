@@ -8,7 +8,6 @@ from random import Random
 from typing import TypeVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allocation.solver import (
@@ -28,6 +27,7 @@ from allocation.solver.geometry import Geometry
 from allocation.solver.placement import Want
 from allocation.solver.quota import Quota
 from allocation.solver.topology import Pool
+from tests.rings import holds_for
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,
@@ -46,8 +46,6 @@ from tests.solver.strategies import sites, the_next
 
 T = TypeVar("T")
 
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
 
 def assert_true(site: Snapshot, plan: Plan) -> None:
     """Nobody has a slot twice, only what the hardware can make, whole gangs, within limits."""
@@ -61,24 +59,17 @@ def assert_true(site: Snapshot, plan: Plan) -> None:
     assert truth.beyond_hosts(site, plan) == []
 
 
-@few
-@given(sites())
-def test_no_slot_twice_legal_places_whole_gangs_and_nobody_over_a_limit(site: Snapshot) -> None:
-    assert_true(site, solve(site, POLICY))
-
-
-@pytest.mark.long
-@settings(few, max_examples=3_000)
-@given(sites(), st.sampled_from([1, 5, 60, 1_000, 5_000]))
-def test_the_same_over_two_cycles_of_very_many_sites(site: Snapshot, seconds: int) -> None:
+@holds_for(sites(), st.sampled_from([1, 5, 60, 1_000, 5_000]), many=3_000)
+def test_no_slot_twice_legal_places_whole_gangs_and_nobody_over_a_limit_in_two_cycles(
+    site: Snapshot, seconds: int
+) -> None:
     plan = solve(site, POLICY)
     assert_true(site, plan)
     later = the_next(site, plan, seconds)
     assert_true(later, solve(later, POLICY))
 
 
-@few
-@given(sites())
+@holds_for(sites())
 def test_everyone_is_answered_once_within_the_own_window_and_with_reasons(site: Snapshot) -> None:
     plan = solve(site, POLICY)
     answers: list[Assign | Waiting | Refuse] = [*plan.assigns, *plan.waits, *plan.refusals]
@@ -93,8 +84,7 @@ def test_everyone_is_answered_once_within_the_own_window_and_with_reasons(site: 
         assert not wish.fixed or each.starts == wish.earliest
 
 
-@few
-@given(sites(), st.sampled_from([1, 5, 60, 1_000]))
+@holds_for(sites(), st.sampled_from([1, 5, 60, 1_000]))
 def test_promises_never_get_later_while_their_certificates_hold(
     site: Snapshot, seconds: int
 ) -> None:
@@ -102,14 +92,15 @@ def test_promises_never_get_later_while_their_certificates_hold(
     promised = {wait.booking: wait.starts for wait in plan.waits}
     later = the_next(site, plan, seconds)
     after = solve(later, POLICY)
-    assert after.refusals == ()
+    # What waits for hardware that is out of service has no certificate, and a deadline may pass.
+    proven = {wait.booking for wait in plan.waits if wait.places}
+    assert not proven & {each.booking for each in after.refusals}
     for each in truth.given_by(after):
         assert each.starts <= max(promised[each.booking], later.now)
     assert [wait.delayed_by for wait in after.waits if wait.delayed_by] == []
 
 
-@few
-@given(sites(), st.data())
+@holds_for(sites(), st.data())
 def test_a_newcomer_never_delays_a_promise(site: Snapshot, data: st.DataObject) -> None:
     plan = solve(site, POLICY)
     later = the_next(site, plan)
@@ -125,8 +116,7 @@ def mixed(rows: tuple[T, ...], order: Random) -> tuple[T, ...]:
     return tuple(order.sample(rows, len(rows)))
 
 
-@few
-@given(sites(), st.randoms(use_true_random=False))
+@holds_for(sites(), st.randoms(use_true_random=False))
 def test_the_order_in_which_rows_come_in_does_not_matter(site: Snapshot, order: Random) -> None:
     shuffled = replace(
         site,
@@ -141,8 +131,7 @@ def test_the_order_in_which_rows_come_in_does_not_matter(site: Snapshot, order: 
     assert encode(solve(shuffled, POLICY)) == encode(solve(site, POLICY))
 
 
-@few
-@given(sites())
+@holds_for(sites())
 def test_documents_survive_the_way_there_and_back_and_decide_the_same(site: Snapshot) -> None:
     plan = solve(site, POLICY)
     assert decode(type(plan), encode(plan)) == plan
@@ -158,27 +147,27 @@ from tests.bench.cycle import a_site, the_next
 from tests.solver.builders import POLICY
 site = a_site(64, 60)
 plan = solve(site, POLICY)
-print(digest(site), digest(plan), digest(solve(the_next(site, plan), POLICY)))
+told = f"{digest(site)} {digest(plan)} {digest(solve(the_next(site, plan), POLICY))}"
 """
 
 
 def test_the_hash_seed_of_the_process_does_not_matter() -> None:
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", HASHED],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for seed in ("1", "20261118")
-    }
-    assert len(told) == 1
-    assert len(next(iter(told)).split()) == 3
+    here: dict[str, str] = {}
+    exec(HASHED, here)  # noqa: S102  the same lines as there
+    # This process's own seed is drawn by chance, if it was not set.
+    other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    there = subprocess.run(
+        [sys.executable, "-c", f"{HASHED}print(told)"],
+        env={**os.environ, "PYTHONHASHSEED": other},
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    assert there.split() == here["told"].split()
+    assert len(there.split()) == 3
 
 
-@few
-@given(sites(), st.integers(1, 4), st.integers(1, 8))
+@holds_for(sites(), st.integers(1, 4), st.integers(1, 8))
 def test_a_guarantee_can_be_had_while_others_only_borrow(
     site: Snapshot, guaranteed: int, borrowers: int
 ) -> None:

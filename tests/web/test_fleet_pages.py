@@ -336,3 +336,23 @@ def test_only_operators_see_what_was_refused_of_a_node(client: Client) -> None:
     client.force_login(member.user)
     page = _page(client, f"/t/{member.tenant.slug}/fleet/{node.name}")
     assert "Messages refused" not in page
+
+
+def test_an_operator_sees_whether_the_promises_hold_and_a_member_does_not(
+    client: Client, operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, int | None] = {
+        "invariant_violations": None, "invariants_checked_seconds_ago": None, "failed_cycles": 0,
+    }  # fmt: skip
+    monkeypatch.setattr("allocation.web.fleet.watch_read", lambda _: seen)
+    a_node("gpu-a1-01", now=timezone.now())
+    assert "Nobody has looked yet" in _page(operator, "/ops/fleet")
+    seen |= {"invariant_violations": 0, "invariants_checked_seconds_ago": 12}
+    assert "All hold" in _page(operator, "/ops/fleet")
+    seen |= {"invariant_violations": 2, "failed_cycles": 3}
+    page = _page(operator, "/ops/fleet")
+    assert "2 broken" in page
+    assert "gave up 3 times" in page
+    member = a_member(a_project())
+    client.force_login(member.user)
+    assert "2 broken" not in _page(client, f"/t/{member.tenant.slug}/fleet")

@@ -286,6 +286,15 @@ def test_a_zone_chosen_is_the_zone_shown(client: Client, tenant: Tenant) -> None
     assert client.post("/t/own/settings", {"act": "zone", "zone": "X/Y"}).status_code == 422
 
 
+def test_which_mails_one_gets_is_chosen_and_shown(client: Client, tenant: Tenant) -> None:
+    member = a_member(a_project(tenant))
+    client.force_login(member.user)
+    page = client.post("/t/own/settings", {"act": "mails", "mails": "urgent"}, follow=True)
+    assert '<option value="urgent" selected>' in page.content.decode()
+    assert "no address" in _text(page.content)
+    assert client.post("/t/own/settings", {"act": "mails", "mails": "some"}).status_code == 422
+
+
 def test_an_operator_sets_up_a_tenant_from_nothing(operator: Client) -> None:
     account = {
         "act": "account",

@@ -1,13 +1,22 @@
-"""From the outbox to open pages, by the channel layer."""
+"""From the outbox to open pages, by the channel layer.
+
+The layer may lose a message. So each group's messages are numbered, and a beat says every few
+seconds which number was the last: a page that finds a gap fetches its parts anew, and one that
+hears no beat says since when.
+"""
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
-from allocation.consumers import FLEET_GROUP, tenant_group
-from tenants.models import OutboxMessage
+from allocation.consumers import FLEET_GROUP, beat_message, tenant_group
+from allocation.services.live import numbers_last, numbers_next
+from tenants.models import OutboxMessage, Tenant
+
+Sent = tuple[str, dict[str, Any]]
 
 
 def push(messages: Iterable[OutboxMessage]) -> None:
@@ -15,22 +24,43 @@ def push(messages: Iterable[OutboxMessage]) -> None:
 
     Raises redis.RedisError when the server is down; the messages then stay in the outbox.
     """
-    async_to_sync(_push)([message for message in messages if message.kind.startswith("booking.")])
+    told: list[Sent] = [
+        (
+            tenant_group(message.tenant_id),
+            {
+                "kind": "booking.changed",
+                "booking": message.payload["booking"],
+                "version": message.payload["version"],
+            },
+        )
+        for message in messages
+        if message.kind.startswith("booking.")
+    ]
+    if not told:
+        return
+    # Of other people's bookings a page learns only that some time became busy or free.
+    told.append((FLEET_GROUP, {"kind": "fleet.changed"}))
+    numbers = numbers_next([group for group, _ in told])
+    _send(
+        [
+            (group, {**hint, "number": number})
+            for (group, hint), number in zip(told, numbers, strict=True)
+        ]
+    )
 
 
-async def _push(messages: list[OutboxMessage]) -> None:
-    layer: Any = get_channel_layer()
-    for message in messages:
-        hint = {
-            "kind": "booking.changed",
-            "booking": message.payload["booking"],
-            "version": message.payload["version"],
-        }
-        await layer.group_send(
-            tenant_group(message.tenant_id), {"type": "live.changed", "message": hint}
-        )
-    if messages:
-        # Of other people's bookings a page learns only that some time became busy or free.
-        await layer.group_send(
-            FLEET_GROUP, {"type": "live.changed", "message": {"kind": "fleet.changed"}}
-        )
+def beat() -> None:
+    """Tells every page the numbers of the last messages. Raises redis.RedisError."""
+    tenants: list[UUID] = list(Tenant.objects.order_by("id").values_list("id", flat=True))
+    groups = [tenant_group(tenant) for tenant in tenants]
+    fleet, *own = numbers_last([FLEET_GROUP, *groups])
+    _send([(group, beat_message(number, fleet)) for group, number in zip(groups, own, strict=True)])
+
+
+def _send(told: Iterable[Sent]) -> None:
+    async def send() -> None:
+        layer: Any = get_channel_layer()
+        for group, message in told:
+            await layer.group_send(group, {"type": "live.changed", "message": message})
+
+    async_to_sync(send)()

@@ -1,0 +1,44 @@
+"""Shows the live policy, or changes it: no restart, and the next cycle decides by it."""
+
+from argparse import ArgumentParser
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from allocation.models import PolicyVersion
+from allocation.services.policies import policy_of, policy_publish, policy_tunables
+from tenants.errors import Refused
+
+
+class Command(BaseCommand):
+    """`manage.py policy [name=value …]`, in the system's role."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Entries that change; a name without a value goes back to its default."""
+        parser.add_argument("entries", nargs="*", metavar="name=value")
+
+    def handle(self, *_: object, entries: list[str], **__: object) -> None:
+        """Prints every tunable of the version that is live afterwards."""
+        live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+        if entries:
+            try:
+                document = changed(dict(live.document), entries)
+                live = policy_publish(document=document, now=timezone.now())
+            except Refused as refusal:
+                raise CommandError(f"{refusal.sentence} Version {live.number} stays.") from None
+        self.stdout.write(f"Version {live.number} is live.")
+        for name, value in policy_tunables(policy_of(live)).items():
+            mark = "" if name in live.document else "  (default)"
+            self.stdout.write(f"  {name} = {value}{mark}")
+
+
+def changed(document: dict[str, object], entries: list[str]) -> dict[str, object]:
+    """The document after the entries, each `name=value`, or `name=` for the default."""
+    for entry in entries:
+        name, _, text = entry.partition("=")
+        document.pop(name, None)
+        if text:
+            document[name] = int(text) if text.isascii() and text.isdigit() else text
+    return document

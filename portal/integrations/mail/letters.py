@@ -1,0 +1,104 @@
+"""What a mail says: the answer in the subject, the rest in a few sentences, and a link."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+from django.conf import settings
+from django.core.mail import EmailMultiAlternatives
+from django.template.loader import render_to_string
+
+from allocation.models import Booking, BookingEvent
+from allocation.rules.states import State
+from allocation.web.booking_scene import Scene
+from allocation.web.pause_story import Notice, notice_of
+from allocation.web.times import clock, length_words
+from tenants.models import Mail
+from tenants.web.frame import zone_of
+
+NOTICE = "booking.pause_noticed"
+ANSWERS = {
+    "booking.paused": "is paused",
+    "booking.resumed": "runs again",
+    "booking.broken_off": "lost its place and gets another",
+    "booking.leave_by": "has to make way for maintenance",
+    "booking.replaced": "starts again elsewhere",
+    "booking.refused": "got no place",
+    "booking.expired": "ran out of time",
+    "booking.failed": "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What one mail row comes to: a headline, sentences, and the booking's page."""
+
+    headline: str
+    sentences: tuple[str, ...]
+    href: str
+
+
+def note_of(mail: Mail, now: datetime) -> Note | None:
+    """The note as things stand `now`; None when it is no longer true, as a pause that is over."""
+    booking = Booking.objects.select_related("tenant", "tier").filter(id=mail.booking).first()
+    if booking is None:
+        return None
+    zone = zone_of(mail.user.time_zone)
+    scene = Scene(now, zone, f"{settings.PUBLIC_URL}/t/{booking.tenant.slug}/", {})
+    href = f"{scene.base}bookings/{booking.label}"
+    title = " ".join((booking.name or booking.label).split())
+    if mail.kind == NOTICE:
+        return _notice(booking, title, href, scene)
+    event = BookingEvent.objects.filter(
+        booking=booking, kind=mail.kind.removeprefix("booking."), at=mail.at
+    ).first()
+    if event is None:
+        return None
+    said = (event.sentence, f"That was at {_moment(event.at, zone)}.")
+    return Note(f"{title} {ANSWERS[mail.kind]}", said, href)
+
+
+def letter_of(mails: Sequence[Mail], notes: Sequence[Note]) -> EmailMultiAlternatives:
+    """One mail of all the notes, to the one person that they are for.
+
+    Raises ValueError without a note; of `mails` the first says who and for which message.
+    """
+    if not notes:
+        raise ValueError("a mail without anything to say")
+    more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+    context = {"notes": notes, "settings": _settings_page(mails[0])}
+    letter = EmailMultiAlternatives(
+        subject=f"{notes[0].headline}{more}",
+        body=render_to_string("mail/letter.txt", context),
+        from_email=settings.DEFAULT_FROM_EMAIL,
+        to=[mails[0].user.email],
+        # No holiday replies; and the same letter sent twice can be told by its name.
+        headers={
+            "Auto-Submitted": "auto-generated",
+            "Message-ID": f"<{mails[0].id}.{mails[0].message}@{settings.PUBLIC_HOST}>",
+        },
+    )
+    letter.attach_alternative(render_to_string("mail/letter.html", context), "text/html")
+    return letter
+
+
+def _notice(booking: Booking, title: str, href: str, scene: Scene) -> Note | None:
+    pause = booking.pauses.order_by("number").last()
+    if booking.state != State.PAUSING or pause is None or not pause.is_open:
+        return None
+    notice: Notice = notice_of(booking, pause, scene)
+    at, left = clock(pause.deadline, scene.zone), length_words(notice.left // 60 * 60)
+    when = f"pauses at {at} (in {left})" if notice.left >= 60 else f"pauses now ({at})"
+    deadline = f"It has until {_moment(pause.deadline, scene.zone)}."
+    said = (notice.who, notice.why, deadline, notice.lost, notice.default, notice.money)
+    return Note(f"{title} {when}", tuple(filter(None, said)), href)
+
+
+def _moment(moment: datetime, zone: tzinfo) -> str:
+    """`Sat 21 Nov 10:32 +0100`: a mail is read on another day, and in another zone."""
+    local = moment.astimezone(zone)
+    return f"{local:%a} {local.day} {local:%b %H:%M %z}"
+
+
+def _settings_page(mail: Mail) -> str:
+    return f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/settings"

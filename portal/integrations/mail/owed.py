@@ -1,0 +1,75 @@
+"""Which committed messages people are owed a mail for."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+
+from allocation.models import Booking
+from tenants.models import Mail, Membership, OutboxMessage, User
+
+URGENT = frozenset({"booking.pause_noticed"})
+KINDS = URGENT | {
+    "booking.paused",
+    "booking.resumed",
+    "booking.broken_off",
+    "booking.leave_by",
+    "booking.replaced",
+    "booking.refused",
+    "booking.expired",
+    "booking.failed",
+}
+# What is not urgent waits this long, so that what happens together comes in one mail.
+TOGETHER = timedelta(minutes=2)
+
+
+def mails_owe(messages: Iterable[OutboxMessage], now: datetime) -> bool:
+    """Writes a mail for each message whose booking's owner wants one; whether one is urgent.
+
+    For the transaction that marks the messages as sent. Told twice, it is written once.
+    """
+    told = [message for message in messages if message.kind in KINDS]
+    if not told or not settings.MAIL_ON:
+        return False
+    owners = _owners(told)
+    owed = [
+        Mail(
+            tenant_id=message.tenant_id,
+            user_id=owners[message.id],
+            message=message.id,
+            kind=message.kind,
+            booking=_booking_id(message),
+            at=message.created,
+            due=now if message.kind in URGENT else now + TOGETHER,
+        )
+        for message in told
+        if message.id in owners
+    ]
+    Mail.objects.bulk_create(owed, ignore_conflicts=True)
+    return any(mail.kind in URGENT for mail in owed)
+
+
+def _owners(messages: Iterable[OutboxMessage]) -> Mapping[int, int]:
+    """By message, who owns the booking, is still in its tenant and wants this mail."""
+    bookings = {message.id: _booking_id(message) for message in messages}
+    rows = Booking.objects.filter(id__in=bookings.values())
+    owner = dict(rows.values_list("id", "owner_id"))
+    people = User.objects.filter(id__in=owner.values(), is_active=True).exclude(email="")
+    wants = dict(people.values_list("id", "mails"))
+    inside = set(Membership.objects.filter(user_id__in=wants).values_list("tenant_id", "user_id"))
+    return {
+        message.id: owner[bookings[message.id]]
+        for message in messages
+        if bookings[message.id] in owner
+        and (message.tenant_id, owner[bookings[message.id]]) in inside
+        and _is_wanted(message.kind, wants[owner[bookings[message.id]]])
+    }
+
+
+def _is_wanted(kind: str, wish: str) -> bool:
+    return wish == User.Mails.ALL or (wish == User.Mails.URGENT and kind in URGENT)
+
+
+def _booking_id(message: OutboxMessage) -> UUID:
+    return UUID(hex=message.payload["id"].removeprefix("bk_"))
