@@ -17,13 +17,14 @@ from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
 from tests.roles import as_system
-from tests.services.pause_plans import GRACE, pause_of
+from tests.services.pause_plans import GRACE, pause_of, pause_plan, plan_written
 from tests.services.paused import (
     all_is_well,
     desired,
     document,
     money_of,
     noticed,
+    requested,
     running,
     saved,
     story,
@@ -187,14 +188,18 @@ def test_a_claim_that_starts_elsewhere_before_needs_it_no_more(
 ) -> None:
     small = running(plant, lab, an_ask(1))
     other = running(plant, rival, an_ask(1))
-    strong = noticed(plant, small, rival, ask=an_ask(1, hours=1))
+    strong = requested(plant, rival, an_ask(1, hours=1))
+    with as_system():
+        # It waits for the room with a promise, so that it may begin sooner elsewhere.
+        told = pause_plan(small, strong, plant.now + GRACE, is_placed=False)
+    plan_written(told, plant.now)
     plant.later(MINUTE)
+    assert (fresh(small).state, fresh(strong).state) == ("pausing", "queued")
     with as_system():
         booking_cancel(actor=rival.actor, booking=fresh(other), now=plant.now)
     plant.later(CLEARING)
-    assert fresh(strong).state == "active"
-    plant.round()
-    assert fresh(small).state == "active"
+    plant.later(CLEARING)
+    assert (fresh(small).state, fresh(strong).state) == ("active", "active")
     assert pause_of(small).withdrawn
     assert all_is_well()
 
