@@ -41,6 +41,9 @@ class OptionOut(serializers.Serializer[Any]):
     speed = serializers.IntegerField(
         allow_null=True, help_text="Beside the ask, in thousandths; null where nobody has compared."
     )
+    pauses = serializers.IntegerField(
+        help_text="How many running bookings would be asked to leave for it."
+    )
     notes = serializers.ListField(child=serializers.CharField())
 
 

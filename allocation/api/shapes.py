@@ -1,12 +1,12 @@
 """How a booking is told: the shapes of all answers about one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from rest_framework import serializers
 
-from allocation.models import Allocation, Booking
+from allocation.models import Allocation, Booking, Pause
 from allocation.queries.outcomes import start_range_of
 from allocation.rules.states import WAITING, State
 from tenants.api.fields import Money, iso_duration
@@ -196,8 +196,19 @@ def booking_id_text(booking: Booking) -> str:
     return f"bk_{booking.id.hex}"
 
 
+def shown_new(booking: Booking) -> dict[str, Any]:
+    """As `shown`, a booking of this moment: nothing has become of it yet."""
+    return _said(booking, (), ())
+
+
 def shown(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]:
     """The booking as it is told; inside a transaction of its tenant."""
+    return _said(booking, allocations, booking.pauses.all())
+
+
+def _said(
+    booking: Booking, allocations: Sequence[Allocation], pauses: Iterable[Pause]
+) -> dict[str, Any]:
     said = BookingOut(
         {
             "id": booking_id_text(booking),
@@ -216,7 +227,7 @@ def shown(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]
                 "price_book": booking.price_version,
             },
             "allocations": allocations,
-            "pauses": booking.pauses.all(),
+            "pauses": pauses,
             "waiting": _waiting(booking),
             "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},

@@ -86,8 +86,9 @@ class Blackout(models.Model):
 class GpuEvent(models.Model):
     """One line of the history of a GPU, or with `gpu` None of its node, for operators.
 
-    Errors are points in time. Drift (slices made by hand) and foreign processes last from `at`
-    until `until`; None while they are there.
+    Errors are points in time, and so is what was done about foreign processes. Drift (slices made
+    by hand), foreign processes, a driver that hangs, silence and slow starts last from `at` until
+    `until`; None while they are there.
     """
 
     class Kind(models.TextChoices):
@@ -96,9 +97,17 @@ class GpuEvent(models.Model):
         LOST = "lost", "Not found"
         DRIFT = "drift", "Made by hand"
         FOREIGN = "foreign", "Unbooked use"
+        INTRUDER = "intruder", "Use by others"
+        HANG = "hang", "Driver hangs"
+        SILENT = "silent", "Not heard"
+        SLOW = "slow", "Slow start"
+        WARNED = "warned", "Users warned"
+        ASKED = "asked", "Asked to end"
+        KILLED = "killed", "Ended"
         OPERATOR = "operator", "Operator"
 
-    LASTING = (Kind.DRIFT.value, Kind.FOREIGN.value)
+    TROUBLES = (Kind.DRIFT.value, Kind.FOREIGN.value, Kind.INTRUDER.value)
+    LASTING = (*TROUBLES, Kind.HANG.value, Kind.SILENT.value, Kind.SLOW.value)
 
     id = models.BigAutoField(primary_key=True)
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
@@ -118,14 +127,19 @@ class GpuEvent(models.Model):
             # An agent says its latest errors again in every report; each is written down once.
             models.UniqueConstraint(
                 fields=["gpu", "kind", "code", "instance", "at"],
-                condition=Q(kind__in=["xid", "ecc"]),
+                condition=Q(kind__in=["xid", "ecc", "warned", "asked", "killed"]),
                 name="gpu_error_once",
             ),
             models.UniqueConstraint(
                 fields=["gpu", "kind", "slot"],
-                condition=Q(kind__in=["drift", "foreign"], until=None),
+                condition=Q(kind__in=["drift", "foreign", "intruder", "hang"], until=None),
                 nulls_distinct=False,
                 name="gpu_trouble_once",
+            ),
+            models.UniqueConstraint(
+                fields=["node", "kind"],
+                condition=Q(kind__in=["silent", "slow"], until=None),
+                name="node_trouble_once",
             ),
         ]
 

@@ -7,14 +7,13 @@ from decimal import Decimal
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import F
 
 from allocation.models import Allocation, Booking, BookingEvent, Series
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import ON_HARDWARE, TERMINAL, State
+from allocation.rules.states import EXTENDABLE, ON_HARDWARE, TERMINAL, State
 from allocation.services.admission import Terms, terms_check
 from allocation.services.costs import booking_cost, earlier_settle
-from allocation.services.history import event_add, event_of, events_add
+from allocation.services.history import event_add, event_of, lines_add
 from allocation.services.offers import Offer, offer_of
 from allocation.services.pauses import pause_over
 from billing.queries import budget_effect
@@ -23,11 +22,9 @@ from billing.services import HoldWish, holds_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_entry, audit_write
 from tenants.errors import Refused, invalid
-from tenants.models import AuditEntry, Project, Tenant
+from tenants.models import AuditEntry, Project
 from tenants.outbox import nudge
-
-# States in which the end may still move.
-EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
+from tenants.services.numbers import booking_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ def bookings_take(
     if written:
         _numbers_give(actor.tenant_id, written)
         Booking.objects.bulk_create(written)
-        events_add([_requested(actor, row, now) for row in written])
+        lines_add([_requested(actor, row, now) for row in written])
         audit_write([_audit_entry(actor, "booking.request", row, now) for row in written])
         nudge("allocation.cycle")
     return {**rows, **refused}
@@ -253,10 +250,8 @@ def _hold_of(booking: Booking, taken: Taken) -> HoldWish:
 
 def _numbers_give(tenant_id: UUID, bookings: Sequence[Booking]) -> None:
     # The tenant's counter is locked last, so that its bookings queue for an instant only.
-    tenant = Tenant.objects.filter(id=tenant_id)
-    tenant.update(bookings_counted=F("bookings_counted") + len(bookings))
-    counted = tenant.values_list("bookings_counted", flat=True).get()
-    for number, booking in enumerate(bookings, counted - len(bookings) + 1):
+    first = booking_count(tenant_id, len(bookings))
+    for number, booking in enumerate(bookings, first):
         booking.number = number
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from allocation.models import Booking, BookingEvent
 from tenants.models import OutboxMessage
-from tenants.outbox import outbox_write
+from tenants.outbox import outbox_put
 
 
 def event_add(
@@ -27,7 +27,7 @@ def event_add(
     line = event_of(
         booking, kind=kind, sentence=sentence, now=now, actor_id=actor_id, detail=detail
     )
-    events_add([line])
+    lines_add([line])
 
 
 def event_of(
@@ -39,7 +39,7 @@ def event_of(
     actor_id: int | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> BookingEvent:
-    """The line, not written yet: for those who write many at once by `events_add`."""
+    """The line, not written yet: for those who write many at once by `lines_add`."""
     return BookingEvent(
         tenant_id=booking.tenant_id,
         booking=booking,
@@ -52,22 +52,25 @@ def event_of(
     )
 
 
-def events_add(lines: Sequence[BookingEvent]) -> None:
+def lines_add(lines: Sequence[BookingEvent]) -> None:
     """Writes lines and their messages in their order, in two statements."""
     BookingEvent.objects.bulk_create(lines)
-    outbox_write(_message(line) for line in lines)
+    outbox_put([_message(line) for line in lines])
+
+
+def events_add(bookings: Sequence[Booking], *, kind: str, sentence: str, now: datetime) -> None:
+    """As `event_add`, the same line for each of them."""
+    lines_add([event_of(each, kind=kind, sentence=sentence, now=now) for each in bookings])
 
 
 def _message(line: BookingEvent) -> OutboxMessage:
     booking = line.booking
+    payload = {
+        "booking": booking.label,
+        "id": f"bk_{booking.id.hex}",
+        "state": booking.state,
+        "version": booking.version,
+    }
     return OutboxMessage(
-        tenant_id=booking.tenant_id,
-        kind=f"booking.{line.kind}",
-        payload={
-            "booking": booking.label,
-            "id": f"bk_{booking.id.hex}",
-            "state": booking.state,
-            "version": booking.version,
-        },
-        created=line.at,
+        tenant_id=booking.tenant_id, kind=f"booking.{line.kind}", payload=payload, created=line.at
     )

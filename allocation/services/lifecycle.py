@@ -1,4 +1,4 @@
-"""What follows from the clock and from proof: starts, ends, and the last line of the bill."""
+"""What follows from the clock and from proof: ends, and the last line of the bill."""
 
 import logging
 from collections.abc import Iterable
@@ -11,17 +11,13 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, CompactionOrder, Node, Occupancy
-from allocation.rules.states import OPEN, State
-from allocation.services.bookings import EXTENDABLE
+from allocation.rules.states import EXTENDABLE, OPEN, State
 from allocation.services.costs import booking_cost, earlier_settle, run_seconds
-from allocation.services.frozen import frozen_bump
 from allocation.services.history import event_add
-from allocation.services.leases import lease_possible
 from allocation.services.pauses import (
     pause_acknowledged,
     pause_open,
     pause_over,
-    pause_resumed,
     pauses_out,
     pauses_put_off,
     pauses_too_late,
@@ -40,18 +36,6 @@ RESUMING = Q(
 )
 # A node that clears a booking this much before its end has a wrong clock.
 TOO_EARLY = timedelta(minutes=1)
-
-
-def starts_due(now: datetime) -> int:
-    """Tells nodes to start every scheduled booking whose time has come; returns how many.
-
-    A gang starts whole or waits whole: an occupancy is opened for every member, and one that
-    still lies on earlier work keeps all of them waiting.
-    """
-    due = Booking.objects.filter(
-        Q(state=State.SCHEDULED) | Q(RESUMING), planned_starts__lte=now, planned_ends__gt=now
-    )
-    return sum(_start(booking.id, now) for booking in due.order_by("planned_starts", "id"))
 
 
 def ends_due(now: datetime) -> int:
@@ -103,28 +87,6 @@ def is_anyone_waiting() -> bool:
             | Q(extension_until__isnull=False, state__in=EXTENDABLE)
         ).exists()
     )
-
-
-def allocation_ready(allocation_id: UUID, devices: list[str], now: datetime) -> None:
-    """The agent has handed the device over; the booking is active when all of it is there."""
-    with transaction.atomic():
-        booking = _booking_of(allocation_id)
-        if booking is None:
-            return
-        changed = Allocation.objects.filter(
-            id=allocation_id, state=Allocation.State.STARTING
-        ).update(state=Allocation.State.ACTIVE, devices=devices, error="")
-        waiting = booking.allocations.filter(state=Allocation.State.STARTING).exists()
-        if not changed or waiting or booking.state != State.STARTING:
-            return
-        booking.state, booking.ready_at = State.ACTIVE, now
-        booking.saved_at = None
-        _save(booking, "state", "ready_at", "saved_at")
-        if pause_resumed(booking, now):
-            said = "Resumed: the devices are handed over again, and are charged from now on."
-            event_add(booking, kind="resumed", sentence=said, now=now)
-            return
-        event_add(booking, kind="started", sentence="Ready: the devices are handed over.", now=now)
 
 
 def allocation_saved(allocation_id: UUID, saved: datetime, now: datetime) -> None:
@@ -219,36 +181,6 @@ def run_break_off(booking: Booking, now: datetime, kept_seconds: int = 0) -> Non
 def nodes_bump(gpu_ids: Iterable[UUID]) -> None:
     """Raises the generation of every node that has one of the GPUs: its assignment changed."""
     Node.objects.filter(gpus__in=list(gpu_ids)).update(generation=F("generation") + 1)
-
-
-def _start(booking_id: UUID, now: datetime) -> bool:
-    with transaction.atomic():
-        booking = _lock(booking_id)
-        if booking.state not in (State.SCHEDULED, State.PAUSED):
-            return False
-        rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
-        Occupancy.objects.bulk_create(
-            [
-                Occupancy(
-                    allocation=row, gpu_id=row.gpu_id, slots=row.slots, share=row.share, opened=now
-                )
-                for row in rows
-            ],
-            ignore_conflicts=True,
-        )
-        if Occupancy.objects.filter(allocation__in=rows, closed=None).count() != len(rows):
-            transaction.set_rollback(True)
-            return False
-        booking.allocations.filter(state=Allocation.State.PLANNED).update(
-            state=Allocation.State.STARTING,
-            leased=lease_possible(booking, [row.gpu_id for row in rows]),
-        )
-        nodes_bump(row.gpu_id for row in rows)
-        frozen_bump(booking)
-        booking.state = State.STARTING
-        _save(booking, "state")
-        event_add(booking, kind="starting", sentence="The node was told to start it.", now=now)
-        return True
 
 
 def _end(booking: Booking, now: datetime) -> bool:

@@ -33,7 +33,7 @@ def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
     """Open pauses that count down for a booking which is over, or starts before they are out.
 
     Only while nothing is given back yet, nobody has said that all is saved, and there is time to
-    tell the nodes.
+    tell the nodes, which answer.
     """
     sooner = Allocation.objects.filter(
         booking=OuterRef("cause__beneficiary"),
@@ -42,7 +42,8 @@ def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
         period__startswith__lt=OuterRef("deadline"),
     )
     going = Allocation.objects.filter(booking=OuterRef("booking")).filter(
-        Q(state=Allocation.State.RELEASING) | Q(left=True, state__in=Allocation.LIVE)
+        Q(state=Allocation.State.RELEASING)
+        | Q(state__in=Allocation.LIVE) & (Q(left=True) | Q(gpu__node__silent_since__isnull=False))
     )
     gone = Q(cause__beneficiary__state__in=[*TERMINAL, State.ENDING])
     return Pause.objects.filter(

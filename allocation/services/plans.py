@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
+from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.borrowing import marks_write
 from allocation.services.changes import Changes, reason_data
@@ -114,7 +115,7 @@ def _assign(
     booking: Booking, assign: Assign, fleet: _Fleet, decision: Decision, now: datetime
 ) -> None:
     goes_on = booking.state == State.PAUSED
-    if goes_on and booking.allocations.filter(state__in=Allocation.LIVE).exists():
+    if goes_on and booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
         raise PlanStale(f"{booking.label} has a place to go on")
     _rows_write(booking, assign, fleet, decision)
     if not goes_on:
@@ -132,7 +133,9 @@ def _assign(
         # A fixed window was paid for where it lies.
         _hold_follows(booking, assign, now)
     _plan_fields(booking, assign, decision)
-    booking.reasons, booking.alternatives, booking.planned_places = [], [], []
+    late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
+    booking.reasons = [reason_data(each) for each in late]
+    booking.alternatives, booking.planned_places = [], []
     _store(booking, "price_per_hour", "alternatives", "duration_seconds", "planned_places")
     where = _where(assign, fleet)
     event_add(
@@ -227,6 +230,7 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
             "share": item.share,
             "starts": instant(item.starts).isoformat(),
             "ends": instant(item.ends).isoformat(),
+            **({"pin": list(item.pin)} if item.pin else {}),
         }
         for item in refuse.alternatives
     ]

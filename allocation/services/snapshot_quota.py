@@ -1,6 +1,6 @@
 """What a snapshot says of quota: tiers, the tree, GPU-hour caps and the use that counts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -54,6 +54,11 @@ ORDER BY 2, 3, 4
 
 def tiers_read() -> tuple[Tier, ...]:
     """What each tier may do with quota."""
+    return tiers_of(TierRow.objects.order_by("slug"))
+
+
+def tiers_of(rows: Iterable[TierRow]) -> tuple[Tier, ...]:
+    """As `tiers_read`, of rows in the order of their slugs."""
     return tuple(
         Tier(
             tier.slug,
@@ -64,12 +69,22 @@ def tiers_read() -> tuple[Tier, ...]:
             protected=tier.protected_seconds,
             pauses=tier.max_pauses,
         )
-        for tier in TierRow.objects.order_by("slug")
+        for tier in rows
     )
 
 
 def limits_read() -> tuple[Limit, ...]:
     """The quota tree of tenants and projects; under the wall, of the one tenant that was said."""
+    return limits_of(quotas_read())
+
+
+def quotas_read() -> list[Quota]:
+    """Every row of quota in the order of a snapshot; under the wall, of one tenant."""
+    return list(Quota.objects.order_by("tenant_id", "project_id", "gpu_class_id"))
+
+
+def limits_of(rows: Iterable[Quota]) -> tuple[Limit, ...]:
+    """As `limits_read`, of rows that were read."""
     return tuple(
         Limit(
             owner=str(row.project_id or row.tenant_id),
@@ -80,7 +95,7 @@ def limits_read() -> tuple[Limit, ...]:
             lend=row.lend_limit_units,
             weight=row.weight,
         )
-        for row in Quota.objects.order_by("tenant_id", "project_id", "gpu_class_id")
+        for row in rows
     )
 
 
@@ -104,9 +119,8 @@ def caps_read(now: datetime, used: tuple[Used, ...]) -> tuple[Cap, ...]:
     return tuple(cap for row in rows for cap in _caps(row, used, now))
 
 
-def caps_rolling_read() -> tuple[Cap, ...]:
+def caps_rolling_of(rows: Iterable[Quota]) -> tuple[Cap, ...]:
     """Only the caps over so many days in a row: what is more than one never fits."""
-    rows = Quota.objects.filter(cap_gpu_hours__isnull=False, cap_days__isnull=False)
     return tuple(
         Cap(
             str(row.project_id or row.tenant_id),
@@ -116,7 +130,8 @@ def caps_rolling_read() -> tuple[Cap, ...]:
             0,
             row.cap_days,
         )
-        for row in rows.order_by("tenant_id", "project_id", "gpu_class_id")
+        for row in rows
+        if row.cap_gpu_hours is not None and row.cap_days is not None
     )
 
 

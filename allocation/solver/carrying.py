@@ -7,7 +7,8 @@ then on the room is the beneficiary's, and each goes on in its new place at the 
 
 from dataclasses import dataclass
 
-from allocation.solver.explain import makes_room, placed, reason
+from allocation.solver.explain import placed, reason
+from allocation.solver.giving_way import makes_room
 from allocation.solver.placement import Want, want_of, wants_of
 from allocation.solver.plan import Assign, Carried, Pause, Reason, Waiting
 from allocation.solver.promises import is_usable
@@ -93,9 +94,10 @@ def _checked(
 
 
 def _rest(snapshot: Snapshot, runner: Runner, starts: int) -> Want:
-    """What it still wants when it goes on; nothing for one whose wish is not known."""
+    """What it still wants when it goes on; nothing for one whose wish is not known, or that is
+    bound to where it is: pinned, or to be suspended."""
     wish = next((r for r in snapshot.running if r.booking == runner.booking), None)
-    if wish is None:
+    if wish is None or wish.home or wish.ask.pin:
         return Want(runner.use.gpu_class, None, 1, "any", 0, runner.use.owners)
     left = wish.duration - (starts - snapshot.now)
     owners = (wish.tenant, wish.project)
@@ -115,7 +117,7 @@ def _problem(
     working: Working, request: Request, found: Found, moving: tuple[_Moving, ...]
 ) -> str | None:
     want, pool = found.want, working.pools[found.want.gpu_class]
-    is_asked = len(found.places) == want.count and not any(want.of_host)
+    is_asked = len(found.places) == want.count and not any(want.of_host) and not request.ask.pin
     if not is_asked or want.share is not None or not pool.together(want.level, found.places):
         return GONE
     if request.earliest > found.starts:

@@ -83,7 +83,7 @@ def _could_start(snapshot: Snapshot, request: Request, wait: Waiting) -> bool:
     """It is only room that it waits for, and long enough to be worth a word."""
     is_near = wait.starts > snapshot.now + RESUME_SECONDS
     ask = request.ask
-    is_gpu = ask.share is None and not ask.cores and not ask.memory
+    is_gpu = ask.share is None and not ask.cores and not ask.memory and not ask.pin
     can_wait = not request.fixed and not request.paused
     return is_gpu and is_near and request.earliest <= snapshot.now and can_wait
 
@@ -148,12 +148,14 @@ def _after(snapshot: Snapshot, plan: Plan, policy: Policy, booking: str) -> Work
 def _movable(snapshot: Snapshot, working: Working, gpu_class: str) -> list[tuple[Held, Movable]]:
     """Running work that may be paused and lies in one place, with what a pause would lose."""
     found = []
+    # What would be suspended goes on only where it was.
+    stays = {wish.booking for wish in snapshot.running if wish.home}
     for held in snapshot.held:
-        if held.booking not in working.running:
+        if held.booking not in working.running or held.booking in stays:
             continue
         runner = working.running[held.booking]
         is_safe = runner.out - runner.tier.grace > working.now
-        is_one = len(runner.places) == 1 and not any(runner.of_host)
+        is_one = len(runner.places) == 1 and not any(runner.of_host) and not held.pinned
         if is_safe or not is_one or runner.use.gpu_class != gpu_class:
             continue
         lost = working.now - max(runner.since, held.saved or 0)

@@ -14,13 +14,14 @@ from allocation.solver.carrying import Carriage, orders_carry
 from allocation.solver.explain import (
     Line,
     freed_by,
-    makes_room,
     placed,
     possible_wants,
     reason,
     with_totals,
 )
 from allocation.solver.extensions import extensions_decide, withdrawals
+from allocation.solver.giving_way import makes_room
+from allocation.solver.home import or_home, planned_resume, why_home
 from allocation.solver.in_service import out_of_service
 from allocation.solver.line import Queues
 from allocation.solver.matching import in_time
@@ -31,7 +32,7 @@ from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Assign, Carried, Extend, Pause, Plan, Reason, Refuse, Waiting
 from allocation.solver.preemption import Preemption
 from allocation.solver.promises import is_at_its_earliest, nowhere, promise_improve, promises_lay
-from allocation.solver.resume import last_start, planned_resume
+from allocation.solver.resume import last_start
 from allocation.solver.series import all_or_none, series_of
 from allocation.solver.timely import untimely
 from allocation.solver.types import Policy, Request, Snapshot
@@ -117,19 +118,24 @@ class _Outcome:
         delayed_by: Reason | None = None,
         slow: tuple[Reason, ...] = (),
     ) -> None:
-        """Reserve it: places for good if it starts within the freeze horizon, else a promise.
+        """Reserve it: places for good if it starts within the freeze horizon or is fixed in time or
+        place, else a promise.
 
         On the room of running work it is a promise until they have been told. `slow`: why not on
         other classes.
         """
         working, is_due = self.working, self.preemption.is_due(found)
-        is_soon = request.fixed or found.starts <= working.now + working.policy.freeze_horizon
+        is_soon = found.starts <= working.now + working.policy.freeze_horizon
+        is_soon = is_soon or request.fixed or request.pinned
+        is_late = found.starts > working.first_start(request.earliest)
+        reasons: tuple[Reason, ...] = ()
+        if not (is_soon and is_due) or (request.pinned and is_late):
+            reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_soon and is_due:
             self.preemption.tell(request, found)
             working.reserve(found)
-            self.assign(request, found)
+            self.assign(request, found, reasons)
             return
-        reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_due:
             self.preemption.tell(request, found)
         else:
@@ -149,9 +155,9 @@ class _Outcome:
         self.promised.add(request.booking, kept)
         self.wait(request, kept, (*reasons, *slow), None)
 
-    def assign(self, request: Request, found: Found) -> None:
-        """The room is reserved already."""
-        why = (placed(self.working, found), *_room_made(found))
+    def assign(self, request: Request, found: Found, late: tuple[Reason, ...] = ()) -> None:
+        """The room is reserved already. `late`: why what is pinned does not start sooner."""
+        why = (placed(self.working, found), *_room_made(found), *late)
         self.assigns.append(
             Assign(request.booking, found.want.gpu_class, found.places, *found.window, why)
         )
@@ -230,7 +236,7 @@ def _promised(
         outcome.stay(request, kept, slow)
         return
     found = promise_improve(outcome.working, outcome.preemption, request, kept)
-    outcome.give(request, found, None, slow)
+    outcome.give(request, found, None, (*slow, *why_home(request, found)))
 
 
 def _in_turn(
@@ -328,6 +334,7 @@ def _flexible(
     working = outcome.working
     first, last = working.first_start(request.earliest), last_start(working, request)
     found = outcome.preemption.earliest(request, wants, first, last)
+    found = or_home(working, request, wants, found, (first, last))
     is_late = found is None or found.starts > first or bool(found.over)
     # What is chosen by its cost or its end need not start sooner.
     is_chosen = found is not None and (request.cheapest or bool(request.durations))
@@ -338,7 +345,7 @@ def _flexible(
         _without_place(outcome, request, wants, broken, slow)
         return None
     late = request.promise is not None and found.starts > request.promise.starts
-    outcome.give(request, found, broken if late else None, slow)
+    outcome.give(request, found, broken if late else None, (*slow, *why_home(request, found)))
     return found
 
 

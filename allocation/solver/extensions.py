@@ -126,7 +126,7 @@ def _pause_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
 
 def _hardware_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
     """GPUs out of service finish what they have and take no more."""
-    lost = sorted({row.place.gpu for row in held if not working.is_usable(row.place.gpu)})
+    lost = sorted({row.place.gpu for row in held if not working.is_in_service(row.place.gpu)})
     if not lost:
         return None
     sentence = "A GPU of this booking is being taken out of service."

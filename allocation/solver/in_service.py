@@ -36,8 +36,8 @@ def _short(working: Working, want: Want, first: int) -> Reason | None:
     is_known = _most(pool, want, ()) >= want.count
     return reason(
         "none_in_service",
-        f"{out} of {len(pool)} {want.gpu_class} are out of service, so no start can be planned. "
-        "What waits keeps its place in line until they are back.",
+        f"{out} of {len(pool)} {want.gpu_class} are out of service or do not answer, so no start "
+        "can be planned. What waits keeps its place in line until they are back.",
         max(away.values()) if is_known else None,
         out=out,
         gpus=len(pool),

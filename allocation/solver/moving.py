@@ -5,12 +5,13 @@ other places at the same start are as good a one. Rows that are written already 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
 from allocation.solver.ordering import place_order
-from allocation.solver.placement import Want
+from allocation.solver.placement import Want, fits
 from allocation.solver.types import Place
 from allocation.solver.working import Found, Working
 
@@ -40,6 +41,18 @@ class Promised:
         found = self._reserved.get(booking)
         return None if found is None else found.places
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """For looking only: afterwards everything lies again where it lay."""
+        before = self._reserved.copy()
+        yield
+        moved = [name for name, found in self._reserved.items() if found is not before[name]]
+        for name in moved:
+            self._working.free(self._reserved[name])
+        for name in moved:
+            self._working.reserve(before[name])
+        self._reserved = before
+
     def make_way(self, wants: Iterable[Want], starts: int) -> Found | None:
         """Places for exactly this start, after promises have moved to others at their starts.
 
@@ -47,10 +60,14 @@ class Promised:
         """
         for want in wants:
             # Room only gets less: what was in vain for less time is not tried for more.
-            key = (want.gpu_class, want.shape, want.count, want.level, want.of_host, starts)
+            key = (
+                want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin, starts,
+            )  # fmt: skip
             if self._hopeless.get(key, want.duration + 1) <= want.duration:
                 continue
             for near in _neighbourhoods(self._working, want, starts, self._reserved):
+                if not _would_fit(self._working, want, starts, near):
+                    continue
                 answer = _laid_anew(self._working, want, starts, near)
                 if answer is not None:
                     found, moved = answer
@@ -76,8 +93,7 @@ def _neighbourhoods(
     ends = starts + want.duration
     here: dict[int, dict[str, Found]] = {}
     for booking, found in reserved.items():
-        is_near = found.starts < ends and starts < found.ends
-        if is_near and found.want.gpu_class == want.gpu_class:
+        if found.want.gpu_class == want.gpu_class and found.starts < ends and starts < found.ends:
             for place in found.places:
                 node = int(pool.groups("node")[pool.column[place.gpu]])
                 here.setdefault(node, {})[booking] = found
@@ -87,20 +103,32 @@ def _neighbourhoods(
             yield here[node]
 
 
+def _would_fit(working: Working, want: Want, starts: int, near: Reserved) -> bool:
+    """False when the want lacks GPUs even without those near; what else it needs is not asked."""
+    calendar = working.calendars[want.gpu_class]
+    if want.share is not None or calendar.has_shares:
+        return True
+    others = ((found.places, *found.window) for found in near.values())
+    busy = calendar.busy_without(others, starts, starts + want.duration)
+    return bool(fits(calendar.pool, want, busy))
+
+
 def _laid_anew(
     working: Working, want: Want, starts: int, near: Reserved
 ) -> tuple[Found, dict[str, Found]] | None:
-    for found in near.values():
-        working.free(found)
-    newcomer = working.at(want, starts)
-    if newcomer is not None:
-        working.reserve(newcomer)
-        moved = _settled(working, near)
-        working.free(newcomer)
-        if moved is not None:
-            return newcomer, moved
-    for found in near.values():
-        working.reserve(found)
+    with working.outlook.on_trial(want.gpu_class) as keep:
+        for found in near.values():
+            working.free(found)
+        newcomer = working.at(want, starts)
+        if newcomer is not None:
+            working.reserve(newcomer)
+            moved = _settled(working, near)
+            working.free(newcomer)
+            if moved is not None:
+                keep()
+                return newcomer, moved
+        for found in near.values():
+            working.reserve(found)
     return None
 
 

@@ -1,8 +1,8 @@
 """Everything the solver answers, as frozen values. Each answer carries its reasons."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from allocation.solver.types import Place
+from allocation.solver.types import SAID, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ class Alternative:
     starts: int
     ends: int
     share: int | None = None
+    pin: tuple[str, ...] = field(default=(), metadata=SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,5 +147,5 @@ class Plan:
     borrows: tuple[Borrow, ...] = ()
     claims: tuple[Claim, ...] = ()
     pauses: tuple[Pause, ...] = ()
-    withdrawn: tuple[str, ...] = ()
-    orders: tuple[Carried, ...] = ()
+    withdrawn: tuple[str, ...] = field(default=(), metadata=SAID)
+    orders: tuple[Carried, ...] = field(default=(), metadata=SAID)

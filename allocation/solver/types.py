@@ -4,11 +4,15 @@ Ids are strings, times are whole Unix seconds (UTC, half-open), room is memory s
 units. Nothing here knows where the values come from: the same bytes always mean the same cycle.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 SLOTS_PER_GPU = 8
 UNITS_PER_GPU = 56_000
+
+SAID: dict[str, Any] = {"said": True}
+"""Metadata of a field that is written only where it says something: documents from before it was
+there keep their bytes."""
 
 Together = Literal["gpu", "domain", "node", "rack", "any"]
 """How close the members of a gang lie: one GPU (slices), one NVLink domain, one node, one rack."""
@@ -47,7 +51,8 @@ class Gpu:
     """One device. `mode` is what it is fixed to; None when it may be any.
 
     Shares need no other mode of the hardware than whole GPUs do: what is fixed to whole is shared.
-    `shares` is False where the node can't tell several at once apart: it takes no new ones.
+    `shares` is False where the node can't tell several at once apart: it takes no new ones. On
+    what is `silent`, as its node has not answered for a while, promises stay and nothing is added.
     """
 
     id: str
@@ -61,6 +66,7 @@ class Gpu:
     usable: bool
     mode: Mode | None
     shares: bool = True
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +105,8 @@ class Held:
     is when its owner was handed the device for this run (None: not yet), `saved` the last save
     that the owner acknowledged. The booking has been paused `pauses` times; with `pausing` it has
     been told to give the place back by `ends`. `cores` (thousandths) and `memory` (MiB) are of
-    the GPU's node. `owner` is whose work it is: the account that runs it.
+    the GPU's node. `owner` is whose work it is: the account that runs it. What is `pinned` lies
+    where its owner asked for it by name: its row is not moved to another place.
     """
 
     id: str
@@ -118,6 +125,7 @@ class Held:
     cores: int = 0
     memory: int = 0
     owner: str = ""
+    pinned: bool = field(default=False, metadata=SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +135,7 @@ class Ask:
     A gang is placed in a single class. `required` makes `together` a condition, not a wish. A
     share (thousandths, below 1,000) is of one GPU. Each of the `count` comes with `cores`
     (thousandths) and `memory` (MiB) of its node. With `any_class` no class is better than another.
+    With a `pin` it lies on these alone: nodes by their ids, and GPUs as `node/index`.
     """
 
     count: int
@@ -138,6 +147,7 @@ class Ask:
     cores: int = 0
     memory: int = 0
     any_class: bool = False
+    pin: tuple[str, ...] = field(default=(), metadata=SAID)
 
     @property
     def shape(self) -> Shape:
@@ -165,6 +175,9 @@ class Request:
     the shortest of them. With `cheapest` the classes come in order of cost, and the first that
     ends in time is taken, not the first that is free. Bookings of one `series` are placed all or
     none.
+
+    What was suspended lies beside the GPUs of `home`, and can go on only there: for them it waits
+    `home_wait` seconds longer than for any others.
     """
 
     booking: str
@@ -185,6 +198,13 @@ class Request:
     durations: tuple[tuple[str, int], ...] = ()
     cheapest: bool = False
     series: str | None = None
+    home: tuple[Place, ...] = ()
+    home_wait: int = 0
+
+    @property
+    def pinned(self) -> bool:
+        """True for one that names where it wants to lie."""
+        return bool(self.ask.pin)
 
     def length_on(self, gpu_class: str) -> int:
         """Seconds that it takes on a class."""
@@ -333,5 +353,5 @@ class Snapshot:
     running: tuple[Request, ...] = ()
     hosts: tuple[Host, ...] = ()
     blackouts: tuple[Blackout, ...] = ()
-    unneeded: tuple[Extension, ...] = ()
-    orders: tuple[Order, ...] = ()
+    unneeded: tuple[Extension, ...] = field(default=(), metadata=SAID)
+    orders: tuple[Order, ...] = field(default=(), metadata=SAID)

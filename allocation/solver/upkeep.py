@@ -1,9 +1,10 @@
-"""Planned maintenance: nothing is placed across it, and what it is in the way of is told so."""
+"""Hardware that is away: nothing is placed across maintenance, and what is in the way is told."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from allocation.solver.calendar import Calendar
-from allocation.solver.types import SLOTS_PER_GPU, Blackout, Place
+from allocation.solver.topology import Pool
+from allocation.solver.types import SLOTS_PER_GPU, Blackout, Place, Shape
 
 Window = tuple[int, int]
 
@@ -54,3 +55,12 @@ class Upkeep:
         ]
         gpus_away = len({blackout.gpu for blackout in found})
         return gpus_away, max((blackout.ends for blackout in found), default=0)
+
+
+def missing(pool: Pool, shape: Shape) -> Iterator[tuple[str, int, str]]:
+    """What of a pool takes no new work of a shape: the code of the rule, how many, in words."""
+    out, silent = pool.out_of_service(shape), pool.silent(shape)
+    if out:
+        yield "hardware_out", out, "out of service"
+    if silent:
+        yield "node_unanswering", silent, "on nodes that do not answer"

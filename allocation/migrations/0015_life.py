@@ -25,7 +25,7 @@ INSERT INTO allocation_transition VALUES ('pausing', 'active') ON CONFLICT DO NO
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("allocation", "0012_policy_guard"),
+        ("allocation", "0014_node_answers"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
