@@ -106,6 +106,9 @@ class PauseOut(serializers.Serializer[Any]):
     emptied_at = serializers.DateTimeField(allow_null=True)
     resumed_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+    withdrawn = serializers.BooleanField(
+        help_text="The notice was taken back at `ended_at`: the stronger claim had gone away."
+    )
     ran_from = serializers.DateTimeField(source="ready_at")
     lost_seconds = serializers.IntegerField(help_text="Work since the last save, done again.")
     credit_seconds = serializers.IntegerField(help_text="Of it not charged.")

@@ -14,7 +14,8 @@ class Blackout(models.Model):
     """A rack, a node or a GPU is kept free of bookings in [starts, ends).
 
     What runs there at `starts` may go on until `drain_by`. One that was called off or ended early
-    has `ended_at`, and counts only until then.
+    has `ended_at`, and counts only until then. Dates of what repeats are rows of their own with one
+    `series`; `rule` (RRULE) is meant on the wall clock of `zone`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -28,6 +29,9 @@ class Blackout(models.Model):
     created = models.DateTimeField()
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
     ended_at = models.DateTimeField(null=True, blank=True)
+    series = models.UUIDField(null=True, blank=True)
+    rule = models.CharField(max_length=120, blank=True, db_default="", default="")
+    zone = models.CharField(max_length=64, blank=True, db_default="", default="")
 
     class Meta:
         ordering = ["starts", "id"]
@@ -46,6 +50,12 @@ class Blackout(models.Model):
                 & Q(drain_by__lte=F("ends")),
                 name="blackout_window_sane",
             ),
+            models.CheckConstraint(
+                condition=Q(series=None, rule="", zone="")
+                | Q(Q(series__isnull=False), ~Q(rule=""), ~Q(zone="")),
+                name="blackout_repeats_by_a_rule",
+            ),
+            models.UniqueConstraint(fields=["series", "starts"], name="blackout_once_a_date"),
         ]
 
     def __str__(self) -> str:

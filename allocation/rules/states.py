@@ -59,6 +59,7 @@ TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
         (State.ACTIVE, State.ENDING),
         (State.ACTIVE, State.QUEUED),
         (State.ACTIVE, State.FAILED),
+        (State.PAUSING, State.ACTIVE),
         (State.PAUSING, State.PAUSED),
         (State.PAUSING, State.ENDING),
         (State.PAUSING, State.FAILED),

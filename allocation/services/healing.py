@@ -21,7 +21,7 @@ from allocation.services.costs import run_kept_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, run_break_off
 from allocation.services.pause_breaks import pause_break
-from allocation.services.snapshot import place_data, place_of_row
+from allocation.services.places import place_data, place_of_row
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def run_break(booking_id: UUID, because: Because, now: datetime) -> bool:
         kept = run_kept_seconds(booking)
         booking.used_seconds += kept
         booking.planned_places = [] if booking.starts else _places(booking, STARTED)
-        run_break_off(booking, now)
+        run_break_off(booking, now, kept)
         booking.state, booking.hardware_lost_at = State.QUEUED, now
         booking.extension_until = booking.checked_in_at = None
         _save(

@@ -24,7 +24,23 @@ def event_add(
     page says them in the reader's zone. `kind` is the outside name without its prefix: `started`
     becomes the event `booking.started`.
     """
-    BookingEvent.objects.create(
+    line = event_of(
+        booking, kind=kind, sentence=sentence, now=now, actor_id=actor_id, detail=detail
+    )
+    lines_add([line])
+
+
+def event_of(
+    booking: Booking,
+    *,
+    kind: str,
+    sentence: str,
+    now: datetime,
+    actor_id: int | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> BookingEvent:
+    """The line, not written yet: for those who write many at once by `lines_add`."""
+    return BookingEvent(
         tenant_id=booking.tenant_id,
         booking=booking,
         at=now,
@@ -34,29 +50,21 @@ def event_add(
         actor_id=actor_id,
         detail=dict(detail or {}),
     )
-    outbox_put([_message(booking, kind, now)])
+
+
+def lines_add(lines: Sequence[BookingEvent]) -> None:
+    """Writes lines and their messages in their order, in two statements."""
+    BookingEvent.objects.bulk_create(lines)
+    outbox_put([_message(line) for line in lines])
 
 
 def events_add(bookings: Sequence[Booking], *, kind: str, sentence: str, now: datetime) -> None:
     """As `event_add`, the same line for each of them."""
-    BookingEvent.objects.bulk_create(
-        [
-            BookingEvent(
-                tenant_id=booking.tenant_id,
-                booking=booking,
-                at=now,
-                kind=kind,
-                state=booking.state,
-                sentence=sentence[:300],
-                detail={},
-            )
-            for booking in bookings
-        ]
-    )
-    outbox_put([_message(booking, kind, now) for booking in bookings])
+    lines_add([event_of(each, kind=kind, sentence=sentence, now=now) for each in bookings])
 
 
-def _message(booking: Booking, kind: str, now: datetime) -> OutboxMessage:
+def _message(line: BookingEvent) -> OutboxMessage:
+    booking = line.booking
     payload = {
         "booking": booking.label,
         "id": f"bk_{booking.id.hex}",
@@ -64,5 +72,5 @@ def _message(booking: Booking, kind: str, now: datetime) -> OutboxMessage:
         "version": booking.version,
     }
     return OutboxMessage(
-        tenant_id=booking.tenant_id, kind=f"booking.{kind}", payload=payload, created=now
+        tenant_id=booking.tenant_id, kind=f"booking.{line.kind}", payload=payload, created=line.at
     )

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import F, Q
 
-from allocation.models import Allocation, Booking, Node, Occupancy
+from allocation.models import Allocation, Booking, CompactionOrder, Node, Occupancy
 from allocation.rules.states import EXTENDABLE, OPEN, State
 from allocation.services.costs import booking_cost, earlier_settle, run_seconds
 from allocation.services.history import event_add
@@ -79,11 +79,14 @@ def is_anything_due(now: datetime) -> bool:
 
 def is_anyone_waiting() -> bool:
     """Whether there is a wish for the solver to answer, or a risk that may be over."""
-    return Booking.objects.filter(
-        Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
-        | Q(at_risk_from__isnull=False, state__in=OPEN)
-        | Q(extension_until__isnull=False, state__in=EXTENDABLE)
-    ).exists()
+    return (
+        CompactionOrder.objects.filter(decided_at=None).exists()
+        or Booking.objects.filter(
+            Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
+            | Q(at_risk_from__isnull=False, state__in=OPEN)
+            | Q(extension_until__isnull=False, state__in=EXTENDABLE)
+        ).exists()
+    )
 
 
 def allocation_saved(allocation_id: UUID, saved: datetime, now: datetime) -> None:
@@ -162,14 +165,16 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         _release_rows(booking)
 
 
-def run_break_off(booking: Booking, now: datetime) -> None:
-    """Takes the devices back in the middle of a run that the caller has counted; saves no booking.
+def run_break_off(booking: Booking, now: datetime, kept_seconds: int = 0) -> None:
+    """Takes the devices back in a run of which `kept_seconds` count; saves no booking.
 
     The places are free in the calendar from now on, the hardware when it is proven empty.
     """
     booking.released_at = now
     _release_rows(booking)
-    booking.allocations.filter(state=Allocation.State.RELEASING).update(left=True)
+    booking.allocations.filter(state=Allocation.State.RELEASING, left=False).update(
+        left=True, kept_seconds=kept_seconds
+    )
     booking.released_at = booking.ready_at = None
 
 

@@ -11,7 +11,8 @@ from allocation.models import Allocation, Booking, Decision, Gpu
 from allocation.rules.states import State
 from allocation.services.changes import reason_data
 from allocation.services.history import event_add
-from allocation.services.snapshot import instant, place_of_row
+from allocation.services.places import place_of_row
+from allocation.services.snapshot import instant
 from allocation.solver import Move, Place
 
 

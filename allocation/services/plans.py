@@ -14,18 +14,21 @@ from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.borrowing import marks_write
 from allocation.services.changes import Changes, reason_data
+from allocation.services.compaction_orders import order_answer
 from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
 from allocation.services.moves import move_tell, row_leave
 from allocation.services.offers import price_of_class
 from allocation.services.pauses import pause_over
-from allocation.services.pausing import pause_begin
+from allocation.services.pausing import pause_begin, pause_withdraw
+from allocation.services.places import place_data
 from allocation.services.runs import run_none_left
-from allocation.services.snapshot import instant, place_data
+from allocation.services.snapshot import instant
 from allocation.services.work import has_run
 from allocation.solver import (
     Assign,
+    Carried,
     Extend,
     Move,
     Place,
@@ -62,6 +65,8 @@ def plan_apply(
         for pause in changes.pauses:
             victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
             pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
+        for withdrawn in changes.withdrawn:
+            _withdraw(bookings[withdrawn], now)
         _move_all(changes.moves, bookings, fleet, decision, now)
         for assign in changes.assigns:
             _assign(bookings[assign.booking], assign, fleet, decision, now)
@@ -71,7 +76,18 @@ def plan_apply(
             _refuse(bookings[refuse.booking], refuse, decision, now)
         for extend in changes.extensions:
             _extend(extend, decision, now)
+        _orders_answer(changes.orders, decision, now)
         marks_write(changes.marks, now)
+
+
+def _orders_answer(orders: Sequence[Carried], decision: Decision, now: datetime) -> None:
+    if not all(order_answer(each, decision, now) for each in orders):
+        raise PlanStale("an order has its answer already")
+
+
+def _withdraw(booking: Booking, now: datetime) -> None:
+    if not pause_withdraw(booking, now):
+        raise PlanStale("a pause is out, or all was saved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +340,7 @@ def _bookings_locked(changes: Changes) -> dict[str, Booking]:
     answers = {each.booking for each in given}
     victims = {pause.booking for pause in changes.pauses}
     others = {pause.beneficiary for pause in changes.pauses}
-    others |= {extend.booking for extend in changes.extensions}
+    others |= {extend.booking for extend in changes.extensions} | set(changes.withdrawn)
     others |= {move.booking for move in changes.moves}
     rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
     found = {

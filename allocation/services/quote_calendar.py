@@ -12,6 +12,7 @@ from typing import Any
 from django.db import connection
 
 from allocation.models import Booking
+from allocation.services.places import place_of
 from allocation.services.snapshot import (
     gpus_read,
     held_read,
@@ -19,7 +20,6 @@ from allocation.services.snapshot import (
     is_handing_over,
     models_read,
     out_by,
-    place_of,
     requests_read,
     seconds,
 )

@@ -36,6 +36,7 @@ OTHERS = "others"
 class Quote:
     """Options, best first. `blocking` says what is in the way when it can't be had as asked.
 
+    `waits`: booked all the same it would wait in line, with no start that can be planned.
     `lock` handed in with a booking until `expires` keeps these prices.
     """
 
@@ -44,6 +45,7 @@ class Quote:
     effect: BudgetEffect | None
     expires: datetime
     lock: str
+    waits: bool = False
 
 
 def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | None = None) -> Quote:
@@ -87,6 +89,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
         effect=budget_effect(project_id=project.id, at=starts),
         expires=now + PRICE_LOCKED,
         lock=price_lock(now),
+        waits=own.blocked is not None and own.blocked.code == "none_in_service",
     )
 
 

@@ -84,11 +84,11 @@ def booking_replace(booking: Booking, *, until: datetime, why: str, now: datetim
     It is charged in the end for what it had until `until`. False when less than a minute is left:
     then it ends where it is.
     """
-    used = booking.used_seconds + run_seconds(booking, until)
-    booking.used_seconds = used
+    kept = run_seconds(booking, until)
+    booking.used_seconds = used = booking.used_seconds + kept
     if time_left(booking, now)[0] < WORTH_SECONDS:
         return False
-    run_break_off(booking, now)
+    run_break_off(booking, now, kept)
     booking.state, booking.replaced = State.QUEUED, booking.replaced + 1
     booking.planned_starts = booking.planned_ends = None
     booking.extension_until = None

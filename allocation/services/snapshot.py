@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Q
@@ -13,8 +12,10 @@ from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node, Pause
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import EXTENDABLE, WAITING, State
+from allocation.services.compaction_orders import orders_read
 from allocation.services.fleet import reads
-from allocation.services.pauses import OPEN
+from allocation.services.pauses import OPEN, pauses_unneeded
+from allocation.services.places import place_of, place_of_row
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_homes import at_home, homes_paused, homes_running
@@ -26,7 +27,6 @@ from allocation.solver import (
     Held,
     Host,
     Model,
-    Place,
     Placement,
     Promise,
     Request,
@@ -71,6 +71,8 @@ def snapshot_read(now: datetime) -> Snapshot:
         hosts=hosts_read(),
         blackouts=blackouts_read(now),
         running=running_read(now),
+        unneeded=_unneeded(now),
+        orders=orders_read(),
     )
 
 
@@ -127,27 +129,6 @@ def gpus_read(where: Q = EVERYWHERE) -> tuple[SolverGpu, ...]:
 def _reads_shares(node: Node) -> bool:
     """An agent that is too old would refuse its whole document for one share in it."""
     return not node.agent_version or reads(node, wire.SHARES_SINCE)
-
-
-def place_of(data: dict[str, Any]) -> Place:
-    """A place as it is stored on a booking."""
-    return Place(data["gpu"], data["profile"], data["start"], data["size"], data.get("share"))
-
-
-def place_of_row(row: Allocation) -> Place:
-    """Where an allocation lies."""
-    return Place(str(row.gpu_id), row.profile, row.start, row.size, row.share)
-
-
-def place_data(place: Place) -> dict[str, Any]:
-    """A place as JSON, for the booking."""
-    return {
-        "gpu": place.gpu,
-        "profile": place.profile,
-        "start": place.start,
-        "size": place.size,
-        "share": place.share,
-    }
 
 
 def solver_ask(document: AskDocument) -> Ask:
@@ -360,13 +341,20 @@ def _paused(pause: Pause, now: datetime) -> Request:
 
 
 def _promise_of(row: Booking) -> Promise | None:
-    if not row.planned_places or row.planned_starts is None or row.planned_ends is None:
+    """What it was promised; without places a start that nothing proves, for flexible ones only."""
+    is_one = bool(row.planned_places) or row.starts is None
+    if not is_one or row.planned_starts is None or row.planned_ends is None:
         return None
     return Promise(
         starts=seconds(row.planned_starts),
         ends=seconds(row.planned_ends),
         places=tuple(place_of(place) for place in row.planned_places),
     )
+
+
+def _unneeded(now: datetime) -> tuple[Extension, ...]:
+    rows = pauses_unneeded(now).order_by("booking_id").values_list("booking_id", "ends_before")
+    return tuple(Extension(str(booking), seconds(ends)) for booking, ends in rows)
 
 
 def _extensions() -> tuple[Extension, ...]:

@@ -16,7 +16,7 @@ GPU_HOUR = UNITS_PER_GPU * 3_600
 
 # Charged time per project, class and UTC day: from "ready" to the release or to the notice of the
 # pause that ended the run, less what that pause credits, else until now. Runs that were broken off
-# have no "ready" any more: what counts of them is laid to the end of the last of them.
+# have no "ready" any more: what counts of each is laid to its end.
 _USED = """
 SELECT u.tenant_id, u.project_id, u.gpu_class_id, extract(epoch FROM d.day)::bigint,
        sum(u.units * extract(epoch FROM least(u.until, d.day + interval '1 day')
@@ -31,22 +31,18 @@ FROM (
   FROM allocation_allocation a
     JOIN allocation_booking b ON b.id = a.booking_id
     JOIN allocation_gpu g ON g.id = a.gpu_id
-    LEFT JOIN allocation_pause p ON p.booking_id = a.booking_id
+    LEFT JOIN allocation_pause p ON p.booking_id = a.booking_id AND NOT p.withdrawn
       AND p.ready_at >= lower(a.period) AND p.ready_at < upper(a.period)
   WHERE coalesce(p.ready_at, b.ready_at) IS NOT NULL AND a.state <> 'superseded'
     AND (p.id IS NOT NULL OR NOT a."left")
     AND a.period && tstzrange(%(since)s, %(now)s)
   UNION ALL
   SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
-         greatest(upper(a.period) - make_interval(secs => b.used_seconds), %(since)s) AS since,
+         greatest(upper(a.period) - make_interval(secs => a.kept_seconds), %(since)s) AS since,
          least(upper(a.period), %(now)s) AS until
   FROM allocation_allocation a
-    JOIN allocation_booking b ON b.id = a.booking_id AND b.used_seconds > 0
     JOIN allocation_gpu g ON g.id = a.gpu_id
-  WHERE a."left" AND a.period && tstzrange(%(since)s, %(now)s)
-    AND lower(a.period) = (
-      SELECT max(lower(l.period)) FROM allocation_allocation l
-      WHERE l.booking_id = a.booking_id AND l."left")
+  WHERE a."left" AND a.kept_seconds > 0 AND a.period && tstzrange(%(since)s, %(now)s)
 ) u CROSS JOIN LATERAL generate_series(
   date_trunc('day', u.since, 'UTC'), u.until - interval '1 microsecond', interval '1 day'
 ) AS d(day)

@@ -60,6 +60,9 @@ RULES: dict[str, tuple[str, str]] = {
     "pin_too_small": ("R77", "policy"),
     "pinned": ("R78", "policy"),
     "pin_out": ("R79", "hardware"),
+    "none_in_service": ("R80", "hardware"),
+    "moved_together": ("R81", "together"),
+    "order_stale": ("R82", "policy"),
     "node_unanswering": ("R85", "hardware"),
     "suspended_there": ("R87", "hardware"),
 }
@@ -231,9 +234,8 @@ def _why_never_within_quota(working: Working, want: Want) -> Reason | None:
 
 def maintenance(away: int, which: str, back: int) -> Reason:
     """GPUs are not there for some of the time: `which` says of what, `back` when the last is."""
-    are = "GPUs" if away != 1 else "GPU"
-    verb = "are" if away != 1 else "is"
-    sentence = f"{away} {are} {which} {verb} away for maintenance in that time."
+    gpus_, verb = ("GPU", "is") if away == 1 else ("GPUs", "are")
+    sentence = f"{away} {gpus_} {which} {verb} away for maintenance in that time."
     return reason("maintenance", sentence, back, gpus=away)
 
 

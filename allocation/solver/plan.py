@@ -114,6 +114,14 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """Answer to an operator's order: carried out in this plan when `reasons` is empty."""
+
+    order: str
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Borrow:
     """What a held, given or promised booking has above its owners' guarantees, in units.
 
@@ -141,6 +149,7 @@ class Claim:
 class Plan:
     """The whole output of one cycle, each tuple ordered by booking id.
 
+    Pauses of `withdrawn` are taken back: these bookings keep their room to the end that they had.
     `claims` are told only while somebody borrows: without that nobody could give room back.
     """
 
@@ -152,3 +161,5 @@ class Plan:
     claims: tuple[Claim, ...] = ()
     pauses: tuple[Pause, ...] = ()
     moves: tuple[Move, ...] = field(default=(), metadata=SAID)
+    withdrawn: tuple[str, ...] = field(default=(), metadata=SAID)
+    orders: tuple[Carried, ...] = field(default=(), metadata=SAID)

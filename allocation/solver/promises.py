@@ -160,14 +160,15 @@ def _quota_cut(working: Working, found: Found) -> Reason | None:
 
 
 def _hardware_broken(working: Working, promise: Promise) -> Reason | None:
-    lost = sorted({p.gpu for p in promise.places if not _is_usable(working, p)})
+    lost = sorted({p.gpu for p in promise.places if not is_usable(working, p)})
     if not promise.places or lost:
         sentence = "GPUs it was planned on are out of service."
         return reason("hardware_lost", sentence, lost=len(lost))
     return None
 
 
-def _is_usable(working: Working, place: Place) -> bool:
+def is_usable(working: Working, place: Place) -> bool:
+    """Whether new work may be laid there: the GPU is in service, and the place legal on it."""
     gpu_class = working.class_of(place.gpu)
     if gpu_class is None:
         return False
@@ -203,7 +204,8 @@ def nowhere(working: Working, request: Request, want: Want) -> Found:
     days = -(-(working.now + horizon) // _DAY)
     starts = days * _DAY
     if request.latest is not None:
-        starts = min(starts, request.latest - 1)
+        least = 1 if request.paused else request.duration
+        starts = min(starts, request.latest - least)
     return Found(
         replace(want, duration=length_from(request, want.gpu_class, starts)), places, starts
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from allocation.solver.blockers import why_not_at
 from allocation.solver.borrowing import at_risk_from
 from allocation.solver.explain import Line, freed_by, possible_wants, reason
+from allocation.solver.in_service import out_of_service
 from allocation.solver.moving import Promised
 from allocation.solver.options import Kind, compute_of, in_fleet, next_free, variants
 from allocation.solver.ordering import has_promise, in_order, promise_order
@@ -192,14 +193,17 @@ class Availability:
     def _why(
         self, question: Question, wants: tuple[Want, ...], never: tuple[Reason, ...]
     ) -> Reason:
-        working = self._working
+        working, first = self._working, self._first(question)
         if not wants:
             return never[0] if never else reason("unknown_class", "No GPU class was named.")
         if question.fixed and question.earliest < working.now:
             return reason("window_past", "The window has begun already.")
-        if self._first(question) > self._horizon():
+        if first > self._horizon():
             sentence = "That is further ahead than bookings are planned."
             return reason("advance_window", sentence, horizon_seconds=working.policy.horizon)
+        out = None if question.fixed else out_of_service(working, wants, first)
+        if out is not None:
+            return out
         if not question.fixed and question.latest is not None:
             return reason("deadline_unreachable", "It cannot be finished before its deadline.")
         return self._blocker(question, wants[0])

@@ -291,6 +291,26 @@ class Blackout:
 
 
 @dataclass(frozen=True, slots=True)
+class Relocation:
+    """A running booking that is to be paused in one place and to go on in another."""
+
+    booking: str
+    source: Place
+    target: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an operator has ordered: after these moves the beneficiary has these places."""
+
+    id: str
+    beneficiary: str
+    gpu_class: str
+    places: tuple[Place, ...]
+    moves: tuple[Relocation, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """Every tunable of a cycle. Seconds, but for `share_step`: millionths of a class.
 
@@ -322,7 +342,8 @@ class Snapshot:
     """The whole input of one cycle, each tuple in any order.
 
     `running` has the wish behind each running booking that may be paused, with what would be left
-    of it now: for its planned resume. One that is not there is paused without.
+    of it now: for its planned resume. One that is not there is paused without. `unneeded` were told
+    to leave for somebody who needs their room no more; `until` is the end that they had.
     """
 
     now: int
@@ -338,3 +359,5 @@ class Snapshot:
     running: tuple[Request, ...] = ()
     hosts: tuple[Host, ...] = ()
     blackouts: tuple[Blackout, ...] = ()
+    unneeded: tuple[Extension, ...] = field(default=(), metadata=SAID)
+    orders: tuple[Order, ...] = field(default=(), metadata=SAID)

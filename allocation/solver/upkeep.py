@@ -30,6 +30,14 @@ class Upkeep:
             whole = Place(blackout.gpu, None, 0, SLOTS_PER_GPU)
             calendar.lay((whole,), blackout.starts, blackout.ends)
 
+    def outlasting(self, gpu_class: str, begun: int, until: int) -> dict[str, int]:
+        """GPUs that are away from before `begun` until after `until`, and when each is back."""
+        return {
+            blackout.gpu: blackout.ends
+            for blackout in self._by_class.get(gpu_class, ())
+            if blackout.starts < begun and until < blackout.ends
+        }
+
     def away(
         self, gpu_class: str, window: Window, gpus: Iterable[str] | None = None
     ) -> tuple[int, int]:

@@ -190,6 +190,7 @@ def _quoted(
     found: dict[str, Any] = {
         "options": options,
         "blocking": quote.blocking,
+        "waits": quote.waits,
         "price_until": quote.expires,
         "price_lock": quote.lock,
         "effect": _effect(quote, dates),

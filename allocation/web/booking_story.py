@@ -169,7 +169,9 @@ def _headline(booking: Booking, scene: Scene) -> str:
     sayings = {
         State.REQUESTED: "Being placed now",
         State.AWAITING_APPROVAL: "Waits for approval",
-        State.QUEUED: f"Should start {at(booking.planned_starts)}",
+        State.QUEUED: "Waits for GPUs to come back into service"
+        if booking.is_unplanned
+        else f"Should start {at(booking.planned_starts)}",
         State.SCHEDULED: f"{_starts_word(booking, scene.now)} {at(booking.planned_starts)}",
         State.STARTING: "Starting: waits for its node"
         if _is_stalled(booking)
@@ -177,7 +179,7 @@ def _headline(booking: Booking, scene: Scene) -> str:
         State.ACTIVE: f"Running until {at(booking.planned_ends)}",
         State.PAUSING: f"Pauses {at(scene.pauses[-1].deadline)}" if scene.pauses else "Pausing",
         State.PAUSED: f"Paused, resumes {at(booking.planned_starts)}"
-        if booking.planned_starts
+        if booking.planned_starts and not booking.is_unplanned
         else "Paused until there is room",
         State.ENDING: "Ending: the devices are being cleared",
         State.ENDED: f"Ended {at(booking.ended_at)}",
@@ -204,7 +206,9 @@ def _detail(booking: Booking, scene: Scene) -> str:
         return str(booking.reasons[0]["sentence"]) if booking.reasons else ""
     sayings = {
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
-        State.QUEUED: "A promise: it may get earlier, and later only for a stronger claim.",
+        State.QUEUED: str(booking.reasons[0]["sentence"])
+        if booking.is_unplanned
+        else "A promise: it may get earlier, and later only for a stronger claim.",
         State.REQUESTED: "The portal looks for a place; that takes a few seconds.",
         State.SCHEDULED: _until_start(booking, scene.now),
         State.ACTIVE: _left(booking, scene.now),
@@ -244,7 +248,8 @@ def _left(booking: Booking, now: datetime) -> str:
 
 
 def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
-    if booking.planned_starts is not None and booking.planned_ends is not None:
+    is_planned = not booking.is_unplanned
+    if is_planned and booking.planned_starts is not None and booking.planned_ends is not None:
         words = window_words(booking.planned_starts, booking.planned_ends, scene.zone, scene.now)
     else:
         words = f"from {moment_words(booking.not_before, scene.zone, scene.now)} on"

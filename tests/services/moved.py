@@ -5,7 +5,8 @@ from datetime import datetime
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings import booking_cancel, booking_request
-from allocation.services.snapshot import place_of_row, seconds
+from allocation.services.places import place_of_row
+from allocation.services.snapshot import seconds
 from allocation.solver import Move, Place, Reason
 from tests.builders_allocation import HOUR, NOW, Lab, a_wish, an_ask
 from tests.roles import as_system

@@ -159,7 +159,8 @@ def _level(booking: Booking) -> Together | None:
 
 def _request(booking: Booking, site: Site) -> Request:
     promise = None
-    if booking.places and booking.starts is not None and booking.ends is not None:
+    is_one = bool(booking.places) or booking.wish.starts is None
+    if is_one and booking.starts is not None and booking.ends is not None:
         promise = Promise(booking.starts, booking.ends, booking.places)
     return Request(
         booking=booking.id,

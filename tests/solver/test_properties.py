@@ -93,7 +93,9 @@ def test_promises_never_get_later_while_their_certificates_hold(
     promised = {wait.booking: wait.starts for wait in plan.waits}
     later = the_next(site, plan, seconds)
     after = solve(later, POLICY)
-    assert after.refusals == ()
+    # What waits for hardware that is out of service has no certificate, and a deadline may pass.
+    proven = {wait.booking for wait in plan.waits if wait.places}
+    assert not proven & {each.booking for each in after.refusals}
     for each in truth.given_by(after):
         assert each.starts <= max(promised[each.booking], later.now)
     assert [wait.delayed_by for wait in after.waits if wait.delayed_by] == []
