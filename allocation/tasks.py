@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from allocation.services.cycle import cycle_run, tick_run
 from allocation.services.publish import publish_due
+from allocation.services.stalls import stalls_tell
 from allocation.services.telemetry import telemetry_sweep, use_roll
 from allocation.services.watch import invariants_watch
 from tenants.outbox import nudge_taken
@@ -28,6 +29,12 @@ def allocation_publish() -> None:
     """Writes assignments that were not written yet."""
     nudge_taken("allocation.publish")
     publish_due(timezone.now())
+
+
+@shared_task(name="allocation.stalls")
+def allocation_stalls() -> None:
+    """Tells who waits for a node that does not get anything ready."""
+    stalls_tell(timezone.now())
 
 
 @shared_task(name="allocation.telemetry")

@@ -11,6 +11,7 @@ from allocation.web import (
     projects,
     series,
     speeds,
+    strangers,
     timeline,
 )
 
@@ -21,6 +22,7 @@ urlpatterns = [
     *bookings.urlpatterns,
     *series.urlpatterns,
     *speeds.urlpatterns,
+    *strangers.urlpatterns,
     *projects.urlpatterns,
     *fleet.urlpatterns,
     *gpu_use.urlpatterns,

@@ -100,10 +100,8 @@ def price_of(*, gpu_class: str, tier: str, now: datetime) -> PriceNow:
     Raises:
         Refused: `no_price`.
     """
-    book = price_book_at(now)
-    if book is None:
-        raise _no_price(gpu_class, tier)
-    return price_at(version=book.version, gpu_class=gpu_class, tier=tier)
+    newest = PriceBook.objects.filter(valid_from__lte=now).order_by("-valid_from")
+    return _price(Price.objects.filter(book=newest.values("version")[:1]), gpu_class, tier)
 
 
 def price_at(*, version: int, gpu_class: str, tier: str) -> PriceNow:
@@ -112,14 +110,7 @@ def price_at(*, version: int, gpu_class: str, tier: str) -> PriceNow:
     Raises:
         Refused: `no_price`.
     """
-    price = (
-        Price.objects.filter(book_id=version, gpu_class_id=gpu_class, tier_id=tier)
-        .select_related("book")
-        .first()
-    )
-    if price is None:
-        raise _no_price(gpu_class, tier)
-    return PriceNow(version, price.book.currency, price.per_gpu_hour)
+    return _price(Price.objects.filter(book=version), gpu_class, tier)
 
 
 def budget_effect(*, project_id: UUID, at: datetime) -> BudgetEffect | None:
@@ -148,6 +139,15 @@ def reference_totals(*, tenant_id: UUID, reference: UUID) -> tuple[Decimal, Deci
     held = rows.filter(kind="hold", end__isnull=True).aggregate(sum=Sum("amount"))["sum"]
     charged = rows.filter(kind="settle").aggregate(sum=Sum("amount"))["sum"]
     return held or Decimal(0), charged or Decimal(0)
+
+
+def _price(prices: QuerySet[Price], gpu_class: str, tier: str) -> PriceNow:
+    found = prices.filter(gpu_class=gpu_class, tier=tier).values_list(
+        "book_id", "book__currency", "per_gpu_hour"
+    )
+    for version, currency, per_gpu_hour in found:
+        return PriceNow(version, currency, per_gpu_hour)
+    raise _no_price(gpu_class, tier)
 
 
 def _no_price(gpu_class: str, tier: str) -> Refused:

@@ -82,6 +82,7 @@ TICKS = {
     "outbox.relay": 5,
     "mail.send": 15,
     "live.beat": 10,
+    "allocation.stalls": 10,
     "allocation.telemetry": 120,
     "allocation.invariants": 300,
     "outbox.sweep": 600,

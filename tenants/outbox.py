@@ -5,14 +5,15 @@ beat looks anyway.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from celery import current_app
 from django.core.cache import cache
-from django.db import transaction
+from django.db import connection, transaction
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
@@ -23,8 +24,15 @@ logger = logging.getLogger(__name__)
 
 def outbox_add(*, tenant_id: UUID, kind: str, payload: Mapping[str, Any], now: datetime) -> None:
     """Adds one message, e.g. `booking.started`, to be sent after the commit."""
-    OutboxMessage.objects.create(tenant_id=tenant_id, kind=kind, payload=dict(payload), created=now)
-    nudge("outbox.relay")
+    message = OutboxMessage(tenant_id=tenant_id, kind=kind, payload=dict(payload), created=now)
+    outbox_put([message])
+
+
+def outbox_put(messages: Sequence[OutboxMessage]) -> None:
+    """As `outbox_add`, many at once, in their order."""
+    if messages:
+        OutboxMessage.objects.bulk_create(messages)
+        nudge("outbox.relay")
 
 
 def nudge(task: str) -> None:
@@ -33,7 +41,19 @@ def nudge(task: str) -> None:
     The mark is removed by the task itself, before it reads (`nudge_taken`). A broker that is down
     is logged and forgotten: beat runs the task anyway.
     """
-    transaction.on_commit(lambda: _send(task))
+    asked = _Asked(task)
+    if asked not in (waiting for _, waiting, *_ in connection.run_on_commit):
+        transaction.on_commit(asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A nudge to be sent: the same as any other for its task."""
+
+    task: str
+
+    def __call__(self) -> None:
+        _send(self.task)
 
 
 def nudge_taken(task: str) -> None:

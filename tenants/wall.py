@@ -6,6 +6,7 @@ which raises when no tenant was said, so a forgotten context is an error and nev
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -18,12 +19,22 @@ def tenant_tx(tenant_id: UUID) -> Iterator[None]:
     The tenant is said as the first statement and dies with the transaction; inside an outer
     transaction it is set back, so that two tenants can't be mixed by nesting.
     """
+    is_nested = connection.in_atomic_block
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('portal.tenant', true)")
-        before = cursor.fetchone()[0] or ""
-        cursor.execute("SELECT set_config('portal.tenant', %s, true)", [str(tenant_id)])
+        before = _tenant_said(cursor) if is_nested else ""
+        _tenant_say(cursor, str(tenant_id))
         yield
-        cursor.execute("SELECT set_config('portal.tenant', %s, true)", [before])
+        if is_nested:
+            _tenant_say(cursor, before)
+
+
+def _tenant_said(cursor: Any) -> str:  # noqa: ANN401 (Django's cursors have no type of their own)
+    cursor.execute("SELECT current_setting('portal.tenant', true)")
+    return cursor.fetchone()[0] or ""
+
+
+def _tenant_say(cursor: Any, tenant: str) -> None:  # noqa: ANN401
+    cursor.execute("SELECT set_config('portal.tenant', %s, true)", [tenant])
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from typing import Any
 
 from allocation import wire
 from allocation.agent import run, saved
+from allocation.agent.accounts import Accounts
 from allocation.agent.bookings import Bookings
 from allocation.agent.cdi import Cdi, DeviceNodes, driver_edits
 from allocation.agent.device_nodes import DriverDeviceNodes
@@ -32,29 +33,33 @@ from allocation.agent.enrol import (
     identity_load,
 )
 from allocation.agent.follow import Keys
-from allocation.agent.gpu import GpuError
+from allocation.agent.gpu import GpuError, GpuPort, WatchPort
 from allocation.agent.handover import Handover, Owner
 from allocation.agent.hooks import Hooks
 from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
+from allocation.agent.lanes import OPEN_S, Lanes
 from allocation.agent.link import Link
 from allocation.agent.metrics import Board, address_parse, metrics_serve
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch, process_user
 from allocation.agent.parts import Place
+from allocation.agent.patient import EVERY, PatientDeviceNodes, PatientGpu, PatientWatch
 from allocation.agent.process import Agent, Stop
-from allocation.agent.programs import HostPrograms, Programs
+from allocation.agent.programs import HostPrograms, Programs, account_same
 from allocation.agent.simulated_device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import installed
 from allocation.agent.simulated_owners import SimulatedOwners
 from allocation.agent.simulated_programs import SimulatedPrograms, SimulatedSuspender
 from allocation.agent.store import Store, StoreError, folder_locked
+from allocation.agent.supervisor import Supervisor
 from allocation.agent.suspender import Suspender, suspender_find
 
 log = logging.getLogger("allocation.agent")
 
 IDENTITY = "identity.json"
+LOGIN = "login"
 _LONGEST_RETRY_S = 30
 
 
@@ -119,7 +124,8 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         type=Path,
         default=default("GPU_AGENT_HOOKS"),
         metavar="DIR",
-        help="run the executables in DIR/start, notice, pause, resume and end for each booking",
+        help="run the executables in DIR/start, notice, pause, resume and end for each booking,"
+        " and DIR/login to learn which local account a member has",
     )
     parser.add_argument(
         "--pause-signal",
@@ -140,6 +146,12 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         default=Path(default("GPU_AGENT_MPS", "/run/gpu-agent/mps")),
         metavar="DIR",
         help="where the MPS daemon of each shared GPU listens, in a folder named as its UUID",
+    )
+    parser.add_argument(
+        "--never-end-strangers",
+        action="store_true",
+        default=default("GPU_AGENT_NEVER_END_STRANGERS") == "1",
+        help="end no program because its device was given to nobody, whatever the portal says",
     )
     parser.add_argument(
         "--many-accounts",
@@ -169,7 +181,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             stack.enter_context(folder_locked(options.state))
             machine = _machine(options, stack)
             identity = _identity(options, machine)
-            _serve(_node(options, identity, machine, stack))
+            supervisor = Supervisor(environment)
+            node = _node(options, identity, machine, stack)
+            _serve(dataclasses.replace(node, alive=supervisor.alive), supervisor)
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:
         log.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
@@ -180,8 +194,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 class Machine:
     """The GPUs of this machine, or simulated ones with simulated people."""
 
-    port: NvmlGpu
-    watch: NvmlWatch
+    port: GpuPort
+    watch: WatchPort
     host: Host
     nodes: DeviceNodes
     programs: Programs
@@ -196,16 +210,14 @@ class Machine:
 
 
 def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machine:
+    lanes = Lanes()
     if not options.simulate:
-        port = NvmlGpu(process_signal)
-        stack.callback(port.close)
-        watch = NvmlWatch(process_user)
-        stack.callback(watch.close)
+        port, watch = _driver(lanes, process_signal, process_user, stack)
         return Machine(
             port,
             watch,
             host_read(options.name),
-            DriverDeviceNodes(),
+            PatientDeviceNodes(DriverDeviceNodes(), lanes),
             HostPrograms(),
             suspender_find(options.state / "toggles"),
             driver=driver_edits,
@@ -215,10 +227,7 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
         options.name, models, state=options.state / "simulated.json", clock=time.time
     )
     stack.enter_context(installed(hardware))
-    port = NvmlGpu(hardware.process_signal)
-    stack.callback(port.close)
-    watch = NvmlWatch(hardware.process_user)
-    stack.callback(watch.close)
+    port, watch = _driver(lanes, hardware.process_signal, hardware.process_user, stack)
     host = host_simulated(options.name, len(models))
     return Machine(
         port,
@@ -230,6 +239,20 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
         access=SimulatedAccess,
         owners=(SimulatedOwners(hardware),),
     )
+
+
+def _driver(
+    lanes: Lanes,
+    process_signal: Callable[..., None],
+    process_user: Callable[[int], str | None],
+    stack: contextlib.ExitStack,
+) -> tuple[GpuPort, WatchPort]:
+    """Raises GpuError: also for a driver that hangs already, as nothing can be served then."""
+    port = PatientGpu(lanes.change(EVERY, lambda: NvmlGpu(process_signal), OPEN_S), lanes)
+    stack.callback(port.close)
+    watch = PatientWatch(lanes.change(EVERY, lambda: NvmlWatch(process_user), OPEN_S), lanes)
+    stack.callback(watch.close)
+    return port, watch
 
 
 def _identity(options: argparse.Namespace, machine: Machine) -> Identity:
@@ -270,6 +293,9 @@ def _node(
         stack.callback(stop)
         log.info("metrics on port %d", port)
     place = Place(identity.node, state.absolute() / "bookings", options.mps, memory)
+    account_of = _accounts(options)
+    if account_of is not None:
+        place = dataclasses.replace(place, account_of=account_of)
     return Node(
         keys=Keys(identity, state / IDENTITY),
         port=machine.port,
@@ -284,10 +310,18 @@ def _node(
         suspender=machine.suspender,
         pause_signal=options.pause_signal,
         one_account=not options.many_accounts,
+        may_end=not options.never_end_strangers,
+        account_of=account_of or account_same,
     )
 
 
-def _serve(node: Node) -> None:
+def _accounts(options: argparse.Namespace) -> Callable[[str], str | None] | None:
+    """The site's own program that knows its members' accounts, if there is one."""
+    program = options.hooks / LOGIN if options.hooks else None
+    return Accounts(program).account_of if program is not None and program.is_file() else None
+
+
+def _serve(node: Node, supervisor: Supervisor) -> None:
     agent, identity = Agent(node), node.keys.identity
     link = Link(url=identity.redis_url, node=identity.node, arrive=agent.inbox.put)
     # A signal only asks the loop to end, so that no step is cut in half.
@@ -295,7 +329,9 @@ def _serve(node: Node) -> None:
         signal.signal(number, lambda *_: agent.inbox.put(Stop()))
     log.info("serving as node %s", identity.node)
     link.start()
+    supervisor.ready()
     agent.run(link)
+    supervisor.stopping()
     link.stop()
     log.info("stopped; what runs on the GPUs goes on")
 

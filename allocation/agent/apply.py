@@ -66,6 +66,7 @@ class Applier:
                 given = self._handover.devices()
                 plan = reconcile.plan(wish, truth, given, problems, seen)
                 wish = self._note_emptied(wish, plan)
+                self._endings.roll.look(wish, truth, seen)
                 if not self._carry_out(wish, plan, problems):
                     break
         except GpuError as lost:
@@ -146,7 +147,8 @@ class Applier:
     def _unreachable(self, wish: Wish, error: GpuError) -> Outcome:
         """Nothing is proven about a GPU that does not answer, above all not that it is empty.
 
-        What was given stays given unless the GPU itself is gone: a driver may answer again.
+        What was given stays given unless the GPU itself is gone: a driver may answer again. What
+        is over is over all the same: its programs are ended without the driver's help.
         """
         states: dict[str, State] = {}
         devices = self._handover.devices()
@@ -155,7 +157,8 @@ class Applier:
             if task.emptied:
                 states[name] = State("empty")
             elif task.ending:
-                states[name] = State("ending", error=str(error))
+                wrong = self._endings.end_unseen(task, self._clock()) if task.given else None
+                states[name] = State("ending", error=wrong or str(error))
             elif error.fault == "lost":
                 states[name] = State("failed", error=str(error))
             else:

@@ -51,6 +51,11 @@ class Bookings:
             except OSError as error:
                 troubles.append(f"the files of {name}: {error}")
                 log.warning("%s", troubles[-1])
+        troubles += [
+            f"no account here is known for {part.owner}: {name} is nobody's to use"
+            for name, part in sorted(parts.items())
+            if not part.account
+        ]
         if self._doors is not None:
             troubles += self._doors.sync(parts)
         if self._cdi is not None:
@@ -79,8 +84,9 @@ class Bookings:
             write_whole(folder / name, text)
         for name in {NOTICE} - wanted.keys():
             (folder / name).unlink(missing_ok=True)
-        if not (folder / SAVED).exists():
-            _make_saved(folder / SAVED, part.owner)
+        old = self._written.get(part.name)
+        if not (folder / SAVED).exists() or (old is not None and old.account != part.account):
+            _make_saved(folder / SAVED, part)
         self._written[part.name] = part
 
     def _remove(self, name: str) -> None:
@@ -93,19 +99,20 @@ class Bookings:
         del self._written[name]
 
 
-def _make_saved(path: Path, owner: str) -> None:
+def _make_saved(path: Path, part: Part) -> None:
     """The one file that is its owner's: touching it tells that everything is saved. Its folder is
     ours, so it stays this very file; its time is all that is read of it. Raises OSError."""
     fresh = path.with_suffix(".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.close(descriptor)
-    account = account_uid(owner)
+    account = account_uid(part.account) if part.account else None
     try:
         if account is None:
-            log.warning("no account %s here: nobody can say that %s is saved", owner, path.parent)
+            who = part.account or f"for {part.owner}"
+            log.warning("no account %s here: nobody can say that %s is saved", who, path.parent)
         elif account != os.geteuid():
             os.chown(fresh, account, -1)
     except PermissionError:
-        log.warning("the agent may not give %s to %s", path, owner)
+        log.warning("the agent may not give %s to %s", path, part.account)
     os.utime(fresh, (0, 0))
     os.replace(fresh, path)

@@ -126,9 +126,9 @@ class Doors:
         return troubles
 
     def _rights(self, part: Part) -> set[Right]:
-        uid = self._uid_of(part.owner)
+        uid = self._uid_of(part.account) if part.account else None
         if uid is None:
-            raise OSError(f"there is no account {part.owner} here")
+            raise OSError(f"there is no account {part.account or f'for {part.owner}'} here")
         return {(path, uid) for device in part.devices for path in self._nodes.of(device)}
 
     def _save(self, rights: set[Right]) -> None:

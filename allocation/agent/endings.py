@@ -5,7 +5,11 @@ import logging
 from collections.abc import Callable, Collection
 
 from allocation.agent.gpu import GpuPort
+from allocation.agent.pauses import method_of
+from allocation.agent.programs import Programs
+from allocation.agent.reconcile import Task
 from allocation.agent.records import Records
+from allocation.agent.roll import Roll
 from allocation.agent.steps import EndProcesses
 from allocation.agent.store import StoreError
 from allocation.agent.suspender import LIMIT_S
@@ -42,8 +46,10 @@ class Endings:
         port: GpuPort,
         records: Records,
         suspensions: Suspensions,
+        programs: Programs | None,
         monotonic: Callable[[], float],
     ) -> None:
+        self.roll = Roll(port, programs)
         self._port = port
         self._records = records
         self._suspensions = suspensions
@@ -76,6 +82,25 @@ class Endings:
         if self._monotonic() - ending.since < ending.patience:
             return False
         return self._kill(gpu, step, ending)
+
+    def end_unseen(self, task: Task, now: float) -> str | None:
+        """As `end`, where the driver does not tell who is on the device: for those who were there
+        when it last told. What can't be told can't be frozen either. Returns what went wrong."""
+        name = task.allocation.id
+        there = self.roll.there(name, self._records.held, now)
+        method, _ = method_of(task.allocation.notice, task.mode, gang=task.gang)
+        method = "stop" if method == "suspend" else method
+        ending = self._endings.get(name)
+        first = ending is None or ending.method == "suspend"
+        if ending is None or first:
+            ending = self._endings[name] = _Ending(self._monotonic(), method)
+        force = self._monotonic() - ending.since >= ending.patience
+        try:
+            if first or force:
+                self.roll.end(there, force=force)
+        except PermissionError as error:
+            return f"the programs of {task.allocation.booking} can't be ended: {error}"
+        return None
 
     def _begin(self, gpu: str, step: EndProcesses) -> bool:
         now = self._monotonic()

@@ -6,7 +6,9 @@ from typing import Literal, Protocol
 
 from allocation.wire import InventoryGpu, Mode
 
-Fault = Literal["in_use", "no_room", "invalid", "unsupported", "lost", "reset_required", "driver"]
+Fault = Literal[
+    "in_use", "no_room", "invalid", "unsupported", "lost", "reset_required", "hangs", "driver"
+]
 PERMANENT: frozenset[Fault] = frozenset({"invalid", "unsupported"})
 
 
@@ -95,10 +97,15 @@ class WatchPort(Protocol):
     """What a driver tells of its own accord, and whose processes there are."""
 
     def errors(self) -> tuple[FoundError, ...]:
-        """What happened since the last call, without waiting."""
+        """What happened since the last call, without waiting. Raises GpuError."""
 
     def users(self, gpu: str, instance: int | None) -> tuple[str, ...]:
         """Who has processes on an instance (None: on the whole GPU), by name. Raises GpuError."""
+
+    def hanging(self) -> tuple[str, ...]:
+        """GPUs about which the driver has not come back from a call."""
+
+    def close(self) -> None: ...
 
 
 class GpuPort(Protocol):

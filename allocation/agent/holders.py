@@ -4,13 +4,16 @@ Of a share that is a question of whose a program is, and it is answered by what 
 environment says, else by its account: this detects, it does not prevent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from allocation.agent.gpu import GpuPort
 from allocation.agent.handover import full_name
 from allocation.agent.programs import Programs
 from allocation.agent.reconcile import place_of
 from allocation.wire import DesiredAllocation
+
+AccountOf = Callable[[str], str | None]
+"""The local account of a member of the portal."""
 
 
 def device_holders(port: GpuPort, gpu: str, allocation: DesiredAllocation) -> tuple[int, ...]:
@@ -24,7 +27,11 @@ def device_holders(port: GpuPort, gpu: str, allocation: DesiredAllocation) -> tu
 
 
 def share_holders(
-    port: GpuPort, programs: Programs | None, gpu: str, shares: Iterable[DesiredAllocation]
+    port: GpuPort,
+    programs: Programs | None,
+    gpu: str,
+    shares: Iterable[DesiredAllocation],
+    account_of: AccountOf = lambda member: member,
 ) -> dict[str, tuple[int, ...] | None]:
     """By share, of all that are on a GPU; None where it can't be told. Raises GpuError.
 
@@ -40,7 +47,8 @@ def share_holders(
         whose = programs.whose(pid)
         mine = [s for s in shares if {full_name(s), s.id} & whose.names]
         if not whose.names:
-            own = [s for s in shares if s.owner == whose.account]
+            known = whose.account is not None
+            own = [s for s in shares if known and account_of(s.owner) == whose.account]
             mine = own if len({full_name(s) for s in own}) == 1 else []
         for each in mine:
             found[each.id].append(pid)

@@ -33,7 +33,7 @@ Step = tuple[Event | None, str, Mapping[str, str], Known]
 """What to run (or nothing), for whom, in which environment, and what to remember of it then."""
 
 LIMIT_S = 10.0
-_PLAIN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+PLAIN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _PAUSE, _RESUMES = "GPU_BOOKING_PAUSE_ID", "GPU_BOOKING_RESUMES"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -153,7 +153,7 @@ class Programs:
 
     def run(self, event: Event, name: str, values: Mapping[str, str]) -> None:
         for program in self._programs(event):
-            code = self._run_one(program, {**_PLAIN, **values, "GPU_HOOK": event})
+            code = self._run_one(program, {**PLAIN, **values, "GPU_HOOK": event})
             if code != 0:
                 log.warning("%s of %s for %s ended with %s", event, program.name, name, code)
 
@@ -163,7 +163,7 @@ class Programs:
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if not path.is_file() or not os.access(path, os.X_OK):
                 continue
-            if all(_is_ours(each) for each in (path, folder, self._folder)):
+            if all(is_ours(each) for each in (path, folder, self._folder)):
                 yield path
             else:
                 log.error("%s is not run: others than root may change it", path)
@@ -189,6 +189,7 @@ class Programs:
             return f"a kill after {self.limit_s:g} s"
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
+    """Whether only root and we ourselves can have put it there or changed it. Raises OSError."""
     found = path.stat()
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_MAY_WRITE

@@ -10,7 +10,7 @@ from allocation.agent.gpu import GpuPort, WatchPort
 from allocation.agent.handover import Handover
 from allocation.agent.metrics import Board
 from allocation.agent.parts import Place
-from allocation.agent.programs import Programs
+from allocation.agent.programs import Programs, account_same
 from allocation.agent.store import Store
 from allocation.agent.suspender import Suspender
 
@@ -20,7 +20,10 @@ class Node:
     """`inventory` reads it anew; `place` is what programs are told of it. Without `programs` none
     is warned or suspended. `pause_signal` is the number of the signal that tells of a notice.
     `one_account`: a shared GPU is for one account at a time. Without a `watch` the driver can't be
-    asked for errors, and none is told. On the `board` stands what a Prometheus here may read."""
+    asked for errors, and none is told. On the `board` stands what a Prometheus here may read.
+    `alive` is called whenever the loop comes round, every 5 s at least. `account_of` gives the
+    local account of a member of the portal. Without `may_end` no program is ended because nobody
+    gave it a device, whatever the portal says."""
 
     keys: Keys
     port: GpuPort
@@ -35,3 +38,6 @@ class Node:
     suspender: Suspender | None = None
     pause_signal: int | None = None
     one_account: bool = True
+    alive: Callable[[], None] = lambda: None
+    account_of: Callable[[str], str | None] = account_same
+    may_end: bool = True

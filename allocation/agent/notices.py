@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from allocation.agent.gpu import GpuError, GpuPort
 from allocation.agent.handover import full_name
-from allocation.agent.holders import device_holders, share_holders
+from allocation.agent.holders import AccountOf, device_holders, share_holders
 from allocation.agent.programs import Programs
 from allocation.agent.reconcile import Held
 
@@ -61,12 +61,13 @@ def programs_warn(
     number: int,
     told: Iterable[Held],
     held: Mapping[str, Held],
+    account_of: AccountOf,
 ) -> None:
     """Sends the signal to the programs on the devices of `told`, once to each."""
     pids: dict[int, None] = {}
     for record in told:
         try:
-            pids |= dict.fromkeys(_holders(port, programs, record, held))
+            pids |= dict.fromkeys(_holders(port, programs, record, held, account_of))
         except GpuError as error:
             log.warning("programs of %s were not warned: %s", record.allocation.id, error)
     warned = [pid for pid in pids if programs.warn(pid, number)]
@@ -75,10 +76,14 @@ def programs_warn(
 
 
 def _holders(
-    port: GpuPort, programs: Programs, record: Held, held: Mapping[str, Held]
+    port: GpuPort,
+    programs: Programs,
+    record: Held,
+    held: Mapping[str, Held],
+    account_of: AccountOf,
 ) -> tuple[int, ...]:
     if record.allocation.share is None:
         return device_holders(port, record.gpu, record.allocation)
     beside = (h.allocation for h in held.values() if h.gpu == record.gpu and not h.emptied)
     shares = (each for each in beside if each.share is not None)
-    return share_holders(port, programs, record.gpu, shares)[record.allocation.id] or ()
+    return share_holders(port, programs, record.gpu, shares, account_of)[record.allocation.id] or ()

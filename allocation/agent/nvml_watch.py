@@ -73,6 +73,10 @@ class NvmlWatch:
         pids = [each.pid for each in running if instance in (None, each.gpuInstanceId)]
         return tuple(sorted({user for pid in pids if (user := self._process_user(pid))}))
 
+    def hanging(self) -> tuple[str, ...]:
+        """Of a call that hangs nobody gets here to tell."""
+        return ()
+
     def _listen(self) -> None:
         """A GPU that can't tell of errors is left alone."""
         for index in range(pynvml.nvmlDeviceGetCount()):

@@ -58,11 +58,14 @@ class Owners:
         node, held = self._node, self._records.held
         told = told_since(before, held)
         if told and node.programs is not None and node.pause_signal is not None:
-            programs_warn(node.port, node.programs, node.pause_signal, told, held)
+            programs_warn(
+                node.port, node.programs, node.pause_signal, told, held, self._place.account_of
+            )
 
     def look(self, wish: Wish) -> Seen:
         """Whose the programs on a shared GPU are, and what can't be told now. Raises GpuError."""
         live = (task.allocation for task in wish.tasks if not task.emptied)
         shares = [allocation for allocation in live if allocation.share is not None]
-        found = share_holders(self._node.port, self._node.programs, wish.gpu, shares)
+        node, account_of = self._node, self._place.account_of
+        found = share_holders(node.port, node.programs, wish.gpu, shares, account_of)
         return Seen(found, self._suspensions.busy())

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,13 @@ class Resume:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
     """This node: its name, the folder with the bookings' folders, where each GPU's MPS daemon
-    listens, and the memory of each GPU in MiB, by UUID."""
+    listens, the memory of each GPU in MiB, by UUID, and the local account of each member."""
 
     node: str
     root: Path
     mps: Path = Path("/run/gpu-agent/mps")
     memory_mb: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    account_of: Callable[[str], str | None] = lambda member: member
 
     def share(self, gpu: str, thousandths: int) -> dict[str, str]:
         """What a program needs to use a share of a GPU, and what it is limited to."""
@@ -55,8 +56,9 @@ class Part:
 
     `devices` are UUIDs in the order of GPUs and slots. `members` are the nodes of the booking in
     the order of their ranks, `rank` is this node's place among them. Times in Unix seconds.
-    `folder` is where its files are. `shares` has what a program must know to use each device if
-    they are shares of GPUs, else nothing.
+    `account` is its owner's here, empty where that is not known. `folder` is where its files are.
+    `shares` has what a program must know to use each device if they are shares of GPUs, else
+    nothing.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Part:
     devices: tuple[str, ...]
     members: tuple[wire.Member, ...]
     rank: int
+    account: str = ""
     folder: str = ""
     shares: tuple[Mapping[str, str], ...] = ()
     notice: wire.Notice | None = None
@@ -141,6 +144,7 @@ def _part(
         devices=tuple(given[each.id] for each in allocations),
         members=members,
         rank=named.index(place.node),
+        account=place.account_of(first.owner) or "",
         folder=str(place.root / name),
         shares=tuple(place.share(given[each.id], each.share) for each in allocations if each.share),
         notice=first.notice,
@@ -248,6 +252,7 @@ def description(part: Part) -> dict[str, Any]:
         "booking": part.booking,
         "tenant": part.tenant,
         "owner": part.owner,
+        "account": part.account,
         "starts": part.starts,
         "ends": part.ends,
         "sliced": part.sliced,

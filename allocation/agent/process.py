@@ -13,6 +13,7 @@ from allocation.agent.apply import Applier, Outcome
 from allocation.agent.endings import Endings
 from allocation.agent.follow import Follower
 from allocation.agent.gpu import GpuError
+from allocation.agent.intruders import Intruders
 from allocation.agent.leases import Leases, lapsed_of, lapsed_tell
 from allocation.agent.node import Node
 from allocation.agent.owners import Owners
@@ -61,6 +62,7 @@ class Agent:
             port=node.port,
             records=records,
             suspensions=self._suspensions,
+            programs=node.programs,
             monotonic=self._clock.steady,
         )
         self._applier = Applier(
@@ -80,7 +82,7 @@ class Agent:
             self._store.save()
         self._untold: str | None = None
         self._outcomes: list[Outcome] = []
-        self._watch = Watch(node.port, node.watch)
+        self._watch = Watch(node.port, node.watch, _intruders(node, self._clock.steady))
         start = self._clock.steady()
         self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), start)
 
@@ -88,6 +90,7 @@ class Agent:
         """Until a Stop arrives. What runs on the GPUs stays as it is."""
         while True:
             self.turn(sender)
+            self._node.alive()
             try:
                 arrivals = [self.inbox.get(timeout=self.pause())]
             except queue.Empty:
@@ -150,7 +153,8 @@ class Agent:
 
     def _report(self, sender: Sender) -> None:
         troubles = (self._follower.trouble, self._unsaved, self._untold)
-        seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall())
+        ladder = self._store.desired.ladder if self._store.desired else None
+        seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall(), ladder)
         self._voice.report(sender, self._outcomes, troubles, self._clock.steady(), seen)
 
     def pause(self) -> float:
@@ -233,6 +237,12 @@ class Agent:
         self._voice.telemetry(sender, samples, self._clock.wall())
         if self._node.board is not None:
             self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
+
+
+def _intruders(node: Node, steady: Callable[[], float]) -> Intruders | None:
+    if node.programs is None:
+        return None
+    return Intruders(node.port, node.programs, node.account_of, steady, may_end=node.may_end)
 
 
 def _nothing_new(wish: reconcile.Wish, there: Collection[str]) -> reconcile.Wish:

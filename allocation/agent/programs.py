@@ -4,6 +4,8 @@ import dataclasses
 import os
 import pwd
 import signal
+import stat
+from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +14,7 @@ from typing import Protocol
 class Whose:
     """Whom a program belongs to. `names` are those of bookings and allocations in its environment,
     as `run` and `env` put them there: a program may lie about it, to nobody's harm but its owner's.
-    `account` is the name of its account, None if that can't be told."""
+    `account` is the name of its account, its number if it has none, None if that can't be told."""
 
     names: frozenset[str] = frozenset()
     account: str | None = None
@@ -30,15 +32,25 @@ class Programs(Protocol):
         """Sends a signal, unless the program has no handler for it: it would end by it. Returns
         whether it was sent."""
 
+    def named(self, names: Collection[str]) -> tuple[int, ...]:
+        """All whose environment names one of these bookings or allocations."""
+
+    def write(self, pid: int, text: str) -> int:
+        """Writes a line to the terminals of the program's account; returns to how many."""
+
+    def ask(self, pid: int, birth: str) -> None:
+        """Asks the program that was born so, and no other, to end. Raises PermissionError."""
+
     def kill(self, pid: int, birth: str) -> None:
-        """Ends the program that was born so, and no other."""
+        """Ends the program that was born so, and no other. Raises PermissionError."""
 
 
 class HostPrograms:
     """See Programs; from /proc."""
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, proc: Path = Path("/proc"), terminals: Path = Path("/dev/pts")) -> None:
         self._proc = proc
+        self._terminals = terminals
         self._boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
 
     def birth(self, pid: int) -> str | None:
@@ -61,7 +73,7 @@ class HostPrograms:
         values = {name: value for name, _, value in pairs}
         booking = f"{values.get('GPU_BOOKING_TENANT')}.{values.get('GPU_BOOKING')}"
         names = {booking, values.get("GPU_ALLOCATION", "")} - {"None.None", ""}
-        return Whose(frozenset(names), account_name(account))
+        return Whose(frozenset(names), account_name(account) or str(account))
 
     def warn(self, pid: int, number: int) -> bool:
         if pid <= 1 or pid == os.getpid():
@@ -81,14 +93,34 @@ class HostPrograms:
             os.close(descriptor)
         return True
 
-    def kill(self, pid: int, birth: str) -> None:
+    def named(self, names: Collection[str]) -> tuple[int, ...]:
+        pids = (int(path.name) for path in self._proc.iterdir() if path.name.isdecimal())
+        return tuple(pid for pid in sorted(pids) if not self.whose(pid).names.isdisjoint(names))
+
+    def write(self, pid: int, text: str) -> int:
         try:
+            account = (self._proc / str(pid)).stat().st_uid
+        except (FileNotFoundError, ProcessLookupError):
+            return 0
+        return sum(terminal_write(path, account, text) for path in terminals(self._terminals))
+
+    def ask(self, pid: int, birth: str) -> None:
+        self._send(pid, birth, signal.SIGTERM)
+
+    def kill(self, pid: int, birth: str) -> None:
+        self._send(pid, birth, signal.SIGKILL)
+
+    def _send(self, pid: int, birth: str, number: int) -> None:
+        if pid <= 1 or pid == os.getpid():
+            return
+        try:
+            # A pid file descriptor can't come to mean another process in between.
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             return
         try:
             if self.birth(pid) == birth:
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                signal.pidfd_send_signal(descriptor, number)
         except ProcessLookupError:
             return
         finally:
@@ -102,12 +134,41 @@ class HostPrograms:
         return False
 
 
+def terminals(folder: Path) -> list[Path]:
+    """Those that are open now."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in found if path.name.isdecimal())
+
+
+def terminal_write(path: Path, account: int, text: str) -> bool:
+    """Writes a line to a terminal, if it is that account's; a full or closed one is passed over."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISCHR(found.st_mode) or found.st_uid != account:
+            return False
+        os.write(descriptor, f"\r\n*** {text}\r\n".encode())
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
 def account_uid(name: str) -> int | None:
     """The account on this node that a member of the portal has: the one of the same name."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
         return None
+
+
+def account_same(member: str) -> str | None:
+    """The name of that account."""
+    return None if account_uid(member) is None else member
 
 
 def account_name(uid: int) -> str | None:

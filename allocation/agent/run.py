@@ -64,7 +64,10 @@ def booking_find(root: Path, wanted: str, account: str, now: float) -> dict[str,
         found: dict[str, Any] = json.loads(paths[names[0]].read_bytes())
     except (ValueError, FileNotFoundError) as error:
         raise NotNow(f"{wanted} is just coming or going ({error}). Try again.") from error
-    if wanted != names[0] and found["owner"] != account:
+    theirs = found.get("account", found["owner"])
+    if not theirs:
+        raise NotNow(f"No account of this node is known for {found['owner']}, who has {names[0]}.")
+    if wanted != names[0] and theirs != account:
         raise NotNow(
             f"{wanted} here is {names[0]}, of {found['owner']}, and you are {account}."
             f" If you mean that one, say {names[0]}."

@@ -4,6 +4,7 @@ import collections
 import ctypes
 import functools
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -51,9 +52,20 @@ class Calls:
     def __init__(self, hardware: Hardware) -> None:
         self.hardware = hardware
         self.faults: dict[str, collections.deque[str]] = collections.defaultdict(collections.deque)
+        self._hanging: dict[str, threading.Event] = {}
         self._handles: dict[Key, int] = {}
         self._keys: dict[int, Key] = {}
         self._fresh = itertools.count(0x1000)
+
+    def hang(self, gpu: str) -> None:
+        """From now on no call about this GPU (by UUID) comes back."""
+        self._hanging.setdefault(gpu, threading.Event())
+
+    def answer(self, gpu: str) -> None:
+        """The calls that hang come back, and new ones do at once."""
+        hanging = self._hanging.pop(gpu, None)
+        if hanging is not None:
+            hanging.set()
 
     def _number(self, key: Key) -> int:
         if key not in self._handles:
@@ -79,6 +91,9 @@ class Calls:
 
     def _gpu(self, handle: CData, *kinds: str) -> Gpu:
         gpu = self.hardware.gpu(self._key(handle, *(kinds or ("gpu",)))[1])
+        hanging = self._hanging.get(gpu.uuid)
+        if hanging is not None:
+            hanging.wait()
         if gpu.lost:
             raise HardwareFault("NVML_ERROR_GPU_IS_LOST")
         return gpu

@@ -1,6 +1,7 @@
 """The programs of a simulated node, and what freezes them."""
 
 import dataclasses
+from collections.abc import Collection
 
 from allocation.agent.programs import Whose
 from allocation.agent.simulated_hardware import Hardware, HardwareFault, Process
@@ -35,6 +36,7 @@ class SimulatedPrograms:
     def __init__(self, hardware: Hardware) -> None:
         self._hardware = hardware
         self.warned: list[tuple[int, int]] = []
+        self.written: list[tuple[int, str]] = []
 
     def birth(self, pid: int) -> str | None:
         found = program(self._hardware, pid)
@@ -42,13 +44,25 @@ class SimulatedPrograms:
 
     def whose(self, pid: int) -> Whose:
         found = program(self._hardware, pid)
-        return Whose() if found is None else Whose(frozenset({found.label}))
+        return Whose() if found is None else Whose(frozenset({found.label}), found.user or None)
 
     def warn(self, pid: int, number: int) -> bool:
         there = program(self._hardware, pid) is not None
         if there:
             self.warned.append((pid, number))
         return there
+
+    def named(self, names: Collection[str]) -> tuple[int, ...]:
+        found = (pid for gpu in self._hardware.gpus for pid in gpu.processes)
+        return tuple(pid for pid in sorted(found) if not self.whose(pid).names.isdisjoint(names))
+
+    def write(self, pid: int, text: str) -> int:
+        self.written.append((pid, text))
+        return 1
+
+    def ask(self, pid: int, birth: str) -> None:
+        if self.birth(pid) == birth:
+            self._hardware.process_signal(pid, force=False)
 
     def kill(self, pid: int, birth: str) -> None:
         if self.birth(pid) == birth:

@@ -67,6 +67,8 @@ class Voice:
             error="; ".join(wrong) or None,
             errors=seen.errors,
             foreign=seen.foreign,
+            hanging=seen.hanging,
+            deeds=seen.deeds,
         )
         if report == self._said and steady_now < self._repeat_at:
             return

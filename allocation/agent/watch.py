@@ -2,12 +2,13 @@
 
 import dataclasses
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from allocation import wire
 from allocation.agent.apply import Outcome
 from allocation.agent.gpu import FoundError, GpuError, GpuPort, Place, Truth, WatchPort
+from allocation.agent.intruders import Intruder, Intruders
 from allocation.agent.reconcile import Held, place_of
 
 log = logging.getLogger(__name__)
@@ -23,24 +24,37 @@ class Seen:
 
     errors: tuple[wire.HardwareError, ...] = ()
     foreign: tuple[wire.Foreign, ...] = ()
+    hanging: tuple[str, ...] = ()
+    deeds: tuple[wire.Deed, ...] = ()
 
 
 NOTHING_SEEN = Seen()
 
 
 class Watch:
-    """Keeps the latest errors. Without a `watch` the driver can't be asked, and nothing is seen."""
+    """Keeps the latest errors. Without a `watch` the driver can't be asked, and nothing is seen;
+    without `intruders` nobody is told from a booking's own programs."""
 
-    def __init__(self, port: GpuPort, watch: WatchPort | None) -> None:
+    def __init__(
+        self, port: GpuPort, watch: WatchPort | None, intruders: Intruders | None = None
+    ) -> None:
         self._port = port
         self._watch = watch
+        self._intruders = intruders
         self._errors: deque[wire.HardwareError] = deque(maxlen=ERRORS_SAID)
 
-    def look(self, outcomes: Iterable[Outcome], held: Mapping[str, Held], now: float) -> Seen:
+    def look(
+        self,
+        outcomes: Iterable[Outcome],
+        held: Mapping[str, Held],
+        now: float,
+        ladder: wire.Ladder | None = None,
+    ) -> Seen:
         """What there is to say after a turn. A driver that does not answer adds nothing."""
+        outcomes = tuple(outcomes)
         if self._watch is None:
             return NOTHING_SEEN
-        for error in self._watch.errors():
+        for error in _errors(self._watch):
             told = self._told(error, now)
             if told not in self._errors:
                 self._errors.append(told)
@@ -54,7 +68,11 @@ class Watch:
             if outcome.truth is not None
             for item in self._foreign(self._watch, outcome.truth, given)
         ]
-        return Seen(tuple(self._errors), tuple(foreign))
+        deeds: tuple[wire.Deed, ...] = ()
+        if self._intruders is not None:
+            foreign += _beside(self._intruders.look(outcomes, held, ladder, now))
+            deeds = self._intruders.deeds
+        return Seen(tuple(self._errors), tuple(foreign), self._watch.hanging(), deeds)
 
     def _told(self, error: FoundError, now: float) -> wire.HardwareError:
         return wire.HardwareError(
@@ -90,6 +108,32 @@ class Watch:
                     processes=processes,
                     users=_users(watch, truth.uuid, instance),
                 )
+
+
+def _beside(intruders: Iterable[Intruder]) -> list[wire.Foreign]:
+    """Those who are where somebody else's booking is."""
+    found: dict[tuple[str, int | None], list[Intruder]] = defaultdict(list)
+    for intruder in intruders:
+        if intruder.booked:
+            found[intruder.gpu, intruder.slot].append(intruder)
+    return [
+        wire.Foreign(
+            gpu=gpu,
+            slot=slot,
+            processes=len(there),
+            users=tuple(sorted({each.user for each in there if each.user})),
+            booked=True,
+        )
+        for (gpu, slot), there in found.items()
+    ]
+
+
+def _errors(watch: WatchPort) -> tuple[FoundError, ...]:
+    try:
+        return watch.errors()
+    except GpuError as error:
+        log.warning("what the driver has to tell is not known: %s", error)
+        return ()
 
 
 def _users(watch: WatchPort, gpu: str, instance: int | None) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from allocation.api.shapes import (
     WhyOut,
     booking_id_text,
     shown,
+    shown_new,
     why,
 )
 from allocation.api.wishes import WishIn, wish_of
@@ -100,7 +101,8 @@ class Bookings(ApiView):
                 now=self.now,
                 booking_id=booking_id(self.actor, self.idempotency),
             )
-            return booking_answer(booking, status=201)
+            booking.owner = self.user
+            return _made(booking, shown_new(booking))
 
         def decided(response: Response) -> Response:
             return self._decided(response, preferences.wait)
@@ -309,8 +311,13 @@ def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
 def booking_answer(booking: Booking, status: int = 200) -> Response:
     """The booking as the answer to a request, with its address when it is new."""
     said = shown(booking, _allocations([booking])[booking.id])
-    headers = {"Location": f"/api/v1/bookings/{booking_id_text(booking)}"} if status == 201 else {}
-    return Response(said, status=status, headers=headers)
+    return _made(booking, said) if status == 201 else Response(said, status=status)
+
+
+def _made(booking: Booking, said: dict[str, Any]) -> Response:
+    return Response(
+        said, status=201, headers={"Location": f"/api/v1/bookings/{booking_id_text(booking)}"}
+    )
 
 
 def _allocations(bookings: list[Booking]) -> dict[Any, list[Allocation]]:

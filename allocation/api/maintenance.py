@@ -3,13 +3,16 @@
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
+from zoneinfo import available_timezones
 
 from django.http.response import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocation.errors import AskError
 from allocation.models import Blackout, Gpu, GpuEvent, Node
+from allocation.rules.recurrence import recurrence_read
 from allocation.services.blackouts import (
     BlackoutWish,
     Preview,
@@ -19,10 +22,10 @@ from allocation.services.blackouts import (
 )
 from allocation.services.upkeep import gpu_return, hardware_fence
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Instant, Strict, Text, Whole
+from tenants.api.fields import Flag, Instant, Strict, Text, Whole
 from tenants.api.pages import PageQuery, page_of
 from tenants.api.schema import described, page
-from tenants.errors import missing
+from tenants.errors import invalid, missing
 from tenants.models import User
 from tenants.wall import operator_tx
 
@@ -41,6 +44,20 @@ class BlackoutIn(Strict):
         required=False, help_text="When running work has left; `starts` if not said."
     )
     reason = Text(max_length=120)
+    rrule = Text(
+        max_length=120,
+        required=False,
+        help_text="It repeats, as in `FREQ=WEEKLY;BYDAY=TU;UNTIL=20270131`: at most 60 dates.",
+    )
+    zone = Text(max_length=64, required=False, help_text="IANA zone of its wall clock; UTC.")
+
+    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The rule read, in a zone that exists. Raises ValidationError."""
+        if given.get("zone", "UTC") not in available_timezones():
+            raise serializers.ValidationError(
+                {"zone": ["Choose an IANA zone, like Europe/Berlin."]}, code="bad_zone"
+            )
+        return given
 
 
 class BlackoutOut(serializers.Serializer[Any]):
@@ -56,6 +73,19 @@ class BlackoutOut(serializers.Serializer[Any]):
     drain_by = serializers.DateTimeField()
     reason = serializers.CharField()
     ended_at = serializers.DateTimeField(allow_null=True)
+    series = serializers.UUIDField(
+        allow_null=True, help_text="The same for all dates of what repeats."
+    )
+    rrule = serializers.CharField(source="rule")
+    zone = serializers.CharField(help_text="Of the wall clock that `rrule` is meant on.")
+
+
+class BlackoutEndIn(Strict):
+    """Which of what repeats."""
+
+    following = Flag(
+        required=False, default=False, help_text="The dates that follow are called off, too."
+    )
 
 
 class MovedOut(serializers.Serializer[Any]):
@@ -106,8 +136,9 @@ class Blackouts(ApiView):
         request=BlackoutIn,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """The maintenance; bookings in its way get other places by the next decision."""
-        wish = BlackoutWish(**self.sent(BlackoutIn))
+        """The maintenance, the first date of what repeats; bookings in its way get other places by
+        the next decision."""
+        wish = _wish(self.sent(BlackoutIn))
 
         def work() -> Response:
             self.require_operator()
@@ -129,7 +160,7 @@ class BlackoutPreview(ApiView):
     )
     def post(self, request: Request) -> Response:
         """Starts that would be others, and running bookings that would be broken off."""
-        wish = BlackoutWish(**self.sent(BlackoutIn))
+        wish = _wish(self.sent(BlackoutIn))
         with self.tx():
             self.require_operator()
             with operator_tx():
@@ -144,11 +175,11 @@ class BlackoutEnd(ApiView):
         "act_end_blackout",
         "End maintenance now, or call it off (operators)",
         answer=BlackoutOut,
-        request=None,
+        request=BlackoutEndIn,
     )
     def post(self, request: Request, blackout_id: UUID) -> HttpResponseBase:
         """The maintenance, with the time at which it ended."""
-        self.sent(Strict)
+        sent = self.sent(BlackoutEndIn)
 
         def work() -> Response:
             self.require_operator()
@@ -156,7 +187,12 @@ class BlackoutEnd(ApiView):
                 found = Blackout.objects.filter(id=blackout_id).first()
                 if found is None:
                     raise missing("maintenance")
-                ended = blackout_end(operator=_operator(self), blackout=found, now=self.now)
+                ended = blackout_end(
+                    operator=_operator(self),
+                    blackout=found,
+                    now=self.now,
+                    following=sent["following"],
+                )
                 return Response(BlackoutOut(ended).data)
 
         return self.once(work)
@@ -281,6 +317,15 @@ class NodeEvents(ApiView):
                     scope="node-events",
                 )
                 return listed(GpuEventOut(rows, many=True).data, following)
+
+
+def _wish(sent: dict[str, Any]) -> BlackoutWish:
+    """What was sent. Raises Refused: `not_a_rule`, `no_end`."""
+    rule = sent.pop("rrule", None)
+    try:
+        return BlackoutWish(**sent, repeat=recurrence_read(rule, "rrule") if rule else None)
+    except AskError as error:
+        raise invalid(error.code, error.sentence, "rrule") from error
 
 
 def _operator(view: ApiView) -> User:

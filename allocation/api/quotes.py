@@ -41,6 +41,9 @@ class OptionOut(serializers.Serializer[Any]):
     speed = serializers.IntegerField(
         allow_null=True, help_text="Beside the ask, in thousandths; null where nobody has compared."
     )
+    pauses = serializers.IntegerField(
+        help_text="How many running bookings would be asked to leave for it."
+    )
     notes = serializers.ListField(child=serializers.CharField())
 
 
@@ -63,6 +66,9 @@ class QuoteOut(serializers.Serializer[Any]):
     ask = serializers.DictField(source="wish_ask")
     options = OptionOut(many=True)
     blocking = serializers.CharField(allow_null=True)
+    waits = serializers.BooleanField(
+        help_text="Booked all the same it waits in line, with no start that can be planned."
+    )
     budget = EffectOut(source="effect", allow_null=True)
     expires = serializers.DateTimeField()
     quote = serializers.CharField(
@@ -96,6 +102,7 @@ def quote_answer(actor: Actor, wish: Wish, now: datetime) -> dict[str, Any]:
             "wish_ask": wish.ask.to_json(),
             "options": quote.options,
             "blocking": quote.blocking,
+            "waits": quote.waits,
             "effect": quote.effect,
             "expires": quote.expires,
             "lock": quote.lock,

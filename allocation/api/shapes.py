@@ -1,13 +1,14 @@
 """How a booking is told: the shapes of all answers about one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from rest_framework import serializers
 
-from allocation.models import Allocation, Booking
+from allocation.models import Allocation, Booking, Pause
 from allocation.queries.outcomes import start_range_of
+from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import WAITING, State
 from tenants.api.fields import Money, iso_duration
 from tenants.models import Tier
@@ -105,6 +106,9 @@ class PauseOut(serializers.Serializer[Any]):
     emptied_at = serializers.DateTimeField(allow_null=True)
     resumed_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+    withdrawn = serializers.BooleanField(
+        help_text="The notice was taken back at `ended_at`: the stronger claim had gone away."
+    )
     ran_from = serializers.DateTimeField(source="ready_at")
     lost_seconds = serializers.IntegerField(help_text="Work since the last save, done again.")
     credit_seconds = serializers.IntegerField(help_text="Of it not charged.")
@@ -193,8 +197,19 @@ def booking_id_text(booking: Booking) -> str:
     return f"bk_{booking.id.hex}"
 
 
+def shown_new(booking: Booking) -> dict[str, Any]:
+    """As `shown`, a booking of this moment: nothing has become of it yet."""
+    return _said(booking, (), ())
+
+
 def shown(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]:
     """The booking as it is told; inside a transaction of its tenant."""
+    return _said(booking, allocations, booking.pauses.all())
+
+
+def _said(
+    booking: Booking, allocations: Sequence[Allocation], pauses: Iterable[Pause]
+) -> dict[str, Any]:
     said = BookingOut(
         {
             "id": booking_id_text(booking),
@@ -213,7 +228,7 @@ def shown(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]
                 "price_book": booking.price_version,
             },
             "allocations": allocations,
-            "pauses": booking.pauses.all(),
+            "pauses": pauses,
             "waiting": _waiting(booking),
             "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},
@@ -240,7 +255,10 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
 
 def _check(booking: Booking, check: str) -> dict[str, Any]:
     reasons = [reason for reason in booking.reasons if reason.get("check") == check]
-    return {"check": check, "passed": not reasons, "reasons": reasons}
+    # What only explains, e.g. why it lies elsewhere, is in nobody's way.
+    rules = [BY_ID.get(reason.get("rule", "")) for reason in reasons]
+    passed = all(rule is not None and rule.effect == "explains" for rule in rules)
+    return {"check": check, "passed": passed, "reasons": reasons}
 
 
 def _window(booking: Booking) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from allocation.api.bookings import (
     Bookings,
     BookingWhy,
 )
+from allocation.api.compaction import CompactionOrders, CompactionProposals
 from allocation.api.enrolment import AgentEnrol, Enrolments
 from allocation.api.fleet import (
     GpuClasses,
@@ -114,6 +115,8 @@ urlpatterns = [
     path("blackouts", Blackouts.as_view(), name="api-blackouts"),
     path("blackouts/preview", BlackoutPreview.as_view(), name="api-blackout-preview"),
     path("blackouts/<uuid:blackout_id>/end", BlackoutEnd.as_view(), name="api-blackout-end"),
+    path("compaction/proposals", CompactionProposals.as_view(), name="api-compaction-proposals"),
+    path("compaction/orders", CompactionOrders.as_view(), name="api-compaction-orders"),
     path("fleet/enrolments", Enrolments.as_view(), name="api-enrolments"),
     path("agents/enrol", AgentEnrol.as_view(), name="api-agent-enrol"),
 ]

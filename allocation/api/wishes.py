@@ -21,7 +21,8 @@ from tenants.errors import Refused, invalid
 class AskIn(serializers.DictField):
     """The structured ask: `count`, `classes`, `profile`, `together`, `required`, `duration`
     (seconds or ISO 8601), `starts` or `not_before` and `deadline`, `share` (thousandths of one GPU,
-    not isolated), and with each device `cores` and `memory` (GiB) of its node."""
+    not isolated), with each device `cores` and `memory` (GiB) of its node, and `pin`: the nodes (by
+    name) and GPUs (`node/index`, portal id or UUID) on which alone it may lie."""
 
 
 class WishIn(Strict):

@@ -1,6 +1,7 @@
 """Thin tables with constraints: hardware, bookings, decisions, telemetry."""
 
 from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupancy
+from allocation.models.compaction import CompactionOrder
 from allocation.models.decisions import Decision, PolicyVersion, SolverState
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
 from allocation.models.maintenance import Blackout, GpuEvent
@@ -13,6 +14,7 @@ __all__ = [
     "Blackout",
     "Booking",
     "BookingEvent",
+    "CompactionOrder",
     "Decision",
     "EnrolmentToken",
     "Gpu",

@@ -141,6 +141,11 @@ class Booking(models.Model):
         """The human number, `BK-2041`, unique in its tenant."""
         return f"BK-{self.number}"
 
+    @property
+    def is_unplanned(self) -> bool:
+        """Too few GPUs are in service: its planned start proves nothing and is not to be shown."""
+        return bool(self.reasons) and self.reasons[0].get("code") == "none_in_service"
+
 
 class Allocation(models.Model):
     """Slots of one GPU for a period, given to a booking. Rows are plans, not yet reality.
@@ -155,7 +160,8 @@ class Allocation(models.Model):
     here is frozen on the node and can go on there.
 
     A `leased` one is ended by its node when the portal is not heard from; `left` is one whose
-    booking went on without it, and that only waits for the proof that its device is empty.
+    booking went on without it, and that only waits for the proof that its device is empty; of the
+    run that it broke off `kept_seconds` count.
     """
 
     class State(models.TextChoices):
@@ -201,6 +207,7 @@ class Allocation(models.Model):
     suspended = models.BooleanField(db_default=False, default=False)
     leased = models.BooleanField(db_default=False, default=False)
     left = models.BooleanField(db_default=False, default=False)
+    kept_seconds = models.PositiveIntegerField(db_default=0, default=0)
     decision = models.ForeignKey(
         "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )

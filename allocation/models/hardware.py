@@ -31,8 +31,14 @@ class Node(models.Model):
     The newest number heard is kept per kind of message: what is not newer is dropped and counted,
     as is what was refused, and each second in which its agent said too much. `heartbeat_at` is
     when its last heartbeat was accepted. It is `cut_off` from when a lease of its ran out until it
-    has told that it acts on our newest word. `ahead_epoch` is the epoch of a word that its agent
-    has and this database does not: it was restored. `differences` wait for an operator's approval.
+    has told that it acts on our newest word. Who does not answer is `silent_since` the last answer,
+    until it has answered for a while, and `long_silent` once what is planned there is not kept.
+    `ahead_epoch` is the epoch of a word that its agent has and this database does not: it was
+    restored. `differences` wait for an operator's approval.
+
+    Who uses what nobody gave them is told of always; their terminals are written to
+    `foreign_warn_after` seconds, and their programs end `foreign_end_after` seconds after they were
+    first seen, where these are set.
     """
 
     class State(models.TextChoices):
@@ -70,8 +76,12 @@ class Node(models.Model):
     clock_skew_seconds = models.IntegerField(null=True, blank=True)
     clock_wrong = models.BooleanField(db_default=False, default=False)
     cut_off = models.BooleanField(db_default=False, default=False)
+    silent_since = models.DateTimeField(null=True, blank=True)
+    long_silent = models.BooleanField(db_default=False, default=False)
     ahead_epoch = models.BigIntegerField(null=True, blank=True)
     differences = models.JSONField(db_default=[], default=list)
+    foreign_warn_after = models.PositiveIntegerField(null=True, blank=True)
+    foreign_end_after = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:
         ordering = ["name"]
@@ -83,6 +93,18 @@ class Node(models.Model):
             models.CheckConstraint(
                 condition=Q(drain_by=None) | Q(state="draining"), name="node_drain_by_drains"
             ),
+            models.CheckConstraint(
+                condition=Q(long_silent=False) | Q(silent_since__isnull=False),
+                name="node_long_silent_is_silent",
+            ),
+            models.CheckConstraint(
+                condition=Q(foreign_end_after=None)
+                | Q(
+                    foreign_warn_after__isnull=False,
+                    foreign_end_after__gte=F("foreign_warn_after") + 60,
+                ),
+                name="node_warns_before_it_ends",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -91,8 +113,13 @@ class Node(models.Model):
     @property
     def takes_work(self) -> bool:
         """Whether anything new may be placed on it."""
-        trusted = not self.clock_wrong and not self.cut_off and self.ahead_epoch is None
-        return self.state == Node.State.READY and trusted
+        return self.keeps_work and self.silent_since is None
+
+    @property
+    def keeps_work(self) -> bool:
+        """Whether what is planned on it may stay so."""
+        trusted = not (self.clock_wrong or self.cut_off or self.long_silent)
+        return self.state == Node.State.READY and trusted and self.ahead_epoch is None
 
 
 class EnrolmentToken(models.Model):

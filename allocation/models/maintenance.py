@@ -14,7 +14,8 @@ class Blackout(models.Model):
     """A rack, a node or a GPU is kept free of bookings in [starts, ends).
 
     What runs there at `starts` may go on until `drain_by`. One that was called off or ended early
-    has `ended_at`, and counts only until then.
+    has `ended_at`, and counts only until then. Dates of what repeats are rows of their own with one
+    `series`; `rule` (RRULE) is meant on the wall clock of `zone`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -28,6 +29,9 @@ class Blackout(models.Model):
     created = models.DateTimeField()
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
     ended_at = models.DateTimeField(null=True, blank=True)
+    series = models.UUIDField(null=True, blank=True)
+    rule = models.CharField(max_length=120, blank=True, db_default="", default="")
+    zone = models.CharField(max_length=64, blank=True, db_default="", default="")
 
     class Meta:
         ordering = ["starts", "id"]
@@ -46,6 +50,12 @@ class Blackout(models.Model):
                 & Q(drain_by__lte=F("ends")),
                 name="blackout_window_sane",
             ),
+            models.CheckConstraint(
+                condition=Q(series=None, rule="", zone="")
+                | Q(Q(series__isnull=False), ~Q(rule=""), ~Q(zone="")),
+                name="blackout_repeats_by_a_rule",
+            ),
+            models.UniqueConstraint(fields=["series", "starts"], name="blackout_once_a_date"),
         ]
 
     def __str__(self) -> str:
@@ -76,8 +86,9 @@ class Blackout(models.Model):
 class GpuEvent(models.Model):
     """One line of the history of a GPU, or with `gpu` None of its node, for operators.
 
-    Errors are points in time. Drift (slices made by hand) and foreign processes last from `at`
-    until `until`; None while they are there.
+    Errors are points in time, and so is what was done about foreign processes. Drift (slices made
+    by hand), foreign processes, a driver that hangs, silence and slow starts last from `at` until
+    `until`; None while they are there.
     """
 
     class Kind(models.TextChoices):
@@ -86,9 +97,17 @@ class GpuEvent(models.Model):
         LOST = "lost", "Not found"
         DRIFT = "drift", "Made by hand"
         FOREIGN = "foreign", "Unbooked use"
+        INTRUDER = "intruder", "Use by others"
+        HANG = "hang", "Driver hangs"
+        SILENT = "silent", "Not heard"
+        SLOW = "slow", "Slow start"
+        WARNED = "warned", "Users warned"
+        ASKED = "asked", "Asked to end"
+        KILLED = "killed", "Ended"
         OPERATOR = "operator", "Operator"
 
-    LASTING = (Kind.DRIFT.value, Kind.FOREIGN.value)
+    TROUBLES = (Kind.DRIFT.value, Kind.FOREIGN.value, Kind.INTRUDER.value)
+    LASTING = (*TROUBLES, Kind.HANG.value, Kind.SILENT.value, Kind.SLOW.value)
 
     id = models.BigAutoField(primary_key=True)
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
@@ -108,14 +127,19 @@ class GpuEvent(models.Model):
             # An agent says its latest errors again in every report; each is written down once.
             models.UniqueConstraint(
                 fields=["gpu", "kind", "code", "instance", "at"],
-                condition=Q(kind__in=["xid", "ecc"]),
+                condition=Q(kind__in=["xid", "ecc", "warned", "asked", "killed"]),
                 name="gpu_error_once",
             ),
             models.UniqueConstraint(
                 fields=["gpu", "kind", "slot"],
-                condition=Q(kind__in=["drift", "foreign"], until=None),
+                condition=Q(kind__in=["drift", "foreign", "intruder", "hang"], until=None),
                 nulls_distinct=False,
                 name="gpu_trouble_once",
+            ),
+            models.UniqueConstraint(
+                fields=["node", "kind"],
+                condition=Q(kind__in=["silent", "slow"], until=None),
+                name="node_trouble_once",
             ),
         ]
 

@@ -26,7 +26,8 @@ class Pause(models.Model):
 
     Told at `noticed_at`, to be out by `deadline` or from `acknowledged_at` on, when its owner has
     said that everything is saved; out on the proof of empty at `emptied_at`. It is resolved once:
-    `resumed_at`, or `ended_at` when the booking was over first. The run that it ended began at
+    `resumed_at`, or `ended_at` when the booking was over first, or the notice `withdrawn` because
+    nobody needed the room any more. The run that it ended began at
     `ready_at` and would have lasted until `ends_before`; `charged` is what it cost, without the
     `credit` for work that is done again. `remaining_seconds` is the time that is left after it.
 
@@ -60,6 +61,7 @@ class Pause(models.Model):
     emptied_at = models.DateTimeField(null=True, blank=True)
     resumed_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    withdrawn = models.BooleanField(db_default=False, default=False)
 
     lost_seconds = models.PositiveIntegerField(default=0)
     credit_seconds = models.PositiveIntegerField(default=0)
@@ -88,6 +90,12 @@ class Pause(models.Model):
                 | Q(acknowledged_at__isnull=False)
                 | Q(emptied_at__gte=F("deadline")),
                 name="pause_never_before_its_deadline",
+            ),
+            models.CheckConstraint(
+                condition=Q(withdrawn=False)
+                | Q(ended_at__isnull=False, ended_at__lt=F("deadline"))
+                & Q(acknowledged_at=None, emptied_at=None),
+                name="pause_withdrawn_in_time",
             ),
             models.CheckConstraint(
                 condition=Q(ends_before__gte=F("deadline")),

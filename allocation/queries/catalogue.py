@@ -4,10 +4,12 @@ from collections import defaultdict
 
 from django.db.models import Max
 
-from allocation.models import GpuModel, MigPlacement, WorkSpeed
+from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry
 from allocation.solver import Model, Placement, Shape, units_of
 from tenants.models import GpuClass
+
+MOST_CHOICES = 256
 
 
 def ask_catalogue() -> Catalogue:
@@ -32,6 +34,15 @@ def ask_catalogue() -> Catalogue:
         ),
         workloads=tuple(sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))),
     )
+
+
+def pin_choices(classes: tuple[str, ...]) -> list[str]:
+    """The first nodes with GPUs of these classes, and the GPUs on them, as an ask is pinned."""
+    rows = Gpu.objects.filter(gpu_class__in=classes).order_by("node__name", "index")
+    found: dict[str, list[str]] = {}
+    for node, index in rows.values_list("node__name", "index")[:MOST_CHOICES]:
+        found.setdefault(node, [node]).append(f"{node}/{index}")
+    return [name for names in found.values() for name in names]
 
 
 def work_speeds() -> dict[str, dict[str, int]]:
@@ -69,17 +80,19 @@ def _units(model: Model, shape: Shape) -> int | None:
     return units_of(model, shape)
 
 
+_PLACES = tuple(
+    f"placements__{name}" for name in ("profile", "start", "size", "compute", "profile_id", "limit")
+)
+
+
 def _models_by_class(classes: tuple[str, ...]) -> dict[str, list[Model]]:
-    rows = GpuModel.objects.filter(gpu_class_id__in=classes).prefetch_related("placements")
+    rows = GpuModel.objects.filter(gpu_class_id__in=classes).order_by("slug", *_PLACES)
+    kinds: dict[tuple[str, str, int, int], list[Placement]] = {}
+    for row in rows.values_list("gpu_class_id", "slug", "memory_slots", "compute_slices", *_PLACES):
+        places = kinds.setdefault(row[:4], [])
+        if row[4] is not None:
+            places.append(Placement(*row[4:]))
     found: dict[str, list[Model]] = defaultdict(list)
-    for row in rows.order_by("slug"):
-        placements = tuple(
-            Placement(
-                place.profile, place.start, place.size, place.compute, place.profile_id, place.limit
-            )
-            for place in row.placements.all()
-        )
-        found[row.gpu_class_id].append(
-            Model(row.slug, row.memory_slots, row.compute_slices, "online", placements)
-        )
+    for (gpu_class, slug, slots, slices), places in kinds.items():
+        found[gpu_class].append(Model(slug, slots, slices, "online", tuple(places)))
     return found

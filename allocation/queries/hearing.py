@@ -10,7 +10,8 @@ from allocation.models import EnrolmentToken, Node
 @dataclass(frozen=True, slots=True)
 class Hearing:
     """One node's agent, for operators. `skew` is its clock less ours in seconds, None before the
-    first heartbeat. `throttled` counts seconds in which it said too much."""
+    first heartbeat. `throttled` counts seconds in which it said too much. Strangers are warned and
+    ended after so many minutes, None for never."""
 
     skew: int | None
     clock_wrong: bool
@@ -19,6 +20,18 @@ class Hearing:
     refused: int
     throttled: int
     differences: tuple[str, ...]
+    warn_minutes: int | None = None
+    end_minutes: int | None = None
+
+    @property
+    def ladder(self) -> str:
+        """What is done about use without a booking, in words."""
+        found = "told of"
+        if self.warn_minutes is not None:
+            found += f", warned after {self.warn_minutes} min"
+        if self.end_minutes is not None:
+            found += f", ended after {self.end_minutes} min"
+        return found
 
     @property
     def clock(self) -> str:
@@ -53,7 +66,13 @@ def hearing_of(node_id: UUID) -> Hearing:
         refused=node.refused,
         throttled=node.throttled,
         differences=tuple(node.differences),
+        warn_minutes=_minutes(node.foreign_warn_after),
+        end_minutes=_minutes(node.foreign_end_after),
     )
+
+
+def _minutes(seconds: int | None) -> int | None:
+    return None if seconds is None else seconds // 60
 
 
 def arrival_of(node_name: str, now: datetime) -> Arrival | None:
@@ -84,4 +103,6 @@ def doubt_of(node: Node) -> str:
         return "Its clock is wrong: nothing new is placed there until it is right."
     if node.cut_off:
         return "It was cut off: nothing new is placed there until it has caught up."
+    if node.silent_since is not None:
+        return "It does not answer: nothing new is placed there until it has for a while."
     return ""

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from django.db.models import Count, F, Max, Q
 
-from allocation.models import Booking, Decision, Gpu, GpuSample, GpuUse, Node, Tally
+from allocation.models import Booking, Decision, Gpu, GpuEvent, GpuSample, GpuUse, Node, Tally
 from allocation.queries.fleet import SILENT_AFTER
 from allocation.rules.states import State
 from allocation.wire.exposition import Metric, Value
@@ -21,6 +21,18 @@ _TALLIES = {
     "messages_unreadable": (
         "gpu_portal_messages_unreadable_total",
         "Entries of report streams that are no messages.",
+    ),
+    "strangers_warned": (
+        "gpu_portal_strangers_warned_total",
+        "Processes without a booking whose terminals were written to.",
+    ),
+    "strangers_asked": (
+        "gpu_portal_strangers_asked_total",
+        "Processes without a booking that were asked to end.",
+    ),
+    "strangers_killed": (
+        "gpu_portal_strangers_killed_total",
+        "Processes without a booking that were ended.",
     ),
     "telemetry_absurd": (
         "gpu_portal_telemetry_absurd_total",
@@ -62,16 +74,22 @@ def _nodes(now: datetime) -> Iterator[Metric]:
         behind=Count("id", filter=enrolled & Q(observed_generation__lt=F("generation"))),
         wrong=Count("id", filter=Q(clock_wrong=True)),
         cut_off=Count("id", filter=Q(cut_off=True)),
+        unanswering=Count("id", filter=Q(silent_since__isnull=False)),
     )
     for key, help_ in (
         ("silent", "Nodes whose agent said nothing for 30 s."),
         ("untold", "Nodes whose newest assignment is not written yet."),
         ("behind", "Nodes whose agent does not act on the newest assignment yet."),
         ("cut_off", "Nodes that let a lease run out and have not caught up."),
+        ("unanswering", "Nodes that get nothing new because they do not answer."),
     ):
         yield Metric(f"gpu_portal_nodes_{key}", "gauge", help_, (Value(row[key]),))
     yield Metric(
         "gpu_portal_nodes_clock_wrong", "gauge", "Nodes with a wrong clock.", (Value(row["wrong"]),)
+    )
+    slow = GpuEvent.objects.filter(kind=GpuEvent.Kind.SLOW, until=None).count()
+    yield Metric(
+        "gpu_portal_nodes_slow_starts", "gauge", "Nodes that starts wait for.", (Value(slow),)
     )
     counts = list(Node.objects.values("name", *(field for field, _ in _COUNTED)))
     for field, help_ in _COUNTED:

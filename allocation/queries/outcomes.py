@@ -37,6 +37,6 @@ def start_range_of(booking: Booking, now: datetime) -> StartRange | None:
     None: it does not wait, or too few have started to learn from.
     """
     waits = booking.state in (State.QUEUED, State.SCHEDULED)
-    if not waits or booking.planned_starts is None:
+    if not waits or booking.planned_starts is None or booking.is_unplanned:
         return None
     return start_range(booking.planned_starts, now, starts_kept(booking.tier_id))

@@ -238,7 +238,7 @@ def _waiting(actor: Actor) -> Iterator[WaitingRow]:
         yield WaitingRow(
             line=line_of(row),
             kind=_kind(actor, row),
-            starts=row.planned_starts,
+            starts=None if row.is_unplanned else row.planned_starts,
             ends=row.planned_ends,
             gpu_class=row.planned_class,
         )

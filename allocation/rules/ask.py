@@ -9,6 +9,7 @@ from allocation.rules.ask_document import (
     beside_of,
     count_of,
     duration_of,
+    pin_of,
     share_of,
     time_text,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "count_of",
     "duration_of",
     "parse_ask",
+    "pin_of",
     "share_of",
     "time_text",
 ]

@@ -16,6 +16,7 @@ MOST_CLASSES = 16
 WHOLE_SHARE = 1_000
 MOST_BESIDE = 16_384
 LONGEST_NAME = 64
+MOST_PINNED = 16
 SHORTEST_SECONDS = 60
 LONGEST_SECONDS = 90 * 86_400
 
@@ -35,7 +36,8 @@ class AskDocument:
     the `count` comes with `cores` (whole ones) and `memory` (GiB) of its node. `duration` is in
     seconds; times are aware UTC in whole seconds. `starts` makes the window fixed (`starts` +
     `duration`); else it is flexible, not before and by a deadline where given. With a `workload`
-    (a kind of work) the duration is that of the first class; others take their own.
+    (a kind of work) the duration is that of the first class; others take their own. With a `pin` it
+    lies on these nodes, by name, or GPUs, as `node/index`, and nowhere else.
     """
 
     count: int
@@ -51,6 +53,7 @@ class AskDocument:
     cores: int = 0
     memory: int = 0
     workload: str | None = None
+    pin: tuple[str, ...] = ()
 
     @property
     def shape(self) -> str | int | None:
@@ -94,10 +97,13 @@ class AskDocument:
 
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form; `from_json` of it gives the same document."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        names = (field.name for field in fields(self) if field.name != "pin")
+        plain = {name: getattr(self, name) for name in names}
         plain["classes"] = list(self.classes)
         for name in ("starts", "not_before", "deadline"):
             plain[name] = None if plain[name] is None else time_text(plain[name])
+        # What was stored before there were pins is what it was.
+        plain |= {"pin": list(self.pin)} if self.pin else {}
         return plain
 
 
@@ -179,6 +185,14 @@ def _classes(value: object, param: str) -> tuple[str, ...]:
     return names
 
 
+def pin_of(value: object, param: str = "pin") -> tuple[str, ...]:
+    """Names of nodes and GPUs, sorted, each once. AskError: too many, or no names."""
+    if not isinstance(value, list | tuple) or len(value) > MOST_PINNED:
+        sentence = f"{param} must be a list of at most {MOST_PINNED} nodes or GPUs."
+        raise AskError("not_a_list", sentence, param)
+    return tuple(sorted({_name(each, param) for each in value}))
+
+
 def _together(value: object, param: str) -> Together:
     if not isinstance(value, str) or value not in TOGETHER:
         raise AskError("not_a_choice", f"{param} must be one of {', '.join(TOGETHER)}.", param)
@@ -220,4 +234,5 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "cores": beside_of,
     "memory": beside_of,
     "workload": _name_or_none,
+    "pin": pin_of,
 }

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from allocation.errors import AskError
 from allocation.rules.ask_beside import read_beside, read_share
 from allocation.rules.ask_parsed import Catalogue, Parsed
+from allocation.rules.ask_pin import read_pin
 from allocation.rules.ask_reader import Reader, names_of, tokens_of
 from allocation.rules.ask_repeat import (
     read_every,
@@ -87,6 +88,7 @@ def _parsed(reader: Reader) -> Parsed:
         share=said.get("share"),
         cores=said.get("cores", 0),
         memory=said.get("memory", 0),
+        pin=said.get("pin", ()),
     )
 
 
@@ -154,5 +156,6 @@ _RULES: tuple[Callable[[Reader, int], int], ...] = (
     read_from,
     read_deadline,
     read_at,
+    read_pin,
     read_filler,
 )

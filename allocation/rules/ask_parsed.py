@@ -72,6 +72,7 @@ class Parsed:
     memory: int = 0
     workload: str | None = None
     repeat: Recurrence | None = None
+    pin: tuple[str, ...] = ()
 
     def document(self, *, duration: int | None = None, first: bool = False) -> AskDocument:
         """The structured ask, `duration` seconds long where the text gives none; of a series its
@@ -104,6 +105,7 @@ class Parsed:
             cores=self.cores,
             memory=self.memory,
             workload=self.workload,
+            pin=self.pin,
         )
         document.check_share()
         document.check_window()

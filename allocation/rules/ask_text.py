@@ -1,5 +1,6 @@
 """Writes a request as the one line of text that the ask field understands."""
 
+from collections.abc import Iterable
 from datetime import datetime, tzinfo
 
 from allocation.rules.ask import AskDocument
@@ -35,6 +36,12 @@ def beside_text(cores: int, memory: int) -> list[str]:
     return [f"{cores} cores"] * bool(cores) + [f"{memory} gb ram"] * bool(memory)
 
 
+def pin_text(pin: Iterable[str]) -> list[str]:
+    """`on n0003/2 or n0004`; nothing for nothing."""
+    names = " or ".join(pin)
+    return [f"on {names}"] if names else []
+
+
 def duration_text(seconds: int) -> str:
     """`6h`, `1h30m`, `2d`; whole minutes."""
     parts, left = [], seconds
@@ -58,4 +65,5 @@ def document_text(ask: AskDocument, zone: tzinfo) -> str:
         parts.append(f"same {near}" if ask.required else f"preferably same {near}")
     if ask.workload is not None:
         parts.append(f"kind:{ask.workload}")
+    parts += pin_text(ask.pin)
     return " ".join(parts)

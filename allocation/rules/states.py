@@ -29,6 +29,8 @@ TERMINAL = frozenset(
 WAITING = frozenset({State.REQUESTED, State.QUEUED})
 ON_HARDWARE = frozenset({State.STARTING, State.ACTIVE, State.PAUSING, State.ENDING})
 OPEN = frozenset(State) - TERMINAL
+# States in which the end may still move.
+EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
 
 TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
     {
@@ -57,6 +59,7 @@ TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
         (State.ACTIVE, State.ENDING),
         (State.ACTIVE, State.QUEUED),
         (State.ACTIVE, State.FAILED),
+        (State.PAUSING, State.ACTIVE),
         (State.PAUSING, State.PAUSED),
         (State.PAUSING, State.ENDING),
         (State.PAUSING, State.FAILED),

@@ -1,18 +1,19 @@
 """What the portal refuses at once: what could never fit, whatever the calendar looks like."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from allocation.queries.catalogue import ask_units
 from allocation.rules.ask import AskDocument
-from allocation.rules.catalogue import BY_CODE
-from allocation.services.snapshot_quota import caps_rolling_read, limits_read, tiers_read
+from allocation.services.pins import pin_resolve
+from allocation.services.refusals import refusal
+from allocation.services.snapshot_quota import caps_rolling_of, limits_of, quotas_read, tiers_of
 from allocation.services.work import Lengths, lengths_of
 from allocation.solver import Block, Quota, Snapshot, Use
 from billing.rules import UNITS_PER_GPU
-from tenants.errors import Kind, Refused
+from tenants.errors import Refused
 from tenants.models import GpuClass, Project, Tier
 from tenants.models import Quota as QuotaRow
 
@@ -38,17 +39,29 @@ class Terms:
         return self.lengths.get(gpu_class, self.ask.duration)
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of quota: units by class, each for so many seconds."""
+
+    project: Project
+    tier: Tier
+    units: Mapping[str, int]
+    seconds: Mapping[str, int]
+
+
 def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: datetime) -> Terms:
     """Asks every rule that needs no calendar.
 
     Raises:
         Refused: `unknown_tier`, `unknown_class`, `impossible_profile`, `window_past`,
             `deadline_passed`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
-            `project_quota`, `guarantee_only`, `gpu_hours`, `no_speed`.
+            `project_quota`, `guarantee_only`, `gpu_hours`, `no_speed`, `pin_elsewhere`,
+            `pin_too_small`.
     """
-    tier = Tier.objects.filter(slug=wish_tier).first()
+    tiers = list(Tier.objects.all())
+    tier = next((each for each in tiers if each.slug == wish_tier), None)
     if tier is None:
-        open_tiers = ", ".join(Tier.objects.values_list("slug", flat=True))
+        open_tiers = ", ".join(each.slug for each in tiers)
         raise Refused(
             "unknown_tier",
             f"There is no such tier. Choose one of: {open_tiers}.",
@@ -58,6 +71,8 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
     units = ask_units(ask)
     if not units:
         raise _impossible(ask)
+    ask = pin_resolve(ask)
+    units = {name: units[name] for name in ask.classes if name in units}
     lengths = lengths_of(ask)
     seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}
     shortest = min(filter(None, seconds.values()), default=ask.duration)
@@ -67,7 +82,11 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
         for name, needed in units.items()
         if 0 < seconds[name] <= tier.max_duration_seconds
     }
-    return Terms(tier, ask, not_before, _within_quota(project, tier, short, seconds), lengths)
+    quotas = quotas_read()
+    open_classes = {row.gpu_class_id for row in quotas if row.project_id is None}
+    quota = Quota(_own_site(tiers, quotas), {})
+    fits = _within_quota(_Asked(project, tier, short, seconds), quota, open_classes)
+    return Terms(tier, ask, not_before, fits, lengths)
 
 
 def terms_at(terms: Terms, starts: datetime, now: datetime) -> Terms:
@@ -146,19 +165,16 @@ def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -
         )
 
 
-def _within_quota(
-    project: Project, tier: Tier, units: Mapping[str, int], seconds: Mapping[str, int]
-) -> dict[str, int]:
+def _within_quota(asked: _Asked, quota: Quota, open_classes: Collection[str]) -> dict[str, int]:
     """The classes on which the ask alone stays within what quota could ever give."""
-    quota = Quota(_own_site(), {})
+    project, tier = asked.project, asked.tier
     owners = (str(project.tenant_id), str(project.id))
-    open_classes = set(QuotaRow.objects.filter(project=None).values_list("gpu_class", flat=True))
     fits: dict[str, int] = {}
     refused: Refused | None = None
-    for gpu_class, needed in units.items():
+    for gpu_class, needed in asked.units.items():
         use = Use(owners, tier.slug, gpu_class, needed)
         problem = _closed(gpu_class) if gpu_class not in open_classes else None
-        block = quota.never(use, seconds[gpu_class])
+        block = quota.never(use, asked.seconds[gpu_class])
         if problem is None and block is not None:
             problem = _over(project, tier, use, block)
         if problem is None:
@@ -169,9 +185,11 @@ def _within_quota(
     return fits
 
 
-def _own_site() -> Snapshot:
+def _own_site(tiers: Iterable[Tier], quotas: Sequence[QuotaRow]) -> Snapshot:
     """The tenant's own quota and nothing else; what others lend is the calendar's business."""
-    return Snapshot(0, (), (), (), (), (), limits_read(), tiers_read(), caps_rolling_read())
+    by_slug = sorted(tiers, key=lambda each: each.slug)
+    limits, caps = limits_of(quotas), caps_rolling_of(quotas)
+    return Snapshot(0, (), (), (), (), (), limits, tiers_of(by_slug), caps)
 
 
 def _closed(gpu_class: str) -> Refused:
@@ -222,19 +240,6 @@ def _over(project: Project, tier: Tier, use: Use, block: Block) -> Refused | Non
 def _tiers_that_borrow(tier: Tier) -> list[dict[str, Any]]:
     tiers = Tier.objects.filter(pausable=True).exclude(slug=tier.slug)
     return [{"tier": each.slug, "name": each.name} for each in tiers]
-
-
-def refusal(
-    code: str,
-    sentence: str,
-    kind: Kind,
-    param: str,
-    owner: str | None = None,
-    **more: Any,  # noqa: ANN401 (the rest of Refused's fields, as they are there)
-) -> Refused:
-    """A refusal that cites its rule of the catalogue, with the rule's owner."""
-    rule = BY_CODE[code]
-    return Refused(code, sentence, kind, param, rule=rule.id, owner=owner or rule.owner, **more)
 
 
 def _longer_tiers(length: timedelta) -> list[dict[str, Any]]:

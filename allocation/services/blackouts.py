@@ -1,5 +1,6 @@
 """Planned maintenance: made, ended early, and shown beforehand with what it would move."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -16,7 +17,9 @@ from allocation.models import (
     Rack,
 )
 from allocation.queries.blackouts import in_scope
+from allocation.rules.recurrence import Recurrence, recurrence_words
 from allocation.rules.states import State
+from allocation.services.blackout_dates import dates_laid
 from allocation.services.healing import RUNNING, Because, leave_by_tell
 from allocation.services.lifecycle import STARTED
 from allocation.services.policies import policy_of
@@ -39,7 +42,8 @@ Starts = dict[str, int | None]
 class BlackoutWish:
     """Maintenance as an operator says it: of a rack, or of a node, or of one GPU of that node.
 
-    Work that runs at `starts` may go on until `drain_by`; None: until `starts`.
+    Work that runs at `starts` may go on until `drain_by`; None: until `starts`. With `repeat` it
+    comes again at the same time on the wall clock of `zone`.
     """
 
     starts: datetime
@@ -49,6 +53,8 @@ class BlackoutWish:
     node: str = ""
     gpu: int | None = None
     drain_by: datetime | None = None
+    repeat: Recurrence | None = None
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +76,34 @@ class Preview:
 
 
 def blackout_plan(*, operator: User, wish: BlackoutWish, now: datetime) -> Blackout:
-    """Saves maintenance. The next decision keeps it free; owners in its way are told.
+    """Saves maintenance, all its dates if it repeats, and returns the first. The next decision
+    keeps it free; owners in its way are told.
 
     Raises:
         Refused: `window_past`, `end_before_start`, `too_long`, `advance_window`, `bad_deadline`,
-            `reason_needed`, `not_found`.
+            `reason_needed`, `not_found`, and for what repeats `no_dates`, `series_too_long`,
+            `series_overlap`.
     """
-    blackout = _blackout_of(operator, wish, now)
-    blackout.save(force_insert=True)
-    _note(blackout, f"{operator.username} planned maintenance: {blackout.reason}.", now)
-    because = Because("R33", f"Maintenance of {blackout.where}: {blackout.reason}.")
-    leave_by_tell(_reaching(blackout), blackout.drain_by, because, now)
+    blackouts = _blackouts_of(operator, wish, now)
+    Blackout.objects.bulk_create(blackouts)
+    first = blackouts[0]
+    often = f", {recurrence_words(wish.repeat)}" if wish.repeat else ""
+    _note(first, f"{operator.username} planned maintenance: {first.reason}{often}.", now)
+    because = Because("R33", f"Maintenance of {first.where}: {first.reason}.")
+    told = Q(pk=None)
+    for blackout in _while_anything_runs(blackouts):
+        leave_by_tell(_reaching(blackout) & ~told, blackout.drain_by, because, now)
+        told |= Q(period__overlap=(blackout.starts, blackout.ends))
     nudge("allocation.cycle")
-    return blackout
+    return first
 
 
-def blackout_end(*, operator: User, blackout: Blackout, now: datetime) -> Blackout:
+def blackout_end(
+    *, operator: User, blackout: Blackout, now: datetime, following: bool = False
+) -> Blackout:
     """Ends it now, or calls it off when it has not begun: what it kept free is there again.
+
+    With `following` the later dates of what repeats are called off too.
 
     Raises:
         Refused: `blackout_over`.
@@ -100,7 +117,12 @@ def blackout_end(*, operator: User, blackout: Blackout, now: datetime) -> Blacko
         raise Refused("blackout_over", f"The maintenance of {blackout.where} is over already.")
     blackout.ended_at = now
     blackout.save(update_fields=["ended_at"])
-    _note(blackout, f"{operator.username} ended maintenance: {blackout.reason}.", now)
+    more = 0
+    if following and blackout.series is not None:
+        rest = Blackout.objects.filter(series=blackout.series, starts__gt=blackout.starts)
+        more = rest.filter(ended_at=None, ends__gt=now).update(ended_at=now)
+    also = f" and {more} dates that follow" if more else ""
+    _note(blackout, f"{operator.username} ended maintenance: {blackout.reason}{also}.", now)
     nudge("allocation.cycle")
     return blackout
 
@@ -111,19 +133,17 @@ def blackout_preview(*, operator: User, wish: BlackoutWish, now: datetime) -> Pr
     Raises:
         Refused: as `blackout_plan`.
     """
-    blackout = _blackout_of(operator, wish, now)
+    blackouts = _blackouts_of(operator, wish, now)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     without = snapshot_read(now)
     planned = Booking.objects.filter(state=State.SCHEDULED)
     starts = dict(planned.values_list("id", "planned_starts"))
     before: Starts = {str(key): seconds(at) for key, at in starts.items() if at is not None}
-    after: Starts = {**before, **_starts(solve(_kept_off(without, blackout, now), policy))}
+    after: Starts = {**before, **_starts(solve(_kept_off(without, blackouts, now), policy))}
     before |= _starts(solve(without, policy))
     moved = [key for key in sorted(after) if after[key] != before.get(key)]
     rows = Booking.objects.filter(id__in=moved).select_related("tenant")
-    running = Allocation.objects.filter(
-        _reaching(blackout), state__in=STARTED, period__endswith__gt=blackout.drain_by
-    )
+    running = Allocation.objects.filter(_broken_by(blackouts), state__in=STARTED)
     return Preview(
         tuple(_moved(row, before, after) for row in rows.order_by("planned_starts", "id")),
         tuple(
@@ -145,9 +165,28 @@ def _moved(booking: Booking, before: Starts, after: Starts) -> Moved:
     )
 
 
-def _kept_off(snapshot: Snapshot, blackout: Blackout, now: datetime) -> Snapshot:
+def _broken_by(blackouts: Sequence[Blackout]) -> Q:
+    """Allocations that would still be there when work must have left for one of them."""
+    found = Q(pk=None)
+    for blackout in blackouts:
+        found |= _reaching(blackout) & Q(period__endswith__gt=blackout.drain_by)
+    return found
+
+
+def _while_anything_runs(blackouts: Sequence[Blackout]) -> Sequence[Blackout]:
+    """Those that begin before all that runs there now is over."""
+    running = Allocation.objects.filter(in_scope(blackouts[0]), state__in=STARTED)
+    ends = running.order_by("-period__endswith").values_list("period__endswith", flat=True)
+    last = ends.first()
+    return [each for each in blackouts if last is not None and each.starts < last]
+
+
+def _kept_off(snapshot: Snapshot, blackouts: Sequence[Blackout], now: datetime) -> Snapshot:
     """The snapshot that the next cycle would see: places in the way are given back."""
-    rows = Allocation.objects.filter(_reaching(blackout), state=Allocation.State.PLANNED)
+    reaching = Q(pk=None)
+    for blackout in blackouts:
+        reaching |= _reaching(blackout)
+    rows = Allocation.objects.filter(reaching, state=Allocation.State.PLANNED)
     waiting = Booking.objects.filter(allocations__in=rows, state=State.SCHEDULED)
     waiting = waiting.select_related("tier").distinct()
     gone = {str(booking.id) for booking in waiting}
@@ -155,7 +194,7 @@ def _kept_off(snapshot: Snapshot, blackout: Blackout, now: datetime) -> Snapshot
         snapshot,
         held=tuple(held for held in snapshot.held if held.booking not in gone),
         requests=(*snapshot.requests, *requests_of(waiting, now)),
-        blackouts=(*snapshot.blackouts, *blackouts_laid([blackout])),
+        blackouts=(*snapshot.blackouts, *blackouts_laid(blackouts)),
     )
 
 
@@ -168,6 +207,14 @@ def _starts(plan: Plan) -> Starts:
 def _reaching(blackout: Blackout) -> Q:
     """Allocations on its hardware that overlap it."""
     return in_scope(blackout) & Q(period__overlap=(blackout.starts, blackout.ends))
+
+
+def _blackouts_of(operator: User, wish: BlackoutWish, now: datetime) -> tuple[Blackout, ...]:
+    """The first and, if it repeats, every other date. Not saved."""
+    first = _blackout_of(operator, wish, now)
+    if wish.repeat is None:
+        return (first,)
+    return dates_laid(first, wish.repeat, wish.zone, now + AHEAD)
 
 
 def _blackout_of(operator: User, wish: BlackoutWish, now: datetime) -> Blackout:

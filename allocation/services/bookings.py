@@ -1,32 +1,30 @@
 """What people do with bookings. Placing is not here: only the cycle decides."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import F
 
-from allocation.models import Allocation, Booking, Series
+from allocation.models import Allocation, Booking, BookingEvent, Series
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import ON_HARDWARE, TERMINAL, State
+from allocation.rules.states import EXTENDABLE, ON_HARDWARE, TERMINAL, State
 from allocation.services.admission import Terms, terms_check
 from allocation.services.costs import booking_cost, earlier_settle
-from allocation.services.history import event_add
+from allocation.services.history import event_add, event_of, lines_add
 from allocation.services.offers import Offer, offer_of
 from allocation.services.pauses import pause_over
 from billing.queries import budget_effect
 from billing.rules import money_text
-from billing.services import hold_place
+from billing.services import HoldWish, holds_place
 from tenants.access import Actor, access_project_to_book
-from tenants.audit import audit_record
+from tenants.audit import audit_entry, audit_write
 from tenants.errors import Refused, invalid
-from tenants.models import Project, Tenant
+from tenants.models import AuditEntry, Project
 from tenants.outbox import nudge
-
-# States in which the end may still move.
-EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
+from tenants.services.numbers import booking_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +74,33 @@ def booking_request(
         project = access_project_to_book(actor, wish.project, "project")
         terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
         offer = offer_of(terms, wish.priced_at or now)
-        return booking_take(actor, Taken(project, wish, terms, offer, series), now, booking_id)
+        taken = Taken(project, wish, terms, offer, series)
+        (answer,) = bookings_take(actor, {booking_id or uuid4(): taken}, now).values()
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
 
 
-def booking_take(
-    actor: Actor, taken: Taken, now: datetime, booking_id: UUID | None = None
-) -> Booking:
-    """Writes a booking whose terms have been checked, with its money held.
+def bookings_take(
+    actor: Actor, wanted: Mapping[UUID, Taken], now: datetime
+) -> dict[UUID, Booking | Refused]:
+    """Writes bookings of one project whose terms have been checked, under new ids, money held.
 
-    Raises:
-        Refused: `no_budget` or `budget_exceeded`; the caller's transaction must not go on then.
+    They take as many statements as one does. Those without money (`no_budget`, `budget_exceeded`)
+    are refused and not written.
     """
-    terms, offer = taken.terms, taken.offer
-    booking = _booking_of(actor, taken, now)
-    booking.id = booking_id or uuid4()
-    hold_place(
-        tenant_id=actor.tenant_id,
-        project_id=taken.project.id,
-        reference=booking.id,
-        amount=booking.held,
-        starts=booking.not_before,
-        ends=booking.not_before + timedelta(seconds=max(map(terms.seconds_on, terms.units))),
-        now=now,
-    )
-    # The tenant's counter is locked last, so that its bookings queue for an instant only.
-    Tenant.objects.filter(id=actor.tenant_id).update(bookings_counted=F("bookings_counted") + 1)
-    booking.number = Tenant.objects.values_list("bookings_counted", flat=True).get(
-        id=actor.tenant_id
-    )
-    booking.save(force_insert=True)
-    held = money_text(booking.held, offer.price.currency)
-    event_add(
-        booking,
-        kind="requested",
-        sentence=f"Requested by {actor.name}; {held} held.",
-        now=now,
-        actor_id=actor.user_id,
-    )
-    _audit(actor, "booking.request", booking, now)
-    nudge("allocation.cycle")
-    return booking
+    rows = {key: _booking_of(actor, taken, now, key) for key, taken in wanted.items()}
+    holds = [_hold_of(row, wanted[key]) for key, row in rows.items()]
+    (project_id,) = {row.project_id for row in rows.values()}
+    refused = holds_place(tenant_id=actor.tenant_id, project_id=project_id, wishes=holds, now=now)
+    written = [row for key, row in rows.items() if key not in refused]
+    if written:
+        _numbers_give(actor.tenant_id, written)
+        Booking.objects.bulk_create(written)
+        lines_add([_requested(actor, row, now) for row in written])
+        audit_write([_audit_entry(actor, "booking.request", row, now) for row in written])
+        nudge("allocation.cycle")
+    return {**rows, **refused}
 
 
 def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
@@ -231,10 +216,10 @@ def ends_of(booking: Booking) -> datetime:
     return booking.planned_ends
 
 
-def _booking_of(actor: Actor, taken: Taken, now: datetime) -> Booking:
-    terms, wish, offer = taken.terms, taken.wish, taken.offer
-    ask = terms.ask
+def _booking_of(actor: Actor, taken: Taken, now: datetime, key: UUID) -> Booking:
+    terms, wish, offer, ask = taken.terms, taken.wish, taken.offer, taken.terms.ask
     return Booking(
+        id=key,
         tenant_id=actor.tenant_id,
         project=taken.project,
         owner_id=actor.user_id,
@@ -256,6 +241,23 @@ def _booking_of(actor: Actor, taken: Taken, now: datetime) -> Booking:
         held=offer.most,
         lengths=list(offer.lengths),
     )
+
+
+def _hold_of(booking: Booking, taken: Taken) -> HoldWish:
+    longest = timedelta(seconds=max(map(taken.terms.seconds_on, taken.terms.units)))
+    return HoldWish(booking.id, booking.held, booking.not_before, booking.not_before + longest)
+
+
+def _numbers_give(tenant_id: UUID, bookings: Sequence[Booking]) -> None:
+    # The tenant's counter is locked last, so that its bookings queue for an instant only.
+    first = booking_count(tenant_id, len(bookings))
+    for number, booking in enumerate(bookings, first):
+        booking.number = number
+
+
+def _requested(actor: Actor, booking: Booking, now: datetime) -> BookingEvent:
+    said = f"Requested by {actor.name}; {money_text(booking.held, booking.currency)} held."
+    return event_of(booking, kind="requested", sentence=said, now=now, actor_id=actor.user_id)
 
 
 def _end(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:
@@ -378,7 +380,11 @@ def _over(booking: Booking) -> Refused:
 
 
 def _audit(actor: Actor, action: str, booking: Booking, now: datetime) -> None:
-    audit_record(
+    audit_write([_audit_entry(actor, action, booking, now)])
+
+
+def _audit_entry(actor: Actor, action: str, booking: Booking, now: datetime) -> AuditEntry:
+    return audit_entry(
         tenant_id=booking.tenant_id,
         actor_id=actor.user_id,
         action=action,

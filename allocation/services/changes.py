@@ -7,11 +7,14 @@ from uuid import UUID
 from allocation.models import Booking
 from allocation.rules.states import State
 from allocation.services.borrowing import Mark, marks_of
+from allocation.services.places import place_data
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
-from allocation.services.snapshot import instant, place_data
+from allocation.services.snapshot import instant
 from allocation.solver import (
     Assign,
+    Carried,
     Extend,
+    Move,
     Pause,
     Plan,
     Reason,
@@ -30,10 +33,14 @@ class Changes:
     extensions: tuple[Extend, ...]
     pauses: tuple[Pause, ...]
     marks: tuple[Mark, ...]
+    moves: tuple[Move, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+    orders: tuple[Carried, ...] = ()
 
     def __bool__(self) -> bool:
         answers = self.assigns or self.waits or self.refusals or self.extensions
-        return bool(answers or self.pauses or self.marks)
+        others = self.pauses or self.marks or self.moves or self.withdrawn or self.orders
+        return bool(answers or others)
 
 
 def changes_of(plan: Plan, now: datetime) -> Changes:
@@ -57,6 +64,9 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
         pauses=plan.pauses,
         marks=marks_of(plan),
+        moves=plan.moves,
+        withdrawn=plan.withdrawn,
+        orders=plan.orders,
     )
 
 

@@ -1,15 +1,24 @@
-"""What an operator may read about moving running work together: proposals, never deeds."""
+"""What operators may have done about running work in the way: proposals, and orders by them."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
-from allocation.models import Booking, Gpu, PolicyVersion
+from allocation.models import Booking, CompactionOrder, Gpu, PolicyVersion
 from allocation.rules.ask_text import duration_text
+from allocation.rules.catalogue import BY_CODE
+from allocation.services.compaction_orders import document_of
 from allocation.services.policies import policy_of
 from allocation.services.snapshot import snapshot_read
 from allocation.solver import Place, solve
 from allocation.solver.compaction import Proposal, propose
+from tenants.audit import audit_record
+from tenants.errors import Refused
+from tenants.models import User
+from tenants.outbox import nudge
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +33,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """`booking` could start at once, `sooner` than planned. `lost` is GPU time that is done
-    again; `proven`: no cheaper way exists on the GPUs that were looked at."""
+    """After `notice`, `booking` could start, `sooner` than planned. `lost` is GPU time that is done
+    again; `proven`: no cheaper way exists on the GPUs that were looked at. `key` names it as long
+    as it stays what it is."""
 
+    key: str
     booking: Booking
     places: tuple[str, ...]
+    notice: str
     sooner: str
     moves: tuple[Move, ...]
     lost: str
@@ -40,10 +52,63 @@ def compaction_proposals(now: datetime) -> tuple[Compaction, ...]:
 
     Inside `operator_tx`: they name bookings of every tenant.
     """
+    return _said(_found(now))
+
+
+def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOrder:
+    """Orders a proposal, if it is still one: the next decision carries it out, or says why not.
+
+    Inside `operator_tx`. The log of each tenant whose booking moves, or starts, says so.
+
+    Raises:
+        Refused: `order_stale`.
+    """
+    proposal = next((each for each in _found(now) if _key(each) == key), None)
+    if proposal is None:
+        rule = BY_CODE["order_stale"]
+        raise Refused(
+            rule.code,
+            "What the proposal stood on has changed, so nothing was done. Look at what is "
+            "proposed now.",
+            rule=rule.id,
+            owner=rule.owner,
+        )
+    order, is_new = CompactionOrder.objects.get_or_create(
+        beneficiary_id=UUID(proposal.beneficiary),
+        decided_at=None,
+        defaults={
+            "document": document_of(proposal),
+            "created": now,
+            "created_by": operator,
+        },
+    )
+    if not is_new:
+        # Two pressed at once.
+        return order
+    moved = [move.booking for move in proposal.moves]
+    for booking in Booking.objects.filter(id__in=[proposal.beneficiary, *moved]).order_by("id"):
+        audit_record(
+            tenant_id=booking.tenant_id,
+            actor_id=operator.id,
+            action="compaction.order",
+            target=("booking", booking.id),
+            now=now,
+            detail={"label": booking.label, "order": str(order.id)},
+        )
+    nudge("allocation.cycle")
+    return order
+
+
+def _key(proposal: Proposal) -> str:
+    """The same for the same moves, whatever the clock has made of their cost."""
+    said = json.dumps([proposal.beneficiary, document_of(proposal)], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def _found(now: datetime) -> tuple[Proposal, ...]:
     snapshot = snapshot_read(now)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
-    found = propose(snapshot, solve(snapshot, policy), policy)
-    return _said(found)
+    return propose(snapshot, solve(snapshot, policy), policy)
 
 
 def _said(found: Sequence[Proposal]) -> tuple[Compaction, ...]:
@@ -60,8 +125,10 @@ def _said(found: Sequence[Proposal]) -> tuple[Compaction, ...]:
 
     return tuple(
         Compaction(
+            key=_key(each),
             booking=bookings[each.beneficiary],
             places=tuple(spot(place) for place in each.places),
+            notice=duration_text(each.notice),
             sooner=duration_text(each.sooner),
             moves=tuple(
                 Move(

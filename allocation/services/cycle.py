@@ -17,13 +17,13 @@ from allocation.services.lifecycle import (
     ends_due,
     is_anyone_waiting,
     is_anything_due,
-    starts_due,
 )
 from allocation.services.pausing import pauses_due
 from allocation.services.plans import PlanStale, plan_apply
 from allocation.services.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish import publish_due
 from allocation.services.snapshot import snapshot_take
+from allocation.services.starts import starts_due
 from allocation.services.tallies import tally
 from allocation.services.watch import cycle_failed
 from allocation.solver import Plan, Snapshot, digest, digest_of, encode, solve

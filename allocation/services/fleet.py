@@ -85,6 +85,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         # A fresh agent counts what it says from one again; its new key keeps the old words out.
         node.report_seq = node.heartbeat_seq = node.telemetry_seq = node.inventory_seq = 0
         node.ahead_epoch, node.clock_wrong = None, False
+        node.silent_since, node.long_silent = None, False
         node.published_generation = -1
         node.observed_generation = -1
         inventory_apply(node=node, inventory=found, now=now)

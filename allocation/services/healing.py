@@ -19,9 +19,9 @@ from allocation.queries.blackouts import blackouts_open, in_scope
 from allocation.rules.states import State
 from allocation.services.costs import granted_seconds, run_kept_seconds
 from allocation.services.history import event_add
-from allocation.services.lifecycle import STARTED, run_break_off, run_complete
-from allocation.services.snapshot import place_data
-from allocation.solver import Place
+from allocation.services.lifecycle import STARTED, run_break_off
+from allocation.services.pause_breaks import pause_break
+from allocation.services.places import place_data, place_of_row
 
 logger = logging.getLogger(__name__)
 
@@ -66,14 +66,14 @@ def run_break(booking_id: UUID, because: Because, now: datetime) -> bool:
     with transaction.atomic():
         booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
         if booking.state == State.PAUSING:
-            return _pause_break(booking, because, now)
+            return pause_break(booking, because.rule, because.sentence, now)
         if booking.state not in RUNNING:
             return False
         booking.duration_seconds = granted_seconds(booking)
         kept = run_kept_seconds(booking)
         booking.used_seconds += kept
         booking.planned_places = [] if booking.starts else _places(booking, STARTED)
-        run_break_off(booking, now)
+        run_break_off(booking, now, kept)
         booking.state, booking.hardware_lost_at = State.QUEUED, now
         booking.extension_until = booking.checked_in_at = None
         _save(
@@ -110,29 +110,6 @@ def leave_by_tell(where: Q, by: datetime, because: Because, now: datetime) -> No
             now=now,
             detail={"rule": because.rule, "until": by.isoformat()},
         )
-
-
-def _pause_break(booking: Booking, because: Because, now: datetime) -> bool:
-    """It is told to pause anyway: its places are left behind, and it is paused when its grace is
-    over, as it was said, whatever becomes of them. Nothing of it can be resumed where it was."""
-    mine = booking.allocations.filter(state__in=Allocation.LIVE, left=False)
-    if not mine.exists():
-        return False
-    ready = booking.ready_at
-    run_break_off(booking, now)
-    booking.ready_at, booking.hardware_lost_at = ready, now
-    booking.allocations.filter(suspended=True).update(suspended=False)
-    _save(booking, "hardware_lost_at")
-    event_add(
-        booking,
-        kind="broken_off",
-        sentence=f"{because.sentence} It is paused and goes on elsewhere; what was not saved by "
-        "its notice is not charged, and is done again.",
-        now=now,
-        detail={"rule": because.rule},
-    )
-    run_complete(booking, now)
-    return True
 
 
 def _unplace(booking_id: UUID, because: Because, now: datetime) -> bool:
@@ -174,7 +151,8 @@ def _leaving(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocatio
 def _blocked(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocation]:
     """Rows of bookings that could not start where they are planned, or not stay there."""
     soon = Q(period__startswith__lte=now + SOON)
-    blocked = soon & (~Q(gpu__health=Gpu.Health.OK) | ~Q(gpu__node__state=Node.State.READY))
+    ready = Q(gpu__node__state=Node.State.READY, gpu__node__long_silent=False)
+    blocked = soon & (~Q(gpu__health=Gpu.Health.OK) | ~ready)
     for blackout in blackouts:
         blocked |= in_scope(blackout) & Q(period__overlap=(blackout.starts, blackout.ends))
     return Allocation.objects.filter(
@@ -196,6 +174,8 @@ def _why(row: Allocation, now: datetime, blackouts: Iterable[Blackout]) -> Becau
     for blackout in blackouts:
         if blackout.covers(gpu) and blackout.starts < row.period.upper:
             return Because("R33", f"Maintenance of {blackout.where}: {blackout.reason}.")
+    if node.state == Node.State.READY and node.long_silent:
+        return Because("R85", f"{node.name} has not answered for long.")
     why = f": {node.state_reason.rstrip('.')}" if node.state_reason else ""
     return Because("R63", f"{node.name} takes no work now{why}.")
 
@@ -203,10 +183,7 @@ def _why(row: Allocation, now: datetime, blackouts: Iterable[Blackout]) -> Becau
 def _places(booking: Booking, states: Iterable[str]) -> list[dict[str, object]]:
     """Where it was, so that it keeps its turn: a promise that its hardware has broken."""
     rows = booking.allocations.filter(state__in=states).order_by("gpu_id", "start")
-    return [
-        place_data(Place(str(row.gpu_id), row.profile, row.start, row.size, row.share))
-        for row in rows
-    ]
+    return [place_data(place_of_row(row)) for row in rows]
 
 
 def _save(booking: Booking, *fields: str) -> None:

@@ -1,7 +1,7 @@
 """What nodes say of their hardware's health: written down once, and acted on by one table."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from django.db.models import Q
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
 from allocation.rules.health import Action, error_name, finding_of
+from allocation.services.hangs import hangs_apply
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
@@ -20,6 +21,8 @@ AHEAD = timedelta(minutes=5)
 # One node can't fill the history: of drift and foreign processes a report may open so many.
 TROUBLES_AT_ONCE = 64
 FOREIGN_REASON = "Processes without a booking are on it."
+Trouble = tuple[UUID | None, str, int | None]
+"""A GPU, the kind of event, and the slot."""
 
 
 def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, str]:
@@ -27,6 +30,8 @@ def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, s
 
     Returns the allocations of which only the run is broken, with why; their hardware serves on.
     """
+    if not report.errors:
+        return {}
     gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in=[e.gpu for e in report.errors])}
     hurt: dict[UUID, str] = {}
     for error in report.errors:
@@ -92,13 +97,13 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
     """
     answering = {gpu.uuid for gpu in report.gpus}
     gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in=answering)}
-    found: dict[tuple[UUID | None, str, int | None], str] = {
+    found: dict[Trouble, str] = {
         (gpus[uuid].id, kind, slot): sentence
         for uuid, kind, slot, sentence in _troubles(report)
         if uuid in gpus
     }
     known = GpuEvent.objects.filter(
-        node=node, kind__in=GpuEvent.LASTING, until=None, gpu__uuid__in=answering
+        node=node, kind__in=GpuEvent.TROUBLES, until=None, gpu__uuid__in=answering
     )
     for event in known:
         sentence = found.pop((event.gpu_id, event.kind, event.slot), None)
@@ -108,6 +113,14 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
         elif event.sentence != sentence:
             event.sentence = sentence
             event.save(update_fields=["sentence"])
+    if found:
+        _troubles_open(node, found, now)
+    if report.foreign or any(gpu.health_reason == FOREIGN_REASON for gpu in gpus.values()):
+        _foreign_marks(node, answering)
+    hangs_apply(node, report, now)
+
+
+def _troubles_open(node: Node, found: Mapping[Trouble, str], now: datetime) -> None:
     GpuEvent.objects.bulk_create(
         [
             GpuEvent(node=node, gpu_id=gpu, kind=kind, slot=slot, at=now, sentence=sentence)
@@ -115,7 +128,6 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
         ],
         ignore_conflicts=True,
     )
-    _foreign_marks(node, answering)
 
 
 def _foreign_marks(node: Node, answering: set[str]) -> None:
@@ -146,8 +158,10 @@ def _troubles(report: wire.Report) -> Iterable[tuple[str, str, int | None, str]]
     for item in report.foreign:
         users = ", ".join(item.users) or "users not known"
         plural = "es" if item.processes != 1 else ""
-        sentence = f"{item.processes} process{plural} without a booking: {users}."
-        yield item.gpu, GpuEvent.Kind.FOREIGN.value, item.slot, sentence[:300]
+        what = "beside the booking" if item.booked else "without a booking"
+        sentence = f"{item.processes} process{plural} {what}: {users}."
+        kind = GpuEvent.Kind.INTRUDER if item.booked else GpuEvent.Kind.FOREIGN
+        yield item.gpu, kind.value, item.slot, sentence[:300]
 
 
 def _is_news(node: Node, gpu: Gpu, error: wire.HardwareError, now: datetime) -> bool:

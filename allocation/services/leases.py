@@ -6,33 +6,47 @@ from collections.abc import Iterable
 from uuid import UUID
 
 import redis
+from django.db.models import Q
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Node, SolverState
 from allocation.rules.leases import TTL_SECONDS
+from allocation.rules.states import State
 from allocation.services.fleet import node_key, reads
 from allocation.services.links import agents_redis
 
 logger = logging.getLogger(__name__)
 
+# What counts on its node's lease: what runs, and what pauses until it is proven empty.
+HELD = Q(leased=True, left=False) & (
+    Q(state__in=[Allocation.State.STARTING, Allocation.State.ACTIVE])
+    | Q(state=Allocation.State.RELEASING, booking__state=State.PAUSING)
+)
 
-def lease_grant(node: Node, *, seq: int, key_version: int) -> None:
-    """Answers the node's heartbeat of this number, which must be known to the database by now: a
-    lease that we forget would be counted from an earlier one. Signed with the key it was heard by.
+
+Beat = tuple[Node, int, int]
+"""A node with the number of its heartbeat and the version of the key that signed it."""
+
+
+def leases_grant(beats: Iterable[Beat]) -> None:
+    """Answers heartbeats, which must be known to the database by now: a lease that we forget would
+    be counted from an earlier one. Each is signed with the key that its heartbeat was heard by.
     """
-    if not reads(node, wire.LEASES_SINCE):
+    granted = [beat for beat in beats if reads(beat[0], wire.LEASES_SINCE)]
+    if not granted:
         return
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    lease = wire.Lease(node=node.name, epoch=epoch, seq=seq, ttl=TTL_SECONDS)
-    envelope = wire.seal(lease, key=node_key(node, key_version), key_version=key_version)
     try:
         with agents_redis().pipeline(transaction=False) as pipe:
-            pipe.set(wire.lease_key(node.name), envelope.to_json())
-            pipe.publish(wire.wake_channel(node.name), wire.LEASE_WAKE)
+            for node, seq, version in granted:
+                lease = wire.Lease(node=node.name, epoch=epoch, seq=seq, ttl=TTL_SECONDS)
+                envelope = wire.seal(lease, key=node_key(node, version), key_version=version)
+                pipe.set(wire.lease_key(node.name), envelope.to_json())
+                pipe.publish(wire.wake_channel(node.name), wire.LEASE_WAKE)
             pipe.execute()
     except redis.RedisError as error:
         # The next heartbeat is answered in five seconds, and a lease lasts for four of them.
-        logger.warning("The lease of %s was not renewed: %s", node.name, error)
+        logger.warning("%d leases were not renewed: %s", len(granted), error)
 
 
 def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:
@@ -46,7 +60,5 @@ def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:
 
 def beats_of_leased() -> dict[UUID, int]:
     """The newest heartbeat of each node that holds something on lease."""
-    rows = Allocation.objects.filter(
-        leased=True, state__in=[Allocation.State.STARTING, Allocation.State.ACTIVE]
-    )
+    rows = Allocation.objects.filter(HELD)
     return dict(rows.values_list("gpu__node_id", "gpu__node__heartbeat_seq").distinct())

@@ -1,4 +1,4 @@
-"""What follows from the clock and from proof: starts, ends, and the last line of the bill."""
+"""What follows from the clock and from proof: ends, and the last line of the bill."""
 
 import logging
 from collections.abc import Iterable
@@ -10,18 +10,14 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import F, Q
 
-from allocation.models import Allocation, Booking, Node, Occupancy
-from allocation.rules.states import OPEN, State
-from allocation.services.bookings import EXTENDABLE
+from allocation.models import Allocation, Booking, CompactionOrder, Node, Occupancy
+from allocation.rules.states import EXTENDABLE, OPEN, State
 from allocation.services.costs import booking_cost, earlier_settle, run_seconds
-from allocation.services.frozen import frozen_bump
 from allocation.services.history import event_add
-from allocation.services.leases import lease_possible
 from allocation.services.pauses import (
     pause_acknowledged,
     pause_open,
     pause_over,
-    pause_resumed,
     pauses_out,
     pauses_put_off,
     pauses_too_late,
@@ -40,18 +36,6 @@ RESUMING = Q(
 )
 # A node that clears a booking this much before its end has a wrong clock.
 TOO_EARLY = timedelta(minutes=1)
-
-
-def starts_due(now: datetime) -> int:
-    """Tells nodes to start every scheduled booking whose time has come; returns how many.
-
-    A gang starts whole or waits whole: an occupancy is opened for every member, and one that
-    still lies on earlier work keeps all of them waiting.
-    """
-    due = Booking.objects.filter(
-        Q(state=State.SCHEDULED) | Q(RESUMING), planned_starts__lte=now, planned_ends__gt=now
-    )
-    return sum(_start(booking.id, now) for booking in due.order_by("planned_starts", "id"))
 
 
 def ends_due(now: datetime) -> int:
@@ -95,33 +79,14 @@ def is_anything_due(now: datetime) -> bool:
 
 def is_anyone_waiting() -> bool:
     """Whether there is a wish for the solver to answer, or a risk that may be over."""
-    return Booking.objects.filter(
-        Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
-        | Q(at_risk_from__isnull=False, state__in=OPEN)
-        | Q(extension_until__isnull=False, state__in=EXTENDABLE)
-    ).exists()
-
-
-def allocation_ready(allocation_id: UUID, devices: list[str], now: datetime) -> None:
-    """The agent has handed the device over; the booking is active when all of it is there."""
-    with transaction.atomic():
-        booking = _booking_of(allocation_id)
-        if booking is None:
-            return
-        changed = Allocation.objects.filter(
-            id=allocation_id, state=Allocation.State.STARTING
-        ).update(state=Allocation.State.ACTIVE, devices=devices, error="")
-        waiting = booking.allocations.filter(state=Allocation.State.STARTING).exists()
-        if not changed or waiting or booking.state != State.STARTING:
-            return
-        booking.state, booking.ready_at = State.ACTIVE, now
-        booking.saved_at = None
-        _save(booking, "state", "ready_at", "saved_at")
-        if pause_resumed(booking, now):
-            said = "Resumed: the devices are handed over again, and are charged from now on."
-            event_add(booking, kind="resumed", sentence=said, now=now)
-            return
-        event_add(booking, kind="started", sentence="Ready: the devices are handed over.", now=now)
+    return (
+        CompactionOrder.objects.filter(decided_at=None).exists()
+        or Booking.objects.filter(
+            Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
+            | Q(at_risk_from__isnull=False, state__in=OPEN)
+            | Q(extension_until__isnull=False, state__in=EXTENDABLE)
+        ).exists()
+    )
 
 
 def allocation_saved(allocation_id: UUID, saved: datetime, now: datetime) -> None:
@@ -200,50 +165,22 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         _release_rows(booking)
 
 
-def run_break_off(booking: Booking, now: datetime) -> None:
-    """Takes the devices back in the middle of a run that the caller has counted; saves no booking.
+def run_break_off(booking: Booking, now: datetime, kept_seconds: int = 0) -> None:
+    """Takes the devices back in a run of which `kept_seconds` count; saves no booking.
 
     The places are free in the calendar from now on, the hardware when it is proven empty.
     """
     booking.released_at = now
     _release_rows(booking)
-    booking.allocations.filter(state=Allocation.State.RELEASING).update(left=True)
+    booking.allocations.filter(state=Allocation.State.RELEASING, left=False).update(
+        left=True, kept_seconds=kept_seconds
+    )
     booking.released_at = booking.ready_at = None
 
 
 def nodes_bump(gpu_ids: Iterable[UUID]) -> None:
     """Raises the generation of every node that has one of the GPUs: its assignment changed."""
     Node.objects.filter(gpus__in=list(gpu_ids)).update(generation=F("generation") + 1)
-
-
-def _start(booking_id: UUID, now: datetime) -> bool:
-    with transaction.atomic():
-        booking = _lock(booking_id)
-        if booking.state not in (State.SCHEDULED, State.PAUSED):
-            return False
-        rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
-        Occupancy.objects.bulk_create(
-            [
-                Occupancy(
-                    allocation=row, gpu_id=row.gpu_id, slots=row.slots, share=row.share, opened=now
-                )
-                for row in rows
-            ],
-            ignore_conflicts=True,
-        )
-        if Occupancy.objects.filter(allocation__in=rows, closed=None).count() != len(rows):
-            transaction.set_rollback(True)
-            return False
-        booking.allocations.filter(state=Allocation.State.PLANNED).update(
-            state=Allocation.State.STARTING,
-            leased=lease_possible(booking, [row.gpu_id for row in rows]),
-        )
-        nodes_bump(row.gpu_id for row in rows)
-        frozen_bump(booking)
-        booking.state = State.STARTING
-        _save(booking, "state")
-        event_add(booking, kind="starting", sentence="The node was told to start it.", now=now)
-        return True
 
 
 def _end(booking: Booking, now: datetime) -> bool:

@@ -1,14 +1,16 @@
 """The open pause of a booking, and how it is resolved: gone on, or over."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from allocation.models import Booking, Pause
-from allocation.rules.states import State
+from allocation.models import Allocation, Booking, Pause
+from allocation.rules.states import TERMINAL, State
 from allocation.services.history import event_add
 
 OPEN = Q(resumed_at=None, ended_at=None)
+# A node hears of it within seconds; one that did not would act on the deadline that it knows.
+TELLING = timedelta(seconds=15)
 
 
 def pause_open(booking: Booking) -> Pause | None:
@@ -25,6 +27,34 @@ def pauses_out(now: datetime) -> QuerySet[Pause]:
 def pauses_put_off() -> QuerySet[Pause]:
     """Open pauses whose owners asked for more time and have no answer yet."""
     return Pause.objects.filter(OPEN, more_asked_at__isnull=False, acknowledged_at=None)
+
+
+def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
+    """Open pauses that count down for a booking which is over, or starts before they are out.
+
+    Only while nothing is given back yet, nobody has said that all is saved, and there is time to
+    tell the nodes, which answer.
+    """
+    sooner = Allocation.objects.filter(
+        booking=OuterRef("cause__beneficiary"),
+        state__in=Allocation.LIVE,
+        left=False,
+        period__startswith__lt=OuterRef("deadline"),
+    )
+    going = Allocation.objects.filter(booking=OuterRef("booking")).filter(
+        Q(state=Allocation.State.RELEASING)
+        | Q(state__in=Allocation.LIVE) & (Q(left=True) | Q(gpu__node__silent_since__isnull=False))
+    )
+    gone = Q(cause__beneficiary__state__in=[*TERMINAL, State.ENDING])
+    return Pause.objects.filter(
+        OPEN,
+        gone | Q(Exists(sooner)),
+        ~Q(Exists(going)),
+        booking__state=State.PAUSING,
+        acknowledged_at=None,
+        emptied_at=None,
+        deadline__gt=now + TELLING,
+    )
 
 
 def pauses_too_late(now: datetime) -> QuerySet[Pause]:

@@ -8,16 +8,18 @@ from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Pause, PauseCause
+from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.costs import granted_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, nodes_bump
-from allocation.services.pauses import OPEN, pauses_put_off
-from allocation.services.snapshot import place_data
+from allocation.services.pauses import OPEN, pauses_put_off, pauses_unneeded
+from allocation.services.places import place_data
 from allocation.solver import Place, Reason
 
 # A beneficiary that starts this soon anyway is left where it is.
 SOON = timedelta(seconds=5)
+MOVED_TOGETHER = BY_CODE["moved_together"].id
 PLANNED_FOR = (State.SCHEDULED, State.QUEUED, State.PAUSED)
 
 
@@ -44,7 +46,7 @@ def pause_begin(
         id=uuid4(),
         tenant_id=booking.tenant_id,
         booking=booking,
-        number=booking.pause_count + 1,
+        number=booking.pauses.count() + 1,
         cause=PauseCause.objects.create(beneficiary=beneficiary),
         beneficiary_label=beneficiary.label if is_own else "",
         may_wait=beneficiary.starts is None,
@@ -66,7 +68,8 @@ def pause_begin(
 
 def _tell(booking: Booking, pause: Pause, decision: Decision, now: datetime) -> None:
     booking.state, booking.noticed_at = State.PAUSING, pause.noticed_at
-    booking.pause_count, booking.extension_until = pause.number, None
+    booking.pause_count += 1
+    booking.extension_until = None
     booking.planned_starts = booking.planned_ends = None
     booking.planned_places, booking.reasons = [], []
     booking.decision = decision
@@ -75,7 +78,7 @@ def _tell(booking: Booking, pause: Pause, decision: Decision, now: datetime) -> 
     event_add(
         booking,
         kind="pause_noticed",
-        sentence=f"To be paused for a stronger claim ({pause.rule}). {pause.sentence}",
+        sentence=f"{_because(pause)} ({pause.rule}). {pause.sentence}",
         now=now,
         detail={
             "pause": pause.number,
@@ -83,6 +86,42 @@ def _tell(booking: Booking, pause: Pause, decision: Decision, now: datetime) -> 
             "decision": decision.id,
         },
     )
+
+
+def _because(pause: Pause) -> str:
+    is_moved = pause.rule == MOVED_TOGETHER
+    return "To be paused, and moved" if is_moved else "To be paused for a stronger claim"
+
+
+def pause_withdraw(booking: Booking, now: datetime) -> bool:
+    """Takes the notice of a locked booking back: it runs on as if nobody had said anything.
+
+    False when that is too late: all was saved, it is out, or there is no time to tell its nodes.
+    """
+    pause = pauses_unneeded(now).filter(booking=booking).first()
+    if pause is None:
+        return False
+    rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))
+    lower, upper = rows[0].period.lower, pause.ends_before
+    booking.allocations.filter(state__in=STARTED).update(period=DateTimeTZRange(lower, upper))
+    nodes_bump(row.gpu_id for row in rows)
+    pause.ended_at, pause.withdrawn, pause.more_asked_at = now, True, None
+    pause.save(update_fields=["ended_at", "withdrawn", "more_asked_at"])
+    booking.state, booking.noticed_at = State.ACTIVE, None
+    booking.pause_count -= 1
+    booking.planned_starts, booking.planned_ends = lower, upper
+    booking.planned_places, booking.reasons = [], []
+    booking.version += 1
+    booking.save()
+    event_add(
+        booking,
+        kind="pause_withdrawn",
+        sentence="Not paused after all: the stronger claim needs its place no more. It runs on, "
+        "and is charged as if there had been no notice.",
+        now=now,
+        detail={"pause": pause.number, "until": upper.isoformat()},
+    )
+    return True
 
 
 def pauses_due(now: datetime) -> int:

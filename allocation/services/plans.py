@@ -1,6 +1,6 @@
 """Making a plan true: one short transaction, conditional on what the plan was made from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,21 +10,27 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
+from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.borrowing import marks_write
 from allocation.services.changes import Changes, reason_data
+from allocation.services.compaction_orders import order_answer
 from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.moves import move_tell, row_leave
 from allocation.services.offers import price_of_class
 from allocation.services.pauses import pause_over
-from allocation.services.pausing import pause_begin
+from allocation.services.pausing import pause_begin, pause_withdraw
+from allocation.services.places import place_data
 from allocation.services.runs import run_none_left
-from allocation.services.snapshot import instant, place_data
+from allocation.services.snapshot import instant
 from allocation.services.work import has_run
 from allocation.solver import (
     Assign,
+    Carried,
     Extend,
+    Move,
     Place,
     Refuse,
     Shape,
@@ -54,11 +60,14 @@ def plan_apply(
             raise PlanStale("another cycle leads now")
         decision.save(force_insert=True)
         bookings = _bookings_locked(changes)
-        fleet = _Fleet.read(snapshot, changes.assigns)
+        fleet = _Fleet.read(snapshot, changes)
         # Shortened first, so that the room is free for who it is paused for.
         for pause in changes.pauses:
             victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
             pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
+        for withdrawn in changes.withdrawn:
+            _withdraw(bookings[withdrawn], now)
+        _move_all(changes.moves, bookings, fleet, decision, now)
         for assign in changes.assigns:
             _assign(bookings[assign.booking], assign, fleet, decision, now)
         for wait in changes.waits:
@@ -67,7 +76,18 @@ def plan_apply(
             _refuse(bookings[refuse.booking], refuse, decision, now)
         for extend in changes.extensions:
             _extend(extend, decision, now)
+        _orders_answer(changes.orders, decision, now)
         marks_write(changes.marks, now)
+
+
+def _orders_answer(orders: Sequence[Carried], decision: Decision, now: datetime) -> None:
+    if not all(order_answer(each, decision, now) for each in orders):
+        raise PlanStale("an order has its answer already")
+
+
+def _withdraw(booking: Booking, now: datetime) -> None:
+    if not pause_withdraw(booking, now):
+        raise PlanStale("a pause is out, or all was saved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +98,9 @@ class _Fleet:
     snapshot: Snapshot
 
     @classmethod
-    def read(cls, snapshot: Snapshot, assigns: Sequence[Assign]) -> "_Fleet":
-        ids = {place.gpu for assign in assigns for place in assign.places}
+    def read(cls, snapshot: Snapshot, changes: Changes) -> "_Fleet":
+        ids = {place.gpu for assign in changes.assigns for place in assign.places}
+        ids |= {place.gpu for move in changes.moves for place in (*move.source, *move.places)}
         rows = Gpu.objects.select_related("node").filter(id__in=ids) if ids else ()
         return cls({str(gpu.id): gpu for gpu in rows}, snapshot)
 
@@ -94,12 +115,27 @@ def _mode_of(place: Place) -> Gpu.Mode:
     return Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE
 
 
+def _move_all(
+    moves: Sequence[Move],
+    bookings: Mapping[str, Booking],
+    fleet: _Fleet,
+    decision: Decision,
+    now: datetime,
+) -> None:
+    """All that move leave before any of them comes in: they may change places."""
+    for move in moves:
+        if not row_leave(bookings[move.booking], move):
+            raise PlanStale("a booking to be moved has other places by now")
+    for move in moves:
+        _rows_write(bookings[move.booking], move, fleet, decision)
+        move_tell(bookings[move.booking], move, fleet.gpus, decision, now)
+
+
 def _assign(
     booking: Booking, assign: Assign, fleet: _Fleet, decision: Decision, now: datetime
 ) -> None:
     goes_on = booking.state == State.PAUSED
-    here = booking.allocations.filter(state__in=Allocation.LIVE, left=False)
-    if goes_on and here.exists():
+    if goes_on and booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
         raise PlanStale(f"{booking.label} has a place to go on")
     _rows_write(booking, assign, fleet, decision)
     if not goes_on:
@@ -117,7 +153,9 @@ def _assign(
         # A fixed window was paid for where it lies.
         _hold_follows(booking, assign, now)
     _plan_fields(booking, assign, decision)
-    booking.reasons, booking.alternatives, booking.planned_places = [], [], []
+    late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
+    booking.reasons = [reason_data(each) for each in late]
+    booking.alternatives, booking.planned_places = [], []
     _store(booking, "price_per_hour", "alternatives", "duration_seconds", "planned_places")
     where = _where(assign, fleet)
     event_add(
@@ -129,7 +167,7 @@ def _assign(
     )
 
 
-def _rows_write(booking: Booking, assign: Assign, fleet: _Fleet, decision: Decision) -> None:
+def _rows_write(booking: Booking, assign: Assign | Move, fleet: _Fleet, decision: Decision) -> None:
     """Takes the places in the calendar. PlanStale: somebody has one of them."""
     period = DateTimeTZRange(instant(assign.starts), instant(assign.ends))
     rows = [
@@ -212,6 +250,7 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
             "share": item.share,
             "starts": instant(item.starts).isoformat(),
             "ends": instant(item.ends).isoformat(),
+            **({"pin": list(item.pin)} if item.pin else {}),
         }
         for item in refuse.alternatives
     ]
@@ -301,7 +340,8 @@ def _bookings_locked(changes: Changes) -> dict[str, Booking]:
     answers = {each.booking for each in given}
     victims = {pause.booking for pause in changes.pauses}
     others = {pause.beneficiary for pause in changes.pauses}
-    others |= {extend.booking for extend in changes.extensions}
+    others |= {extend.booking for extend in changes.extensions} | set(changes.withdrawn)
+    others |= {move.booking for move in changes.moves}
     rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
     found = {
         str(row.id): row for row in rows.filter(id__in=answers | victims | others).order_by("id")
@@ -312,7 +352,7 @@ def _bookings_locked(changes: Changes) -> dict[str, Booking]:
     if not all(key in found and found[key].state == State.ACTIVE for key in victims):
         raise PlanStale("a booking to be paused no longer runs")
     if any(key not in found or State(found[key].state) in TERMINAL for key in others):
-        raise PlanStale("what was paused for, or to be extended, is over")
+        raise PlanStale("what was paused for, or to be extended or moved, is over")
     return found
 
 

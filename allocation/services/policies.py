@@ -2,10 +2,12 @@
 
 from dataclasses import fields
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
 from allocation.models import PolicyVersion
+from allocation.rules.node_policy import NODE_MOST
 from allocation.services.snapshot import snapshot_take
 from allocation.solver import Policy, solve
 from tenants.errors import invalid
@@ -22,6 +24,8 @@ MOST = {
     "cool_down": 30 * _DAY,
     "notice_margin": 3_600,
     "share_owners": 1_000,
+    "neighbourhoods": 10_000,
+    "exact_neighbourhoods": 1_000,
 }
 # What a mistake in pure code raises.
 SOLVER_FAULTS = (
@@ -48,12 +52,14 @@ def policy_read(document: object, number: int) -> Policy:
     """The policy of a document. Raises ValueError, which names the entry."""
     if not isinstance(document, dict):
         document = {"": document}
+    known = MOST | NODE_MOST
     for name, value in document.items():
-        if name not in MOST:
-            raise ValueError(f"There is no tunable {str(name)[:40]!r}. Known: {', '.join(MOST)}.")
-        if type(value) is not int or not 1 <= value <= MOST[name]:
-            raise ValueError(f"{name} must be a whole number from 1 to {MOST[name]}.")
-    policy = Policy(version=number, **document)
+        if name not in known:
+            raise ValueError(f"There is no tunable {str(name)[:40]!r}. Known: {', '.join(known)}.")
+        if type(value) is not int or not 1 <= value <= known[name]:
+            raise ValueError(f"{name} must be a whole number from 1 to {known[name]}.")
+    solvers: dict[str, Any] = {name: each for name, each in document.items() if name in MOST}
+    policy = Policy(version=number, **solvers)
     if policy.grid > policy.horizon:
         raise ValueError("grid must not be longer than horizon.")
     return policy

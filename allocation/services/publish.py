@@ -16,6 +16,7 @@ from allocation.services.fleet import node_key, reads
 from allocation.services.frozen import BEGUN, TOLD, frozen_forget, resumes_on, suspended_on
 from allocation.services.links import agents_redis
 from allocation.services.pauses import OPEN
+from allocation.services.strangers import ladder_of
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
             gangs=_gangs(node) if reads(node, wire.LATER_SINCE) else (),
             rotation=_rotation(node),
             suspended=suspended_on(node, resumes.values()) if knows_pauses else None,
+            ladder=ladder_of(node),
         )
         signs = node.key_confirmed
         envelope = wire.seal(desired, key=node_key(node, signs), key_version=signs)

@@ -22,6 +22,7 @@ QUARTERS = range(DAY // QUARTER)
 PLAIN_SPEED = 1000
 SAYINGS = {
     "without_nvlink": "without NVLink between its GPUs",
+    "unpinned": "anywhere, without the pin",
     "split": "apart: its GPUs need not lie together",
     "fewer": "if the work is shared evenly among its GPUs",
 }
@@ -32,7 +33,8 @@ class QuoteOption:
     """One way to get it. `request` is the line of text that books exactly this.
 
     `pause_risk` and `speed` (beside the ask; None: nobody has compared) are thousandths;
-    `pause_basis` is what the risk was counted from, empty for what is never paused.
+    `pause_basis` is what the risk was counted from, empty for what is never paused. `pauses` is how
+    many running bookings would be asked to leave for it.
     """
 
     kind: str
@@ -51,6 +53,7 @@ class QuoteOption:
     pause_risk: int
     pause_basis: str
     speed: int | None
+    pauses: int
     notes: tuple[str, ...]
 
 
@@ -125,11 +128,13 @@ def option_told(
         pause_risk=risk.thousandths if risk else 0,
         pause_basis=risk.basis if risk else "",
         speed=option.speed,
+        pauses=sum(count for _, count in option.pauses),
         notes=tuple(_notes(option, tier, zone)),
     )
 
 
 def _notes(option: Option, tier: Tier, zone: ZoneInfo) -> Iterator[str]:
+    yield from map(_leave_words, option.pauses)
     if option.share is not None:
         yield "Shared with others, not isolated"
     if option.kind in SAYINGS:
@@ -149,6 +154,12 @@ def _notes(option: Option, tier: Tier, zone: ZoneInfo) -> Iterator[str]:
         yield note
     if tier.description:
         yield tier.description
+
+
+def _leave_words(leave: tuple[str, int]) -> str:
+    rule, count = leave
+    who = "of a lower tier of yours" if rule == "higher_tier" else "borrowing its GPUs"
+    return f"{count} running booking{'s' * (count != 1)} {who} will be asked to leave"
 
 
 def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
@@ -174,4 +185,5 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         not_before=asked.not_before,
         deadline=None if past_deadline else asked.deadline,
         workload=asked.workload,
+        pin=() if option.kind == "unpinned" else asked.pin,
     )

@@ -7,32 +7,20 @@ from zoneinfo import ZoneInfo
 
 from django.db import connection
 
-from allocation.models import Allocation, Booking, PolicyVersion
+from allocation.models import Booking, PolicyVersion
 from allocation.services.admission import Terms, terms_check
 from allocation.services.bookings import Wish
 from allocation.services.policies import policy_of
 from allocation.services.price_lock import PRICE_LOCKED, price_lock
+from allocation.services.quote_calendar import published_snapshot
 from allocation.services.quote_options import Market, QuoteOption, option_told
-from allocation.services.snapshot import (
-    gpus_read,
-    hosts_read,
-    models_read,
-    of_host,
-    seconds,
-    solver_ask,
-)
-from allocation.services.snapshot_blackouts import blackouts_read
-from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
+from allocation.services.snapshot import seconds, solver_ask
 from allocation.services.work import by_cost, is_by_cost
 from allocation.solver import (
     Availability,
     Claim,
-    Held,
-    Limit,
-    Place,
     Policy,
     Question,
-    Snapshot,
     worth_showing,
 )
 from billing.queries import BudgetEffect, budget_effect
@@ -48,6 +36,7 @@ OTHERS = "others"
 class Quote:
     """Options, best first. `blocking` says what is in the way when it can't be had as asked.
 
+    `waits`: booked all the same it would wait in line, with no start that can be planned.
     `lock` handed in with a booking until `expires` keeps these prices.
     """
 
@@ -56,6 +45,7 @@ class Quote:
     effect: BudgetEffect | None
     expires: datetime
     lock: str
+    waits: bool = False
 
 
 def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | None = None) -> Quote:
@@ -70,6 +60,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
     """
     project = access_project_to_book(actor, wish.project, "project")
     terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
+    wish = replace(wish, ask=terms.ask)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy, _claims(now, policy))
@@ -98,35 +89,8 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
         effect=budget_effect(project_id=project.id, at=starts),
         expires=now + PRICE_LOCKED,
         lock=price_lock(now),
+        waits=own.blocked is not None and own.blocked.code == "none_in_service",
     )
-
-
-def published_snapshot(now: datetime, policy: Policy, without: Booking | None = None) -> Snapshot:
-    """What a tenant may know of the calendar: its own time, and anonymous busy time."""
-    until = now + timedelta(seconds=policy.horizon)
-    used = used_read(now)
-    return Snapshot(
-        now=seconds(now),
-        models=models_read(),
-        gpus=gpus_read(),
-        held=(*_own_held(without), *_busy_held(now, until, without)),
-        requests=(),
-        extensions=(),
-        limits=(*limits_read(), *_lenders()),
-        tiers=tiers_read(),
-        caps=caps_read(now, used),
-        used=used,
-        hosts=hosts_read(),
-        blackouts=blackouts_read(now),
-    )
-
-
-def _lenders() -> Iterator[Limit]:
-    """All other tenants as one, with what they lend in all."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT gpu_class, guaranteed, lent FROM portal_lenders()")
-        for gpu_class, guaranteed, lent in cursor.fetchall():
-            yield Limit(OTHERS, None, gpu_class, int(guaranteed), None, int(lent))
 
 
 def _claims(now: datetime, policy: Policy) -> Iterator[Claim]:
@@ -138,67 +102,6 @@ def _claims(now: datetime, policy: Policy) -> Iterator[Claim]:
         )
         for gpu_class, starts, ends in cursor.fetchall():
             yield Claim("", OTHERS, gpu_class, seconds(starts), seconds(ends))
-
-
-def _own_held(without: Booking | None) -> Iterator[Held]:
-    rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
-    if without is not None:
-        rows = rows.exclude(booking=without)
-    for row in rows:
-        cores, memory = of_host(row.booking)
-        yield Held(
-            id=str(row.id),
-            booking=str(row.booking_id),
-            tenant=str(row.tenant_id),
-            project=str(row.project_id),
-            place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
-            starts=seconds(row.period.lower),
-            ends=seconds(row.period.upper),
-            started=row.state != Allocation.State.PLANNED,
-            tier=row.booking.tier_id,
-            cores=cores,
-            memory=memory,
-            owner=str(row.booking.owner_id),
-        )
-
-
-def _busy_held(now: datetime, until: datetime, without: Booking | None) -> Iterator[Held]:
-    """Other tenants' time, and every promised start, as blocks without a name.
-
-    A slice's profile is not published; its slots are what counts, so they stand for one.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT gpu_id, profile, start, size, share, cores, memory, period_start, period_end,"
-            " mine FROM portal_taken(%s, %s) WHERE promised OR NOT mine",
-            [now, until],
-        )
-        rows = cursor.fetchall()
-    given_up = _promised_places(without) if without is not None else set()
-    for number, row in enumerate(rows):
-        gpu, profile, start, size, share, cores, memory, starts, ends, mine = row
-        if mine and (str(gpu), start, size, starts, ends) in given_up:
-            continue
-        yield Held(
-            id=f"busy-{number}",
-            booking=f"busy-{number}",
-            tenant="" if mine else OTHERS,
-            project="",
-            place=Place(str(gpu), profile, start, size, share),
-            starts=seconds(starts),
-            ends=seconds(ends),
-            started=False,
-            cores=cores * 1_000,
-            memory=memory * 1_024,
-        )
-
-
-def _promised_places(booking: Booking) -> set[tuple[object, ...]]:
-    """The booking's own promise, as `portal_promised` tells it."""
-    return {
-        (place["gpu"], place["start"], place["size"], booking.planned_starts, booking.planned_ends)
-        for place in booking.planned_places
-    }
 
 
 def _questions(

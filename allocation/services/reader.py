@@ -3,7 +3,9 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,26 +17,42 @@ from allocation import wire
 from allocation.models import Node
 from allocation.rules.leases import LeaseWatch
 from allocation.services.fleet import node_flooded
+from allocation.services.hearing import Said, messages_apply
 from allocation.services.leases import beats_of_leased
 from allocation.services.links import agents_redis, links_ensure
+from allocation.services.node_policies import node_policy
 from allocation.services.publish import republish_all
 from allocation.services.replace import node_replace
-from allocation.services.reports import message_apply
+from allocation.services.silence import SilenceWatch, signs_read, silence_mark
 from allocation.services.tallies import tally
 from allocation.services.throttle import Throttle
 
 logger = logging.getLogger(__name__)
 
 GROUP = "portal"
+# Of one node at a time, and of all nodes before they are acknowledged.
 BATCH = 64
+AT_ONCE = 512
 BLOCK_MS = 1000
+# Words that come one by one from many nodes are waited for so long, to be read together.
+GATHER_SECONDS = 0.04
+LIST_EVERY_SECONDS = 1.0
 # What a killed reader had taken and not finished is taken over after this long.
 TAKEN_OVER_MS = 5000
 PAUSE_SECONDS = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a node's stream, as it lies there."""
+
+    stream: str
+    identifier: bytes
+    fields: Mapping[Any, Any]
+
+
 class Reader:
-    """Takes messages, applies each, and only then acknowledges it."""
+    """Takes messages, applies them, and only then acknowledges them."""
 
     def __init__(
         self,
@@ -47,10 +65,13 @@ class Reader:
         self._clock = clock
         self._steady = steady
         self._watch: LeaseWatch[UUID] = LeaseWatch()
-        self._watched = steady()
+        self._silence = SilenceWatch()
+        self._watched = self._listened = steady()
         self._throttle = Throttle()
         self._stopped = threading.Event()
         self._known: set[str] = set()
+        self._streams: list[str] = []
+        self._listed = 0.0
         self._took_over = 0.0
 
     def stop(self) -> None:
@@ -62,15 +83,18 @@ class Reader:
         while not self._stopped.is_set():
             try:
                 self.turn()
+                self._stopped.wait(GATHER_SECONDS)
             except (redis.RedisError, OperationalError) as error:
                 logger.warning("Reports wait: %s", error)
                 self._known.clear()
+                # What could not be read is nobody's silence.
+                self._silence = SilenceWatch()
                 close_old_connections()
                 self._stopped.wait(PAUSE_SECONDS)
 
     def turn(self, block_ms: int = BLOCK_MS) -> int:
         """Applies one batch; returns how many messages it was."""
-        streams = self._streams()
+        streams = self._list()
         if not streams:
             links_ensure()
             self._stopped.wait(PAUSE_SECONDS)
@@ -80,7 +104,7 @@ class Reader:
         done = 0
         if time.monotonic() - self._took_over > TAKEN_OVER_MS / 1000:
             links_ensure()
-            done = sum(self._take_over(link, stream) for stream in streams)
+            done = self._apply(link, _left_behind(link, self._name, streams))
             self._took_over = time.monotonic()
         heard = [s for s in streams if self._throttle.may_speak(_node_of(s), self._steady())]
         if not heard:
@@ -89,8 +113,8 @@ class Reader:
         answer = link.xreadgroup(
             GROUP, self._name, dict.fromkeys(heard, ">"), count=BATCH, block=block_ms
         )
-        for stream, entries in _pairs(answer):
-            done += self._apply(link, stream, entries)
+        done += self._apply(link, _entries(answer))
+        self._mark_silent()
         return done
 
     def _replace_lost(self) -> None:
@@ -102,7 +126,18 @@ class Reader:
         for node_id, seq in self._watch.silent(beats_of_leased(), now).items():
             node_replace(node_id=node_id, seq=seq, now=self._clock())
 
-    def _streams(self) -> list[str]:
+    def _mark_silent(self) -> None:
+        """Once a second, of what was read: who does not answer gets nothing new."""
+        now = self._steady()
+        if now - self._listened >= 1:
+            self._listened = now
+            silence_mark(self._silence.turn(signs_read(), now, node_policy()), self._clock())
+
+    def _list(self) -> list[str]:
+        """The streams of all nodes that are let in, looked up once a second."""
+        now = self._steady()
+        if self._known and now - self._listed < LIST_EVERY_SECONDS:
+            return self._streams
         nodes = Node.objects.filter(link_digest__isnull=False).values_list("name", flat=True)
         streams = [wire.report_stream(name) for name in nodes]
         fresh = [stream for stream in streams if stream not in self._known]
@@ -117,33 +152,31 @@ class Reader:
         for stream in without:
             _group_make(stream)
         self._known.update(fresh)
+        self._streams, self._listed = streams, now
         return streams
 
-    def _take_over(self, link: Any, stream: str) -> int:  # noqa: ANN401 (redis has no precise type here)
-        _, entries, *_ = link.xautoclaim(
-            stream, GROUP, self._name, min_idle_time=TAKEN_OVER_MS, count=BATCH
-        )
-        return self._apply(link, stream.encode(), entries)
+    def _apply(self, link: Any, entries: list[Entry]) -> int:  # noqa: ANN401 (redis has no types)
+        for first in range(0, len(entries), AT_ONCE):
+            batch = entries[first : first + AT_ONCE]
+            readable = [said for entry in batch if (said := _said(entry)) is not None]
+            messages_apply(readable, self._clock())
+            with link.pipeline(transaction=False) as pipe:
+                for entry in batch:
+                    pipe.xack(entry.stream, GROUP, entry.identifier)
+                pipe.execute()
+        for stream, count in Counter(entry.stream for entry in entries).items():
+            self._count(link, stream, count)
+        return len(entries)
 
-    def _apply(self, link: Any, stream: bytes, entries: list[Any]) -> int:  # noqa: ANN401
-        node_name = _node_of(stream.decode())
-        for identifier, data in entries:
-            try:
-                envelope = wire.Envelope.from_fields(data or {})
-            except wire.WireError as error:
-                logger.warning("A message of %s can't be read: %s", node_name, error)
-                tally("messages_unreadable")
-            else:
-                message_apply(node_name=node_name, envelope=envelope, now=self._clock())
-            link.xack(stream, GROUP, identifier)
-        if self._throttle.said(node_name, len(entries), self._steady()):
+    def _count(self, link: Any, stream: str, count: int) -> None:  # noqa: ANN401
+        node_name = _node_of(stream)
+        if self._throttle.said(node_name, count, self._steady()):
             link.xtrim(stream, maxlen=wire.REPORT_STREAM_LENGTH)
             node_flooded(
                 node_name=node_name,
                 lock_out=self._throttle.floods(node_name),
                 now=self._clock(),
             )
-        return len(entries)
 
 
 def _node_of(stream: str) -> str:
@@ -169,10 +202,35 @@ def _group_make(stream: str) -> None:
             raise
 
 
-def _pairs(answer: Any) -> list[tuple[bytes, list[Any]]]:  # noqa: ANN401
-    """The answer of XREADGROUP in either protocol version, as pairs of stream and entries."""
-    if not answer:
-        return []
+def _said(entry: Entry) -> Said | None:
+    node = _node_of(entry.stream)
+    try:
+        return Said(node, wire.Envelope.from_fields(entry.fields))
+    except wire.WireError as error:
+        logger.warning("A message of %s can't be read: %s", node, error)
+        tally("messages_unreadable")
+        return None
+
+
+def _left_behind(link: Any, name: str, streams: list[str]) -> list[Entry]:  # noqa: ANN401
+    """What a killed reader had taken and not finished, taken over."""
+    with link.pipeline(transaction=False) as pipe:
+        for stream in streams:
+            pipe.xautoclaim(stream, GROUP, name, min_idle_time=TAKEN_OVER_MS, count=BATCH)
+        answers = pipe.execute()
+    return [
+        Entry(stream, identifier, fields or {})
+        for stream, (_, entries, *_) in zip(streams, answers, strict=True)
+        for identifier, fields in entries
+    ]
+
+
+def _entries(answer: Any) -> list[Entry]:  # noqa: ANN401
+    """The answer of XREADGROUP in either protocol version."""
     if isinstance(answer, dict):
-        return [(stream, entries[0]) for stream, entries in answer.items()]
-    return [(stream, entries) for stream, entries in answer]
+        answer = [(stream, entries[0]) for stream, entries in answer.items()]
+    return [
+        Entry(stream.decode(), identifier, fields or {})
+        for stream, entries in answer or ()
+        for identifier, fields in entries
+    ]

@@ -14,13 +14,15 @@ from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.costs import run_seconds
 from allocation.services.history import event_add
+from allocation.services.leases import HELD
 from allocation.services.lifecycle import STARTED, run_break_off
+from allocation.services.pause_breaks import pause_break
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
 WORTH_SECONDS = 60
-REPLACEABLE = (State.STARTING, State.ACTIVE)
+LOSABLE = (State.STARTING, State.ACTIVE, State.PAUSING)
 
 
 def node_replace(*, node_id: UUID, seq: int, now: datetime) -> int:
@@ -30,10 +32,10 @@ def node_replace(*, node_id: UUID, seq: int, now: datetime) -> int:
     """
     with transaction.atomic():
         # Bookings before nodes, as everywhere.
-        held = Allocation.objects.filter(gpu__node=node_id, leased=True, state__in=STARTED)
+        held = Allocation.objects.filter(HELD, gpu__node=node_id)
         bookings = list(
             Booking.objects.select_for_update(of=("self",))
-            .filter(id__in=held.values("booking_id"), state__in=REPLACEABLE)
+            .filter(id__in=held.values("booking_id"), state__in=LOSABLE)
             .order_by("id")
         )
         node = Node.objects.select_for_update().get(id=node_id)
@@ -42,7 +44,7 @@ def node_replace(*, node_id: UUID, seq: int, now: datetime) -> int:
         seen = node.heartbeat_at or now
         why = f"{node.name} has fallen silent."
         Node.objects.filter(id=node_id).update(cut_off=True)
-        done = sum(booking_replace(booking, until=seen, why=why, now=now) for booking in bookings)
+        done = sum(_lost(booking, until=seen, why=why, now=now) for booking in bookings)
     if done:
         logger.warning("%d bookings of %s are begun anew elsewhere", done, node.name)
         nudge("allocation.cycle")
@@ -55,7 +57,7 @@ def lease_ran_out(allocation_id: UUID, *, since: datetime, now: datetime) -> Non
     with transaction.atomic():
         booking = (
             Booking.objects.select_for_update(of=("self",))
-            .filter(allocations__id=allocation_id, state__in=REPLACEABLE)
+            .filter(allocations__id=allocation_id, state__in=LOSABLE)
             .first()
         )
         row = Allocation.objects.select_related("gpu__node").get(id=allocation_id)
@@ -64,8 +66,16 @@ def lease_ran_out(allocation_id: UUID, *, since: datetime, now: datetime) -> Non
         node = row.gpu.node
         Node.objects.filter(id=node.id).update(cut_off=True)
         why = f"{node.name} was cut off from the portal and ended it."
-        if booking_replace(booking, until=min(now, since), why=why, now=now):
+        if _lost(booking, until=min(now, since), why=why, now=now):
             nudge("allocation.cycle")
+
+
+def _lost(booking: Booking, *, until: datetime, why: str, now: datetime) -> bool:
+    """What is told to pause is paused when its grace is over, and goes on elsewhere: its node will
+    not prove it empty. Safe to call twice."""
+    if booking.state == State.PAUSING:
+        return pause_break(booking, BY_CODE["node_silent"].id, why, now)
+    return booking_replace(booking, until=until, why=why, now=now)
 
 
 def booking_replace(booking: Booking, *, until: datetime, why: str, now: datetime) -> bool:
@@ -74,11 +84,11 @@ def booking_replace(booking: Booking, *, until: datetime, why: str, now: datetim
     It is charged in the end for what it had until `until`. False when less than a minute is left:
     then it ends where it is.
     """
-    used = booking.used_seconds + run_seconds(booking, until)
-    booking.used_seconds = used
+    kept = run_seconds(booking, until)
+    booking.used_seconds = used = booking.used_seconds + kept
     if time_left(booking, now)[0] < WORTH_SECONDS:
         return False
-    run_break_off(booking, now)
+    run_break_off(booking, now, kept)
     booking.state, booking.replaced = State.QUEUED, booking.replaced + 1
     booking.planned_starts = booking.planned_ends = None
     booking.extension_until = None

@@ -16,16 +16,17 @@ from allocation.rules.fencing import Known, is_ahead, is_news, is_proof, is_stal
 from allocation.services.fleet import inventory_apply, key_confirm, node_key, reads
 from allocation.services.healing import Because, run_break
 from allocation.services.health import errors_apply, gone_apply, troubles_apply
-from allocation.services.leases import lease_grant
+from allocation.services.leases import leases_grant
 from allocation.services.lifecycle import (
     STARTED,
     allocation_empty,
     allocation_failed,
-    allocation_ready,
     allocation_saved,
     allocation_suspended,
 )
 from allocation.services.replace import lease_ran_out
+from allocation.services.starts import allocations_ready
+from allocation.services.strangers import deeds_apply
 from allocation.services.telemetry import samples_store
 from tenants.outbox import nudge
 
@@ -60,7 +61,7 @@ def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> 
         # A node that says what no row can hold must not stop the others from being heard.
         return _refused(node, error)
     if isinstance(message, wire.Heartbeat):
-        lease_grant(node, seq=message.seq, key_version=envelope.key_version)
+        leases_grant([(node, message.seq, envelope.key_version)])
     return "applied"
 
 
@@ -93,7 +94,7 @@ def _message(node: Node, message: wire.FromAgent, now: datetime) -> None:
             _heartbeat(node, message, now)
         case wire.Telemetry():
             _numbered(node, "telemetry_seq", message.seq, now)
-            samples_store(node, message, now)
+            samples_store([(node.id, message)], now)
         case wire.Inventory():
             _numbered(node, "inventory_seq", message.seq, now)
             locked = Node.objects.select_for_update().get(id=node.id)
@@ -111,23 +112,34 @@ def _numbered(node: Node, field: str, seq: int, now: datetime) -> None:
         raise _Stale
 
 
-def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime) -> None:
+def clock_read(node: Node, heartbeat: wire.Heartbeat, now: datetime) -> tuple[int, bool]:
+    """By how many seconds the node's clock is ahead, as a column holds it, and whether that is
+    wrong."""
     skew = heartbeat.sent_at - int(now.timestamp())
     wrong = clock_is_wrong(skew=skew, before=node.clock_skew_seconds, was_wrong=node.clock_wrong)
+    return max(-_MOST_SKEW, min(skew, _MOST_SKEW)), wrong
+
+
+def clock_tell(node_name: str, skew: int, *, wrong: bool) -> None:
+    """Says that a clock has become wrong or right: whoever decides places nothing on a node whose
+    clock is wrong."""
+    logger.warning("The clock of %s is %s: %d s", node_name, "wrong" if wrong else "right", skew)
+    nudge("allocation.cycle")
+
+
+def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime) -> None:
+    skew, wrong = clock_read(node, heartbeat, now)
     taken = Node.objects.filter(id=node.id, heartbeat_seq__lt=heartbeat.seq).update(
         heartbeat_seq=heartbeat.seq,
         heartbeat_at=now,
         last_seen=now,
-        clock_skew_seconds=max(-_MOST_SKEW, min(skew, _MOST_SKEW)),
+        clock_skew_seconds=skew,
         clock_wrong=wrong,
     )
     if not taken:
         raise _Stale
     if wrong != node.clock_wrong:
-        logger.warning(
-            "The clock of %s is %s: %d s", node.name, "wrong" if wrong else "right", skew
-        )
-        nudge("allocation.cycle")
+        clock_tell(node.name, skew, wrong=wrong)
 
 
 def _report(node: Node, report: wire.Report, now: datetime) -> None:
@@ -138,23 +150,22 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
         raise _Stale(ahead=report.epoch if is_ahead(report, known) else None)
     hurt = errors_apply(node, report, now)
     own = _own_allocations(node, report, gone_apply(node, report, now))
-    # Bookings before nodes, and always in one order: so does everyone who locks both.
-    bookings = Booking.objects.filter(allocations__id__in=[*own.values(), *hurt]).values("id")
-    list(Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"))
-    _broken_runs(hurt, now)
+    if own or hurt:
+        # Bookings before nodes, and always in one order: so does everyone who locks both.
+        bookings = Booking.objects.filter(allocations__id__in=[*own.values(), *hurt]).values("id")
+        list(Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"))
+        _broken_runs(hurt, now)
     troubles_apply(node, report, now)
+    ready = {own[item.id]: item.devices for item in report.allocations if _is_ready(item, own)}
+    if ready:
+        allocations_ready(ready, now)
+    deeds_apply(node, report, now)
     for item in report.allocations:
         if item.id in own:
             unproven = item.state == "empty" and not is_proof(report, known)
             said = dataclasses.replace(item, state="ending") if unproven else item
             _allocation(own[item.id], said, now)
-    modes_changed = sum(
-        Gpu.objects.filter(node=node, uuid=gpu.uuid).exclude(mode=gpu.mode).update(mode=gpu.mode)
-        for gpu in report.gpus
-    )
-    if modes_changed:
-        # The modes stand in the node's document: other words need another generation.
-        Node.objects.filter(id=node.id).update(generation=F("generation") + 1)
+    modes_changed = _modes_apply(node, report)
     ran_out = any(item.error == wire.LEASE_RAN_OUT for item in report.allocations)
     hears = report.observed_generation == node.generation and not ran_out
     taken = Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
@@ -166,7 +177,22 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     )
     if not taken:
         raise _Stale
-    nudge("allocation.cycle")
+    trusted_again = node.ahead_epoch is not None or (node.cut_off and hears)
+    if own or hurt or modes_changed or trusted_again:
+        # A node that says the same again, as each does once a minute, asks for no decision.
+        nudge("allocation.cycle")
+
+
+def _modes_apply(node: Node, report: wire.Report) -> bool:
+    said = {gpu.uuid: gpu.mode for gpu in report.gpus}
+    known = Gpu.objects.filter(node=node, uuid__in=said).values_list("uuid", "mode")
+    changed = [uuid for uuid, mode in known if mode != said[uuid]]
+    for uuid in changed:
+        Gpu.objects.filter(node=node, uuid=uuid).update(mode=said[uuid])
+    if changed:
+        # The modes stand in the node's document: other words need another generation.
+        Node.objects.filter(id=node.id).update(generation=F("generation") + 1)
+    return bool(changed)
 
 
 def _broken_runs(hurt: Mapping[UUID, str], now: datetime) -> None:
@@ -185,12 +211,18 @@ def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict
         for item in report.allocations
         if _is_uuid(item.id) and not (item.state == "failed" and item.id in excused)
     }
+    if not said:
+        return {}
     rows = Allocation.objects.filter(id__in=said, gpu__node=node)
     return {
         row.id.hex: row.id
         for row in rows.only("id", "state", "saved_at")
         if is_news(said[row.id].state, row.state) or _is_saved_news(row, said[row.id])
     }
+
+
+def _is_ready(item: wire.ReportedAllocation, own: Mapping[str, UUID]) -> bool:
+    return item.state == "ready" and item.id in own
 
 
 def _is_saved_news(row: Allocation, item: wire.ReportedAllocation) -> bool:
@@ -204,8 +236,6 @@ def _is_uuid(text: str) -> bool:
 
 
 def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> None:
-    if item.state == "ready":
-        allocation_ready(identifier, list(item.devices), now)
     if item.saved is not None:
         allocation_saved(identifier, _moment(item.saved, now), now)
     if item.state == "empty":

@@ -15,7 +15,7 @@ from allocation.rules.catalogue import BY_CODE
 from allocation.rules.recurrence import Dates, Recurrence, dates_of, overlaps
 from allocation.rules.states import State
 from allocation.services.admission import terms_at, terms_check
-from allocation.services.bookings import Taken, Wish, booking_cancel, booking_take
+from allocation.services.bookings import Taken, Wish, booking_cancel, bookings_take
 from allocation.services.offers import offer_of
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
@@ -132,14 +132,19 @@ def _bookings_request(
     # What all dates have in common is asked once.
     terms = terms_check(project=series.project, wish_tier=wish.tier, ask=ask, now=now)
     offer = offer_of(terms, wish.priced_at or now)
+    wanted: dict[UUID, Taken] = {}
     for place, starts in enumerate(dates.starts):
         try:
             dated = terms_at(terms, starts, now)
-            with transaction.atomic():
-                taken = Taken(series.project, wish, dated, offer, series)
-                booking_take(actor, taken, now, uuid5(series.id, str(place)))
         except Refused as refusal:
             failed[starts] = refusal
+        else:
+            key = uuid5(series.id, str(place))
+            wanted[key] = Taken(series.project, wish, dated, offer, series)
+    answers = bookings_take(actor, wanted, now) if wanted else {}
+    for key, answer in answers.items():
+        if isinstance(answer, Refused):
+            failed[wanted[key].terms.not_before] = answer
     return failed
 
 

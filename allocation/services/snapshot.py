@@ -4,19 +4,21 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Q
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node, Pause
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import WAITING, State
-from allocation.services.bookings import EXTENDABLE
+from allocation.rules.states import EXTENDABLE, WAITING, State
+from allocation.services.compaction_orders import orders_read
 from allocation.services.fleet import reads
-from allocation.services.pauses import OPEN
+from allocation.services.pauses import OPEN, pauses_unneeded
+from allocation.services.places import place_of, place_of_row
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
+from allocation.services.snapshot_homes import at_home, homes_paused, homes_running
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.services.work import has_run
 from allocation.solver import (
@@ -25,15 +27,15 @@ from allocation.solver import (
     Held,
     Host,
     Model,
-    Place,
     Placement,
     Promise,
     Request,
     Snapshot,
 )
 from allocation.solver import Gpu as SolverGpu
-from allocation.solver.types import Mode
+from allocation.solver.types import Mode, Together
 
+EVERYWHERE = Q()
 # A device that was given back is cleared within seconds. What takes longer is expected to take as
 # long again as it has taken already: nobody is promised the room of a device that hangs.
 CLEARING_SECONDS = 5
@@ -59,8 +61,8 @@ def snapshot_read(now: datetime) -> Snapshot:
         now=seconds(now),
         models=models_read(),
         gpus=gpus_read(),
-        held=_held(now),
-        requests=_requests(now),
+        held=held_read(now),
+        requests=requests_read(now),
         extensions=_extensions(),
         limits=limits_read(),
         tiers=tiers_read(),
@@ -69,6 +71,8 @@ def snapshot_read(now: datetime) -> Snapshot:
         hosts=hosts_read(),
         blackouts=blackouts_read(now),
         running=running_read(now),
+        unneeded=_unneeded(now),
+        orders=orders_read(),
     )
 
 
@@ -101,8 +105,8 @@ def models_read() -> tuple[Model, ...]:
     )
 
 
-def gpus_read() -> tuple[SolverGpu, ...]:
-    """Every GPU; usable when it is healthy and its node takes work."""
+def gpus_read(where: Q = EVERYWHERE) -> tuple[SolverGpu, ...]:
+    """GPUs; usable when they are healthy and their node takes work."""
     return tuple(
         SolverGpu(
             id=str(gpu.id),
@@ -113,33 +117,18 @@ def gpus_read() -> tuple[SolverGpu, ...]:
             gpu_class=gpu.gpu_class_id,
             model=gpu.model_id,
             domain=gpu.domain,
-            usable=gpu.health == Gpu.Health.OK and gpu.node.takes_work,
+            usable=gpu.health == Gpu.Health.OK and gpu.node.keeps_work,
             mode=_fixed_mode(gpu),
             shares=_reads_shares(gpu.node),
+            silent=gpu.node.silent_since is not None,
         )
-        for gpu in Gpu.objects.select_related("node__rack", "model")
+        for gpu in Gpu.objects.filter(where).select_related("node__rack", "model")
     )
 
 
 def _reads_shares(node: Node) -> bool:
     """An agent that is too old would refuse its whole document for one share in it."""
     return not node.agent_version or reads(node, wire.SHARES_SINCE)
-
-
-def place_of(data: dict[str, Any]) -> Place:
-    """A place as it is stored on a booking."""
-    return Place(data["gpu"], data["profile"], data["start"], data["size"], data.get("share"))
-
-
-def place_data(place: Place) -> dict[str, Any]:
-    """A place as JSON, for the booking."""
-    return {
-        "gpu": place.gpu,
-        "profile": place.profile,
-        "start": place.start,
-        "size": place.size,
-        "share": place.share,
-    }
 
 
 def solver_ask(document: AskDocument) -> Ask:
@@ -153,6 +142,7 @@ def solver_ask(document: AskDocument) -> Ask:
         share=document.share,
         cores=document.cores * 1_000,
         memory=document.memory * 1_024,
+        pin=document.pin,
     )
 
 
@@ -175,18 +165,22 @@ def _fixed_mode(gpu: Gpu) -> Mode | None:
     return "sliced" if gpu.mode == Gpu.Mode.SLICED else "whole"
 
 
-def _held(now: datetime) -> tuple[Held, ...]:
+def held_read(now: datetime) -> tuple[Held, ...]:
+    """Every live allocation; under the wall, of one tenant."""
     rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
     rows = rows.order_by("id")
-    return tuple(_held_of(row, seconds(now)) for row in rows if not _is_handing_over(row, now))
+    return tuple(
+        _held_of(row, seconds(now))
+        for row in rows
+        if not is_handing_over(row.period.upper, now, is_pausing=row.booking.state == State.PAUSING)
+    )
 
 
-def _is_handing_over(row: Allocation, now: datetime) -> bool:
+def is_handing_over(ends: datetime, now: datetime, *, is_pausing: bool) -> bool:
     """Paused for somebody, and its time has just come: the room is theirs in the calendar, so that
     nobody's start moves for the seconds that clearing takes. On the hardware it is theirs on the
     proof of empty."""
-    late: timedelta = now - row.period.upper
-    return row.booking.state == State.PAUSING and timedelta(0) <= late < HANDING_OVER
+    return is_pausing and timedelta(0) <= now - ends < HANDING_OVER
 
 
 def _held_of(row: Allocation, now: int) -> Held:
@@ -202,9 +196,9 @@ def _held_of(row: Allocation, now: int) -> Held:
         booking=f"left {row.id}" if row.left else str(row.booking_id),
         tenant="" if row.left else str(row.tenant_id),
         project="" if row.left else str(row.project_id),
-        place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
+        place=place_of_row(row),
         starts=seconds(row.period.lower),
-        ends=_out(ends, now) if started else ends,
+        ends=out_by(ends, now) if started else ends,
         started=started,
         tier=booking.tier_id,
         since=seconds(booking.ready_at) if booking.ready_at and is_had else None,
@@ -214,15 +208,29 @@ def _held_of(row: Allocation, now: int) -> Held:
         cores=cores,
         memory=memory,
         owner=str(row.booking.owner_id),
+        pinned=bool(booking.ask.get("pin")),
+        level=_level(row),
     )
 
 
-def _out(ends: int, now: int) -> int:
+def _level(row: Allocation) -> Together | None:
+    """How near its gang must lie wherever it lies; None: it has begun, may be frozen on its node,
+    or is about to be extended where it is."""
+    booking, ask = row.booking, row.booking.ask
+    is_settled = row.state == Allocation.State.PLANNED and booking.extension_until is None
+    if not is_settled or booking.state != State.SCHEDULED:
+        return None
+    together: Together = ask["together"]
+    return together if ask["required"] and ask["count"] > 1 else "any"
+
+
+def out_by(ends: int, now: int) -> int:
     """When what should be out at `ends` is expected to be: a device may take long to be cleared."""
     return max(ends, now + max(CLEARING_SECONDS, now - ends))
 
 
-def _requests(now: datetime) -> tuple[Request, ...]:
+def requests_read(now: datetime) -> tuple[Request, ...]:
+    """Every booking that waits; under the wall, of one tenant."""
     rows = Booking.objects.filter(state__in=WAITING).select_related("tier", "series")
     found = [_request_of(row, now) for row in rows]
     found += pauses_requested(now)
@@ -281,10 +289,12 @@ def running_read(now: datetime) -> tuple[Request, ...]:
     """What each running booking that may be paused would still want if it were paused now."""
     rows = Booking.objects.filter(state=State.ACTIVE, tier__pausable=True).select_related("tier")
     found = []
+    homes = homes_running()
     for row in rows.order_by("id"):
         left = seconds(row.planned_ends) - seconds(now) if row.planned_ends else 0
         if left > 0:
-            found.append(_going_on(row, now, left, seconds(now) + left))
+            wish = _going_on(row, now, left, seconds(now) + left)
+            found.append(at_home(wish, homes.get(row.id), now))
     return tuple(found)
 
 
@@ -311,7 +321,9 @@ def pauses_requested(now: datetime) -> list[Request]:
     placed = Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id")
     open_pauses = Pause.objects.filter(OPEN).select_related("booking__tier").order_by("id")
     rows = open_pauses.filter(booking__state__in=[State.PAUSING, State.PAUSED])
-    found = (_paused(row, now) for row in rows.exclude(booking__in=placed))
+    pauses = list(rows.exclude(booking__in=placed))
+    homes = homes_paused(pauses)
+    found = (at_home(_paused(row, now), homes.get(row.booking_id), now) for row in pauses)
     return [request for request in found if request.duration > 0]
 
 
@@ -320,7 +332,7 @@ def _paused(pause: Pause, now: datetime) -> Request:
     is_out, ends = pause.remaining_seconds is not None, seconds(pause.ends_before)
     out = seconds(now)
     if not is_out:
-        out = _out(seconds(pause.acknowledged_at or pause.deadline), out)
+        out = out_by(seconds(pause.acknowledged_at or pause.deadline), out)
     left = ends - seconds(pause.deadline)
     if pause.remaining_seconds is not None:
         left = pause.remaining_seconds
@@ -331,13 +343,20 @@ def _paused(pause: Pause, now: datetime) -> Request:
 
 
 def _promise_of(row: Booking) -> Promise | None:
-    if not row.planned_places or row.planned_starts is None or row.planned_ends is None:
+    """What it was promised; without places a start that nothing proves, for flexible ones only."""
+    is_one = bool(row.planned_places) or row.starts is None
+    if not is_one or row.planned_starts is None or row.planned_ends is None:
         return None
     return Promise(
         starts=seconds(row.planned_starts),
         ends=seconds(row.planned_ends),
         places=tuple(place_of(place) for place in row.planned_places),
     )
+
+
+def _unneeded(now: datetime) -> tuple[Extension, ...]:
+    rows = pauses_unneeded(now).order_by("booking_id").values_list("booking_id", "ends_before")
+    return tuple(Extension(str(booking), seconds(ends)) for booking, ends in rows)
 
 
 def _extensions() -> tuple[Extension, ...]:

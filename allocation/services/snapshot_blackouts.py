@@ -1,5 +1,6 @@
 """What a snapshot says of planned maintenance: GPU by GPU."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from allocation.models import Blackout, Gpu
@@ -12,7 +13,7 @@ def blackouts_read(now: datetime) -> tuple[SolverBlackout, ...]:
     return blackouts_laid(blackouts_open(now))
 
 
-def blackouts_laid(blackouts: list[Blackout]) -> tuple[SolverBlackout, ...]:
+def blackouts_laid(blackouts: Sequence[Blackout]) -> tuple[SolverBlackout, ...]:
     """The same for blackouts that need not be saved."""
     gpus = Gpu.objects.select_related("node") if blackouts else ()
     return tuple(

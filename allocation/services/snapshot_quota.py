@@ -1,6 +1,6 @@
 """What a snapshot says of quota: tiers, the tree, GPU-hour caps and the use that counts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ GPU_HOUR = UNITS_PER_GPU * 3_600
 
 # Charged time per project, class and UTC day: from "ready" to the release or to the notice of the
 # pause that ended the run, less what that pause credits, else until now. Runs that were broken off
-# have no "ready" any more: what counts of them is laid to the end of the last of them.
+# have no "ready" any more: what counts of each is laid to its end.
 _USED = """
 SELECT u.tenant_id, u.project_id, u.gpu_class_id, extract(epoch FROM d.day)::bigint,
        sum(u.units * extract(epoch FROM least(u.until, d.day + interval '1 day')
@@ -31,22 +31,18 @@ FROM (
   FROM allocation_allocation a
     JOIN allocation_booking b ON b.id = a.booking_id
     JOIN allocation_gpu g ON g.id = a.gpu_id
-    LEFT JOIN allocation_pause p ON p.booking_id = a.booking_id
+    LEFT JOIN allocation_pause p ON p.booking_id = a.booking_id AND NOT p.withdrawn
       AND p.ready_at >= lower(a.period) AND p.ready_at < upper(a.period)
   WHERE coalesce(p.ready_at, b.ready_at) IS NOT NULL AND a.state <> 'superseded'
     AND (p.id IS NOT NULL OR NOT a."left")
     AND a.period && tstzrange(%(since)s, %(now)s)
   UNION ALL
   SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
-         greatest(upper(a.period) - make_interval(secs => b.used_seconds), %(since)s) AS since,
+         greatest(upper(a.period) - make_interval(secs => a.kept_seconds), %(since)s) AS since,
          least(upper(a.period), %(now)s) AS until
   FROM allocation_allocation a
-    JOIN allocation_booking b ON b.id = a.booking_id AND b.used_seconds > 0
     JOIN allocation_gpu g ON g.id = a.gpu_id
-  WHERE a."left" AND a.period && tstzrange(%(since)s, %(now)s)
-    AND lower(a.period) = (
-      SELECT max(lower(l.period)) FROM allocation_allocation l
-      WHERE l.booking_id = a.booking_id AND l."left")
+  WHERE a."left" AND a.kept_seconds > 0 AND a.period && tstzrange(%(since)s, %(now)s)
 ) u CROSS JOIN LATERAL generate_series(
   date_trunc('day', u.since, 'UTC'), u.until - interval '1 microsecond', interval '1 day'
 ) AS d(day)
@@ -58,6 +54,11 @@ ORDER BY 2, 3, 4
 
 def tiers_read() -> tuple[Tier, ...]:
     """What each tier may do with quota."""
+    return tiers_of(TierRow.objects.order_by("slug"))
+
+
+def tiers_of(rows: Iterable[TierRow]) -> tuple[Tier, ...]:
+    """As `tiers_read`, of rows in the order of their slugs."""
     return tuple(
         Tier(
             tier.slug,
@@ -68,12 +69,22 @@ def tiers_read() -> tuple[Tier, ...]:
             protected=tier.protected_seconds,
             pauses=tier.max_pauses,
         )
-        for tier in TierRow.objects.order_by("slug")
+        for tier in rows
     )
 
 
 def limits_read() -> tuple[Limit, ...]:
     """The quota tree of tenants and projects; under the wall, of the one tenant that was said."""
+    return limits_of(quotas_read())
+
+
+def quotas_read() -> list[Quota]:
+    """Every row of quota in the order of a snapshot; under the wall, of one tenant."""
+    return list(Quota.objects.order_by("tenant_id", "project_id", "gpu_class_id"))
+
+
+def limits_of(rows: Iterable[Quota]) -> tuple[Limit, ...]:
+    """As `limits_read`, of rows that were read."""
     return tuple(
         Limit(
             owner=str(row.project_id or row.tenant_id),
@@ -84,7 +95,7 @@ def limits_read() -> tuple[Limit, ...]:
             lend=row.lend_limit_units,
             weight=row.weight,
         )
-        for row in Quota.objects.order_by("tenant_id", "project_id", "gpu_class_id")
+        for row in rows
     )
 
 
@@ -108,9 +119,8 @@ def caps_read(now: datetime, used: tuple[Used, ...]) -> tuple[Cap, ...]:
     return tuple(cap for row in rows for cap in _caps(row, used, now))
 
 
-def caps_rolling_read() -> tuple[Cap, ...]:
+def caps_rolling_of(rows: Iterable[Quota]) -> tuple[Cap, ...]:
     """Only the caps over so many days in a row: what is more than one never fits."""
-    rows = Quota.objects.filter(cap_gpu_hours__isnull=False, cap_days__isnull=False)
     return tuple(
         Cap(
             str(row.project_id or row.tenant_id),
@@ -120,7 +130,8 @@ def caps_rolling_read() -> tuple[Cap, ...]:
             0,
             row.cap_days,
         )
-        for row in rows.order_by("tenant_id", "project_id", "gpu_class_id")
+        for row in rows
+        if row.cap_gpu_hours is not None and row.cap_days is not None
     )
 
 

@@ -1,5 +1,6 @@
 """Readings become rows: bounded, told once, and kept as five-minute rows for ninety days."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -7,7 +8,7 @@ from django.db import connection, transaction
 from django.db.models import Max, Min
 
 from allocation import wire
-from allocation.models import Allocation, GpuSample, GpuUse, Node
+from allocation.models import Allocation, Gpu, GpuSample, GpuUse
 from allocation.queries.telemetry import (
     ROW,
     SAMPLES_KEPT,
@@ -25,38 +26,47 @@ READ_EVERY_S = 5
 LATE = timedelta(minutes=15)
 # Rows may still change while readings of their time may come.
 UNSETTLED = LATE + ROW
+_SLOTS = frozenset((None, *range(8)))
 # A long way behind is caught up with in pieces, each a transaction of its own.
 PIECE = timedelta(hours=6)
 
 
-def samples_store(node: Node, telemetry: wire.Telemetry, now: datetime) -> None:
-    """Keeps a node's readings. What is too much, or absurd, is dropped and counted."""
-    kept = telemetry.samples[: wire.SAMPLES_MOST]
-    tally("telemetry_too_many", len(telemetry.samples) - len(kept))
-    gpus = dict(node.gpus.values_list("uuid", "id"))
-    tenants = {
-        row.hex: tenant
-        for row, tenant in Allocation.objects.filter(
-            gpu__node=node, state=Allocation.State.ACTIVE
-        ).values_list("id", "tenant_id")
+def samples_store(said: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) -> None:
+    """Keeps readings, each with its node. What is too much, or absurd, is dropped and counted."""
+    if not said:
+        return
+    nodes = {node_id for node_id, _ in said}
+    gpus = {
+        (node_id, uuid): gpu_id
+        for node_id, uuid, gpu_id in Gpu.objects.filter(node_id__in=nodes).values_list(
+            "node_id", "uuid", "id"
+        )
     }
-    at = _moment(telemetry.sent_at, now)
-    absurd = [0]
-    GpuSample.objects.bulk_create(
-        [
-            GpuSample(
-                gpu_id=gpus[sample.gpu],
-                tenant_id=tenants.get(sample.allocation or ""),
-                slot=sample.slot,
-                allocation_id=UUID(sample.allocation) if sample.allocation in tenants else None,
-                at=at,
-                **_values(sample, absurd),
-            )
-            for sample in kept
-            if sample.gpu in gpus and sample.slot in (None, *range(8))
-        ],
-        ignore_conflicts=True,
-    )
+    running = Allocation.objects.filter(gpu__node_id__in=nodes, state=Allocation.State.ACTIVE)
+    tenants = {
+        (node_id, row.hex): tenant
+        for node_id, row, tenant in running.values_list("gpu__node_id", "id", "tenant_id")
+    }
+    too_many, absurd = 0, [0]
+    samples = []
+    for node_id, telemetry in said:
+        at = _moment(telemetry.sent_at, now)
+        too_many += max(0, len(telemetry.samples) - wire.SAMPLES_MOST)
+        for sample in telemetry.samples[: wire.SAMPLES_MOST]:
+            gpu, whose = (node_id, sample.gpu), (node_id, sample.allocation or "")
+            if gpu in gpus and sample.slot in _SLOTS:
+                samples.append(
+                    GpuSample(
+                        gpu_id=gpus[gpu],
+                        tenant_id=tenants.get(whose),
+                        slot=sample.slot,
+                        allocation_id=UUID(whose[1]) if whose in tenants else None,
+                        at=at,
+                        **_values(sample, absurd),
+                    )
+                )
+    GpuSample.objects.bulk_create(samples, ignore_conflicts=True)
+    tally("telemetry_too_many", too_many)
     tally("telemetry_absurd", absurd[0])
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from allocation.solver.explain import (
     GROUPS,
     Line,
+    frees,
     gpus,
     maintenance,
     of_host,
@@ -17,6 +18,7 @@ from allocation.solver.explain import (
 from allocation.solver.placement import Want, fits
 from allocation.solver.plan import Reason
 from allocation.solver.types import Request
+from allocation.solver.upkeep import missing
 from allocation.solver.working import Found, Working
 
 
@@ -27,10 +29,8 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
     takes is GPUs not free together.
     """
     found = list(_why_not_beside_held(working, want, starts))
-    if not found:
-        at = np.array([starts], dtype=np.int64)
-        if not fits(working.pools[want.gpu_class], want, *working.busy(want, at))[0]:
-            found.append(_in_line(want, line))
+    if not found and not _has_room(working, want, starts):
+        found.append(_in_line(want, line))
     quota = why_quota(working, want, starts)
     return (*found, quota) if quota else tuple(found)
 
@@ -40,7 +40,7 @@ def why_waiting(working: Working, request: Request, found: Found, line: Line) ->
     first = working.first_start(request.earliest)
     blockers = why_not_at(working, found.want, first, line)
     return _waiting(working, request, found, blockers) or (
-        replace(_in_line(found.want, line), frees_at=found.starts),
+        frees(_in_line(found.want, line), found.starts),
     )
 
 
@@ -57,11 +57,18 @@ def why_still_waiting(
     return _waiting(working, request, kept, (*found, quota) if quota else found)
 
 
+def _has_room(working: Working, want: Want, starts: int) -> bool:
+    if starts < working.outlook.none_before(want):
+        return False
+    at = np.array([starts], dtype=np.int64)
+    return bool(fits(working.pools[want.gpu_class], want, *working.busy(want, at))[0])
+
+
 def _waiting(
     working: Working, request: Request, found: Found, blockers: tuple[Reason, ...]
 ) -> tuple[Reason, ...]:
     said = [
-        blocker if blocker.check == "quota" else replace(blocker, frees_at=found.starts)
+        blocker if blocker.check == "quota" else frees(blocker, found.starts)
         for blocker in blockers
     ]
     if request.earliest > working.now:
@@ -90,14 +97,28 @@ def _why_not_beside_held(working: Working, want: Want, starts: int) -> tuple[Rea
         return ()
     pool = working.pools[want.gpu_class]
     found = [_host_busy(want) if left.has_gpus else _busy(want, left.together)]
-    out = pool.out_of_service(want.shape)
-    if out:
-        sentence = f"{out} of {len(pool)} {want.gpu_class} are out of service."
-        found.append(reason("hardware_out", sentence, out=out, gpus=len(pool)))
+    if want.pin:
+        found = [_why_not_there(working, want, starts)]
+    for code, count, words in () if want.pin else missing(pool, want.shape):
+        sentence = f"{count} of {len(pool)} {want.gpu_class} are {words}."
+        found.append(reason(code, sentence, out=count, gpus=len(pool)))
     away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
     if away:
         found.append(maintenance(away, f"of {want.gpu_class}", back))
     return tuple(found)
+
+
+def _why_not_there(working: Working, want: Want, starts: int) -> Reason:
+    """Why not where it is pinned to; `elsewhere` is 1 when there would be room without the pin."""
+    pool = working.pools[want.gpu_class]
+    named = pool.within(want.pin) & pool.suits(want.shape)
+    if not (named & pool.usable).any():
+        return reason("pin_out", f"{want.pin_words}: out of service.", out=int(named.sum()))
+    free, at = replace(want, pin=()), np.array([starts], dtype=np.int64)
+    is_free = bool(fits(pool, free, *working.busy(free, at))[0])
+    rest = "; elsewhere there is room" if is_free else ""
+    sentence = f"It is pinned to {want.pin_words}, which is not free for that long{rest}."
+    return reason("pinned", sentence, elsewhere=int(is_free))
 
 
 def _busy(want: Want, most: int) -> Reason:

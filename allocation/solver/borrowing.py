@@ -8,9 +8,9 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from allocation.solver.explain import borrowed_reason
+from allocation.solver.explain import gpus, reason
 from allocation.solver.placement import wants_of
-from allocation.solver.plan import Assign, Borrow, Claim, Waiting
+from allocation.solver.plan import Assign, Borrow, Claim, Reason, Waiting
 from allocation.solver.quota import Quota, Use
 from allocation.solver.types import Request, Snapshot
 from allocation.solver.working import Working
@@ -87,7 +87,7 @@ def said(answer: Answer, borrows: dict[str, Borrow]) -> Answer:
     borrow = borrows.get(answer.booking)
     if borrow is None:
         return answer
-    return replace(answer, reasons=(*answer.reasons, borrowed_reason(borrow)))
+    return replace(answer, reasons=(*answer.reasons, _reason(borrow)))
 
 
 def _may_borrow(quota: Quota, use: Use) -> bool:
@@ -155,3 +155,16 @@ def _given_rows(
         want = next(want for want in wants_of(request) if want.gpu_class == answer.gpu_class)
         rows.append(Row(answer.booking, working.use(want), (answer.starts, answer.ends)))
     return rows
+
+
+def _reason(borrow: Borrow) -> Reason:
+    """What of a booking is borrowed: `8 own + 2 borrowed`."""
+    numbers = {"own": borrow.own, "borrowed": borrow.borrowed}
+    if borrow.at_risk_from is not None:
+        numbers["at_risk_from"] = borrow.at_risk_from
+    asks = ", and one of them asks for them" if borrow.at_risk_from is not None else ""
+    sentence = (
+        f"{gpus(borrow.own)} own + {gpus(borrow.borrowed)} borrowed: what is borrowed may be "
+        f"paused when those who lend it need it{asks}."
+    )
+    return reason("borrowed", sentence, **numbers)

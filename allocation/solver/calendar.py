@@ -34,6 +34,11 @@ class Calendar:
         twin.version = self.version
         return twin
 
+    @property
+    def has_shares(self) -> bool:
+        """True when something is shared, now or later."""
+        return self._shares is not None
+
     def prime(self, instants: Iterable[int]) -> None:
         """Prepare for these starts and ends; before anything is put."""
         self._instants = tuple(instants)
@@ -127,6 +132,28 @@ class Calendar:
             return masks
         shared = self._shares.over((starts, duration), np.maximum)
         return _joined(masks, shared)
+
+    def busy_without(
+        self, others: Iterable[tuple[Iterable[Place], int, int]], starts: int, ends: int
+    ) -> Masks:
+        """What is taken at any instant of [starts, ends) but for others, who are laid: (columns,).
+
+        Only slots: what is shared is left out.
+        """
+        within = self._steps.rows(starts, ends)
+        values = self._steps.values[within]
+        found: Masks = np.bitwise_or.reduce(values, axis=0)
+        left: dict[int, Masks] = {}
+        for places, since, until in others:
+            rows = self._steps.rows(since, until)
+            mine = slice(max(0, rows.start - within.start), max(0, rows.stop - within.start))
+            for place in places:
+                column = self.pool.column[place.gpu]
+                rest = left.setdefault(column, values[:, column].copy())
+                rest[mine] &= np.uint16(self.pool.mask_of(place) ^ 0xFFFF)
+        for column, rest in left.items():
+            found[column] = np.bitwise_or.reduce(rest)
+        return found
 
     def idle(
         self, starts: Ints, duration: int, columns: npt.NDArray[np.bool_]

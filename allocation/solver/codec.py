@@ -50,8 +50,13 @@ def _plain(value: object) -> Any:  # noqa: ANN401  JSON is what it is
         return value
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
-    names = _names(cast(Hashable, type(value)))
-    return {name: _plain(getattr(value, name)) for name in names}
+    kind = cast(Hashable, type(value))
+    quiet = _quiet(kind)
+    return {
+        name: _plain(found)
+        for name in _names(kind)
+        if (found := getattr(value, name)) or name not in quiet
+    }
 
 
 @lru_cache(maxsize=64)
@@ -59,6 +64,12 @@ def _names(kind: Hashable) -> tuple[str, ...]:
     if not is_dataclass(kind):
         raise TypeError(f"{kind} has no place in a document")
     return tuple(field.name for field in fields(kind))
+
+
+@lru_cache(maxsize=64)
+def _quiet(kind: Hashable) -> frozenset[str]:
+    """The fields that are left out where they say nothing."""
+    return frozenset(f.name for f in fields(cast(Any, kind)) if f.metadata.get("said"))
 
 
 @lru_cache(maxsize=64)

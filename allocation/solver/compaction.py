@@ -1,9 +1,9 @@
 """Proposals to move running work together so that a waiting booking starts sooner.
 
 Nothing of it is ever done by itself: a proposal says who would be paused and resumed where, what
-that costs, and what is won, and somebody decides. Only work that may be paused at all, that is
-past its protected time and lies in one place is thought of; no shares, and nothing that was
-promised cores or memory of its host, because only GPUs are looked at here.
+that costs, and what is won, and an operator decides (`carrying`). Only work that may be paused at
+all, that is past its protected time and lies in one place is thought of; no shares, and nothing
+that was promised cores or memory of its host, because only GPUs are looked at here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from allocation.solver.exact import Movable, Rearranged, rearrange
+from allocation.solver.exact import Movable, Neighbourhood, Rearranged, Window, rearrange
 from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Assign, Plan, Waiting
@@ -37,7 +37,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """After these moves `beneficiary` could start at once, `sooner` seconds before its plan.
+    """After these moves, `notice` seconds from now, `beneficiary` could start, `sooner` seconds
+    before its plan.
 
     `cost` are the GPU-seconds of work that the moves throw away; `proven`: no cheaper way exists
     on the GPUs that were looked at.
@@ -46,6 +47,7 @@ class Proposal:
     beneficiary: str
     gpu_class: str
     places: tuple[Place, ...]
+    notice: int
     sooner: int
     moves: tuple[Moved, ...]
     cost: int
@@ -59,7 +61,11 @@ def propose(snapshot: Snapshot, plan: Plan, policy: Policy) -> tuple[Proposal, .
     carried out the others must be asked for anew.
     """
     wishes = {request.booking: request for request in snapshot.requests}
-    late = [wait for wait in plan.waits if _could_start(snapshot, wishes[wait.booking], wait)]
+    late = [
+        wait
+        for wait in plan.waits
+        if wait.booking in wishes and _could_start(snapshot, wishes[wait.booking], wait)
+    ]
     late.sort(key=lambda wait: (-wishes[wait.booking].priority, wait.starts, wait.booking))
     found = [
         proposal
@@ -77,8 +83,9 @@ def _could_start(snapshot: Snapshot, request: Request, wait: Waiting) -> bool:
     """It is only room that it waits for, and long enough to be worth a word."""
     is_near = wait.starts > snapshot.now + RESUME_SECONDS
     ask = request.ask
-    is_gpu = ask.share is None and not ask.cores and not ask.memory
-    return is_gpu and is_near and request.earliest <= snapshot.now and not request.fixed
+    is_gpu = ask.share is None and not ask.cores and not ask.memory and not ask.pin
+    can_wait = not request.fixed and not request.paused
+    return is_gpu and is_near and request.earliest <= snapshot.now and can_wait
 
 
 def _proposal(
@@ -86,34 +93,45 @@ def _proposal(
 ) -> Proposal | None:
     working = _after(snapshot, plan, policy, wait.booking)
     want = next(want for want in wants_of(request) if want.gpu_class == wait.gpu_class)
-    if working.over(want, working.now) is not None:
+    told = {pause.booking for pause in plan.pauses}
+    movable = [
+        each for each in _movable(snapshot, working, want.gpu_class) if each[0].booking not in told
+    ]
+    notices = {held.place: working.running[held.booking].tier.grace for held, _ in movable}
+    # Whichever of them move: all of it begins within the longest of their notices.
+    longest = max(notices.values(), default=0)
+    whole = replace(want, duration=want.duration + longest)
+    if working.over(whole, working.now) is not None:
         return None
-    movable = _movable(snapshot, working, want.gpu_class)
     pool = working.pools[want.gpu_class]
     calendar, now = working.calendars[want.gpu_class], working.now
-    busy = calendar.busy(np.array([now], dtype=np.int64), want.duration)[0]
+    busy = calendar.busy(np.array([now], dtype=np.int64), whole.duration)[0]
     for held, _ in movable:
         calendar.drop((held.place,), now, working.end_of(held))
 
-    def is_free(place: Place, seconds: int) -> bool:
-        return calendar.is_free((place,), now, now + seconds)
+    def is_free(place: Place, window: Window) -> bool:
+        since, until = window
+        return calendar.is_free((place,), since, until + longest)
 
     best: Rearranged | None = None
     for group in _groups(pool, want):
         columns = _neighbourhood(pool, want, busy, movable, group)
         here = [item for _, item in movable if pool.column[item.place.gpu] in columns]
-        found = rearrange(pool, want, here, columns, is_free)
+        found = rearrange(Neighbourhood(pool, tuple(columns), is_free), want, now, here)
         if found is not None and (best is None or found.cost < best.cost):
             best = found
     if best is None or not best.moves:
         return None
-    return _said(request, wait, best, movable, working.now)
+    notice = max(notices[source] for source, _ in best.moves)
+    if wait.starts <= now + notice + RESUME_SECONDS:
+        return None
+    return _said(request, wait, best, movable, (now, notice))
 
 
 def _after(snapshot: Snapshot, plan: Plan, policy: Policy, booking: str) -> Working:
     """The calendar with everything that was given or promised, but for the one booking."""
     working = Working(snapshot, policy)
-    wishes = {request.booking: request for request in snapshot.requests}
+    wishes = {request.booking: request for request in (*snapshot.running, *snapshot.requests)}
     answers: list[Assign | Waiting] = [*plan.assigns, *plan.waits]
     for answer in answers:
         if answer.booking == booking or not answer.places:
@@ -130,26 +148,21 @@ def _after(snapshot: Snapshot, plan: Plan, policy: Policy, booking: str) -> Work
 
 def _movable(snapshot: Snapshot, working: Working, gpu_class: str) -> list[tuple[Held, Movable]]:
     """Running work that may be paused and lies in one place, with what a pause would lose."""
-    tiers = {tier.slug: tier for tier in snapshot.tiers}
-    places: dict[str, int] = {}
-    for held in snapshot.held:
-        places[held.booking] = places.get(held.booking, 0) + 1
     found = []
+    # What would be suspended goes on only where it was.
+    stays = {wish.booking for wish in snapshot.running if wish.home}
     for held in snapshot.held:
-        tier = tiers.get(held.tier)
-        if tier is None or not tier.pausable or held.since is None or held.pausing:
+        if held.booking not in working.running or held.booking in stays:
             continue
-        if held.place.share is not None or held.cores or held.memory:
+        runner = working.running[held.booking]
+        is_safe = runner.out - runner.tier.grace > working.now
+        is_one = len(runner.places) == 1 and not any(runner.of_host) and not held.pinned
+        if is_safe or not is_one or runner.use.gpu_class != gpu_class:
             continue
-        if tier.pauses is not None and held.pauses >= tier.pauses:
-            continue
-        is_safe = working.now < held.since + tier.protected or places[held.booking] > 1
-        if is_safe or held.ends <= working.now or working.class_of(held.place.gpu) != gpu_class:
-            continue
-        lost = working.now - max(held.since, held.saved or 0)
-        found.append(
-            (held, Movable(held.place, max(0, lost) + RESUME_SECONDS, held.ends - working.now))
-        )
+        lost = working.now - max(runner.since, held.saved or 0)
+        window = (working.now, held.ends)
+        cost = max(0, lost) + RESUME_SECONDS
+        found.append((held, Movable(held.place, cost, window, held.booking)))
     return found
 
 
@@ -186,8 +199,9 @@ def _said(
     wait: Waiting,
     best: Rearranged,
     movable: Sequence[tuple[Held, Movable]],
-    now: int,
+    when: tuple[int, int],
 ) -> Proposal:
+    now, notice = when
     known = {item.place: (held.booking, item.cost) for held, item in movable}
     moves = tuple(
         Moved(known[source][0], source, target, known[source][1]) for source, target in best.moves
@@ -196,7 +210,8 @@ def _said(
         request.booking,
         wait.gpu_class,
         best.places,
-        wait.starts - now,
+        notice,
+        wait.starts - now - notice,
         moves,
         best.cost,
         best.proven,

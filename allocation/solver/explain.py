@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from allocation.solver.placement import Want
-from allocation.solver.plan import Borrow, Reason
+from allocation.solver.plan import Reason
 from allocation.solver.quota import Block
 from allocation.solver.types import UNITS_PER_GPU, Together
 from allocation.solver.working import Found, Working
@@ -55,14 +55,18 @@ RULES: dict[str, tuple[str, str]] = {
     "share_of_one": ("R60", "policy"),
     "series_conflict": ("R67", "together"),
     "class_too_slow": ("R72", "policy"),
+    "laid_anew": ("R73", "together"),
+    "pin_elsewhere": ("R76", "policy"),
+    "pin_too_small": ("R77", "policy"),
+    "pinned": ("R78", "policy"),
+    "pin_out": ("R79", "hardware"),
+    "none_in_service": ("R80", "hardware"),
+    "moved_together": ("R81", "together"),
+    "order_stale": ("R82", "policy"),
+    "node_unanswering": ("R85", "hardware"),
+    "suspended_there": ("R87", "hardware"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
-
-_PAUSED_BY = {
-    "taken_back": "A stronger claim takes back what was borrowed.",
-    "higher_tier": "A booking of a higher tier in your organisation needs the room.",
-    "fairer_share": "A stronger claim needs the room: your organisation borrows more than it.",
-}
 
 GROUPS: dict[Together, str] = {
     "gpu": "single GPU",
@@ -131,7 +135,8 @@ def why_never(working: Working, want: Want) -> Reason | None:
         mode = "whole GPUs only" if want.profile else "slices only"
         return reason("mode_fixed", f"All {want.gpu_class} GPUs are set to {mode}.")
     return (
-        _why_never_so_many(working, want)
+        _why_never_pinned(working, want)
+        or _why_never_so_many(working, want)
         or _why_never_beside(working, want)
         or _why_never_within_quota(working, want)
     )
@@ -150,6 +155,21 @@ def possible_wants(
         else:
             never.append(why)
     return tuple(able), tuple(never)
+
+
+def _why_never_pinned(working: Working, want: Want) -> Reason | None:
+    """Nodes and GPUs that are named and are not of the class, or too few."""
+    if not want.pin:
+        return None
+    if not working.pools[want.gpu_class].within(want.pin).any():
+        sentence = f"There are no {want.gpu_class} on {want.pin_words}."
+        return reason("pin_elsewhere", sentence)
+    most = working.most_pinned(want)
+    if most >= want.count:
+        return None
+    near = "" if want.level == "any" else f" in one {GROUPS[want.level]}"
+    sentence = f"{want.pin_words} has room for {most} of {shape(want)}{near}."
+    return reason("pin_too_small", sentence, asked=want.count, most=most)
 
 
 def _why_never_so_many(working: Working, want: Want) -> Reason | None:
@@ -214,9 +234,8 @@ def _why_never_within_quota(working: Working, want: Want) -> Reason | None:
 
 def maintenance(away: int, which: str, back: int) -> Reason:
     """GPUs are not there for some of the time: `which` says of what, `back` when the last is."""
-    are = "GPUs" if away != 1 else "GPU"
-    verb = "are" if away != 1 else "is"
-    sentence = f"{away} {are} {which} {verb} away for maintenance in that time."
+    gpus_, verb = ("GPU", "is") if away == 1 else ("GPUs", "are")
+    sentence = f"{away} {gpus_} {which} {verb} away for maintenance in that time."
     return reason("maintenance", sentence, back, gpus=away)
 
 
@@ -273,38 +292,6 @@ def _hours_reason(words: str, asked: int, block: Block) -> Reason:
     return reason("gpu_hours", sentence, owner=block.owner, limit=most, used=used, asked=needs)
 
 
-def borrowed_reason(borrow: Borrow) -> Reason:
-    """What of a booking is borrowed: `8 own + 2 borrowed`."""
-    numbers = {"own": borrow.own, "borrowed": borrow.borrowed}
-    if borrow.at_risk_from is not None:
-        numbers["at_risk_from"] = borrow.at_risk_from
-    asks = ", and one of them asks for them" if borrow.at_risk_from is not None else ""
-    sentence = (
-        f"{gpus(borrow.own)} own + {gpus(borrow.borrowed)} borrowed: what is borrowed may be "
-        f"paused when those who lend it need it{asks}."
-    )
-    return reason("borrowed", sentence, **numbers)
-
-
-def makes_room(pauses: int, starts: int) -> Reason:
-    """Why a start is where running work is."""
-    bookings = "1 paused booking has" if pauses == 1 else f"{pauses} paused bookings have"
-    return reason("makes_room", f"It starts when {bookings} made room.", starts, pauses=pauses)
-
-
-def pause_reason(code: str, tier: str, lost: int) -> Reason:
-    """Why a running booking is paused, by which rule; `tier` is that of the stronger claim.
-
-    `lost` are GPU-seconds since its last save.
-    """
-    minutes = -(-lost // 60)
-    sentence = (
-        f"{_PAUSED_BY[code]} What is paused for it loses the least: here {minutes:,} "
-        f"GPU-minute{'s' if minutes != 1 else ''} since the last save."
-    )
-    return reason(code, sentence, tier=tier, lost=lost)
-
-
 def _whose(want: Want, owner: str) -> tuple[str, str]:
     """Rule and words for an owner of the want: its tenant or its project."""
     if want.owners and owner == want.owners[0]:
@@ -327,8 +314,16 @@ def freed_by(reasons: tuple[Reason, ...], later: Found | None) -> tuple[Reason, 
 def with_totals(reasons: tuple[Reason, ...], total: int) -> tuple[Reason, ...]:
     """The same reasons, the place in line said out of all that wait for the class."""
     return tuple(
-        replace(each, numbers=tuple(sorted({**dict(each.numbers), "of": total}.items())))
-        if each.code == "line"
-        else each
+        _with_numbers(each, {**dict(each.numbers), "of": total}) if each.code == "line" else each
         for each in reasons
     )
+
+
+def frees(why: Reason, at: int | None) -> Reason:
+    """The same reason, with when it stops being in the way."""
+    return Reason(why.rule, why.code, why.check, why.sentence, why.numbers, at)
+
+
+def _with_numbers(why: Reason, numbers: dict[str, int | str]) -> Reason:
+    rows = tuple(sorted(numbers.items()))
+    return Reason(why.rule, why.code, why.check, why.sentence, rows, why.frees_at)

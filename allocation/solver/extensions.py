@@ -1,11 +1,12 @@
 """Extensions: a live booking asks to end later. Promises keep their start, not their place."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.solver.explain import maintenance, reason, why_quota
 from allocation.solver.placement import Want
 from allocation.solver.plan import Extend, Reason
-from allocation.solver.types import Extension, Held, Place
+from allocation.solver.types import Extension, Held, Place, Snapshot
 from allocation.solver.working import Found, Working
 
 
@@ -22,19 +23,67 @@ def extension_decide(
             "not_live", "The booking has nothing running or planned that could be extended."
         )
         return Extend(extension.booking, until, (why,))
+    blocked = _pause_blocks(working, held) or _extend(working, held, until, kept)
+    return Extend(extension.booking, until, () if blocked is None else (blocked,))
+
+
+def extensions_decide(
+    working: Working, snapshot: Snapshot, kept: dict[str, Found]
+) -> tuple[Extend, ...]:
+    """All of them in order; nothing new may stand on what was just given more."""
+    held = _held_by(snapshot, snapshot.extensions)
+    answers = tuple(
+        extension_decide(working, extension, tuple(held[extension.booking]), kept)
+        for extension in snapshot.extensions
+    )
+    working.running.keep(each.booking for each in answers if each.granted)
+    return answers
+
+
+def withdrawals(working: Working, snapshot: Snapshot, kept: dict[str, Found]) -> tuple[str, ...]:
+    """Who was told to leave for what needs it no more, and can keep all of its room to its end.
+
+    Its own promise to go on goes with the pause. Everything else that was given or promised since
+    stands, and where that is in the way the pause does too.
+    """
+    held = _held_by(snapshot, snapshot.unneeded)
+    found = []
+    for each in snapshot.unneeded:
+        own = kept.pop(each.booking, None)
+        if own is not None:
+            working.free(own)
+        rows = tuple(held[each.booking])
+        if rows and _extend(working, rows, each.until, kept) is None:
+            found.append(each.booking)
+        elif own is not None:
+            working.reserve(own)
+            kept[each.booking] = own
+    return tuple(found)
+
+
+def _held_by(snapshot: Snapshot, asked: Iterable[Extension]) -> dict[str, list[Held]]:
+    found: dict[str, list[Held]] = {each.booking: [] for each in asked}
+    for row in snapshot.held if found else ():
+        if row.booking in found:
+            found[row.booking].append(row)
+    return found
+
+
+def _extend(
+    working: Working, held: tuple[Held, ...], until: int, kept: dict[str, Found]
+) -> Reason | None:
+    """Reserves what is missing until then; else why not, with nothing changed."""
     wanted = _rest(working, held, until)
     blocked = (
-        _pause_blocks(working, held)
-        or _hardware_blocks(working, held)
+        _hardware_blocks(working, held)
         or _maintenance_blocks(working, wanted)
         or _quota_blocks(working, wanted)
         or _room_blocks(working, wanted, kept)
     )
-    if blocked is not None:
-        return Extend(extension.booking, until, (blocked,))
-    for found in wanted:
-        working.reserve(found)
-    return Extend(extension.booking, until)
+    if blocked is None:
+        for found in wanted:
+            working.reserve(found)
+    return blocked
 
 
 def _rest(working: Working, held: tuple[Held, ...], until: int) -> tuple[Found, ...]:
@@ -77,7 +126,7 @@ def _pause_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
 
 def _hardware_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
     """GPUs out of service finish what they have and take no more."""
-    lost = sorted({row.place.gpu for row in held if not working.is_usable(row.place.gpu)})
+    lost = sorted({row.place.gpu for row in held if not working.is_in_service(row.place.gpu)})
     if not lost:
         return None
     sentence = "A GPU of this booking is being taken out of service."

@@ -135,6 +135,16 @@ class Hosts:
         memory = self._memory[at] - taken[:, len(self._cores) + at]
         return Free(np.maximum(cores, 0), np.maximum(memory, 0))
 
+    def least(self, node: str, window: tuple[int, int]) -> tuple[int, int]:
+        """Cores and memory of a node that are free at every instant of a window."""
+        column = self._column(node)
+        both = [column, len(self._cores) + column]
+        taken = np.zeros(2, dtype=np.int64)
+        if self._taken is not None:
+            rows = self._taken.values[self._taken.rows(*window)]
+            taken = np.maximum.reduce(rows[:, both], axis=0, initial=0)
+        return int(self._cores[column] - taken[0]), int(self._memory[column] - taken[1])
+
     def whole(self, pool: Pool) -> Free:
         """What the nodes of the pool have in all."""
         at = self._at[pool.gpu_class]

@@ -1,59 +1,53 @@
 """Step one of every cycle: what is held goes on the calendars, all of it at once."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from allocation.solver.quota import Use
+from allocation.solver.space import Space
 from allocation.solver.types import Held, Place, Snapshot
 
-if TYPE_CHECKING:
-    from allocation.solver.working import Working
-
 Window = tuple[int, int]
+End = Callable[[int], int]
+"""When room is free again whose time is over at an instant."""
 
 
-def prime(working: "Working", snapshot: Snapshot) -> None:
-    """Prepare the calendars for all that is held, promised and away; they are empty still."""
-    instants = {name: working.upkeep.instants(name) for name in working.pools}
+def instants_of(space: Space, snapshot: Snapshot, free_from: End) -> dict[str, set[int]]:
+    """By class, when something that is held or promised begins or ends."""
+    found: dict[str, set[int]] = {name: set() for name in space.pools}
     for held in snapshot.held:
-        name = working.class_of(held.place.gpu)
+        name = space.class_of(held.place.gpu)
         if name is not None:
-            instants[name] += (held.starts, working.end_of(held))
+            found[name] |= {held.starts, free_from(held.ends)}
     for request in snapshot.requests:
         if request.promise is not None and request.promise.places:
-            name = working.class_of(request.promise.places[0].gpu)
+            name = space.class_of(request.promise.places[0].gpu)
             if name is not None:
-                starts = max(request.promise.starts, working.now)
-                instants[name] += (starts, starts + request.length_on(name))
-    rising = {name: sorted(set(each)) for name, each in instants.items()}
-    for name, calendar in working.calendars.items():
-        calendar.prime(rising[name])
-    working.quota.prime(rising)
-    working.hosts.prime({instant for each in rising.values() for instant in each})
+                starts = max(request.promise.starts, space.now)
+                found[name] |= {starts, starts + request.length_on(name)}
+    return found
 
 
-def lay_held(working: "Working", rows: Iterable[Held]) -> list[tuple[Use, Window]]:
-    """Take room, what comes with it, and quota for what is held; it is true, asked or not.
+def lay_held(
+    space: Space, rows: Iterable[Held], free_from: End, may_leave: Callable[[str], bool]
+) -> list[tuple[Use, Window]]:
+    """Take room, and what comes with it, for what is held; it is true, asked or not.
 
-    Answers with what is used of quota: what is of one kind and period in one row.
+    All but who `may_leave`, paused for others, is laid on what is firm too. Answers with what is
+    used of quota: what is of one kind and period in one row.
     """
     gangs: dict[_Gang, list[Place]] = {}
     for held in rows:
-        name = working.class_of(held.place.gpu)
+        name = space.class_of(held.place.gpu)
         if name is not None:
             gangs.setdefault(_gang(held, name), []).append(held.place)
-    amounts: dict[tuple[tuple[str, ...], str, str, Window], int] = {}
+    amounts: dict[tuple[Use, Window], int] = {}
     for gang, places in gangs.items():
-        window = (gang.starts, working.free_from(gang.ends))
-        _take(working, gang, places, window)
-        kind = (gang.owners, gang.tier, gang.gpu_class, (gang.starts, gang.ends))
-        amounts[kind] = amounts.get(kind, 0) + working.units(gang.gpu_class, places)
-    uses = [
-        (Use(owners, tier, name, units), window)
-        for (owners, tier, name, window), units in amounts.items()
-    ]
-    working.quota.add_all((use, (since, working.free_from(until))) for use, (since, until) in uses)
-    return uses
+        window = (gang.starts, free_from(gang.ends))
+        _take(space, gang, places, window, is_firm=not may_leave(gang.booking))
+        kind = (Use(gang.owners, gang.tier, gang.gpu_class, 0), (gang.starts, gang.ends))
+        amounts[kind] = amounts.get(kind, 0) + space.units(gang.gpu_class, places)
+    return [(use._replace(units=units), window) for (use, window), units in amounts.items()]
 
 
 class _Gang(NamedTuple):
@@ -82,14 +76,12 @@ def _gang(held: Held, gpu_class: str) -> _Gang:
     )
 
 
-def _take(working: "Working", gang: _Gang, places: list[Place], window: Window) -> None:
+def _take(space: Space, gang: _Gang, places: list[Place], window: Window, *, is_firm: bool) -> None:
     name = gang.gpu_class
-    working.calendars[name].lay(places, *window)
-    working.hosts.lay(places, gang.of_host, window)
-    working.sharers.lay(places, gang.owner, window)
-    if gang.booking not in working.running:
-        # Firm is what nobody can be told to leave.
-        if working.firm_hosts is not None:
-            working.firm_hosts.lay(places, gang.of_host, window)
-        if name in working.firm:
-            working.firm[name].lay(places, *window)
+    space.calendars[name].lay(places, *window)
+    space.hosts.lay(places, gang.of_host, window)
+    space.sharers.lay(places, gang.owner, window)
+    if is_firm and space.firm_hosts is not None:
+        space.firm_hosts.lay(places, gang.of_host, window)
+    if is_firm and name in space.firm:
+        space.firm[name].lay(places, *window)

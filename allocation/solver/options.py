@@ -10,7 +10,7 @@ from allocation.solver.types import UNITS_PER_GPU
 from allocation.solver.working import Found, Working
 
 Kind = Literal[
-    "as_asked", "later", "without_nvlink", "split", "fewer", "other_class", "slice"
+    "as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"
 ]  # fmt: skip
 Lengths = Mapping[str, int]
 """Seconds that work takes on each class; empty when the time is fixed whatever the class."""
@@ -92,7 +92,7 @@ def alternative_of(found: Found) -> Alternative:
     """A found window as the plan says it."""
     want = found.want
     return Alternative(
-        want.gpu_class, want.profile, want.count, found.starts, found.ends, want.share
+        want.gpu_class, want.profile, want.count, found.starts, found.ends, want.share, want.pin
     )
 
 
@@ -111,7 +111,9 @@ def compute_of(working: Working, want: Want) -> int:
 
 
 def _apart(want: Want) -> Iterator[Variant]:
-    """The gang less close together."""
+    """The gang less close together, or not where it is pinned to."""
+    if want.pin:
+        yield Variant("unpinned", replace(want, pin=()))
     if want.level == "domain":
         yield Variant("without_nvlink", replace(want, level="node"))
     if want.level != "any":

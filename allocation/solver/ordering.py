@@ -14,6 +14,7 @@ from allocation.solver.types import (
     Host,
     Limit,
     Model,
+    Order,
     Place,
     Placement,
     Policy,
@@ -24,7 +25,7 @@ from allocation.solver.types import (
     Used,
 )
 
-T = TypeVar("T", Gpu, Held, Host, Request, Extension, Model, Tier)
+T = TypeVar("T", Gpu, Held, Host, Request, Extension, Model, Order, Tier)
 
 
 def has_promise(request: Request) -> bool:
@@ -133,6 +134,8 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         running=tuple(map(_request_in_order, _once(snapshot.running, "booking"))),
         hosts=_once(snapshot.hosts, "id"),
         blackouts=tuple(sorted(snapshot.blackouts, key=blackout_order)),
+        unneeded=_once(snapshot.unneeded, "booking"),
+        orders=_once(snapshot.orders, "id"),
     )
 
 

@@ -1,9 +1,12 @@
-"""Since when there is no room: a cheap proof that a promise can't begin any sooner.
+"""Until when there is no room: what one search has seen, so that the next need not look again.
 
-Most promises stay where they are, cycle after cycle. Looking for an earlier start takes every
-window before the promised one; the proof here takes one look at each stretch of time for all
-promises of a kind.
+While room only gets less, what was full stays so. Most promises stay where they are, cycle after
+cycle: one look at each stretch of time proves it for all of a kind. And where there was no room for
+one newcomer there is none for the next of its kind.
 """
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -23,11 +26,42 @@ class Outlook:
         """Nothing has been looked at yet."""
         self._calendars = calendars
         self._kinds: dict[str, dict[tuple[object, ...], _Kind]] = {}
+        self._none_before: dict[str, dict[tuple[object, ...], dict[int, int]]] = {}
 
     def freed(self, gpu_class: str, since: int) -> None:
         """Something of the class may have come free from then on."""
         for kind in self._kinds.get(gpu_class, {}).values():
             kind.forget(since)
+        self._none_before.pop(gpu_class, None)
+
+    def none_before(self, want: Want) -> int:
+        """No window of the want that begins before this second has room, by an earlier search.
+
+        It was for the same or for less time.
+        """
+        known = self._none_before.get(want.gpu_class, {}).get(_what(want), {})
+        return max((at for seconds, at in known.items() if seconds <= want.duration), default=0)
+
+    def searched(self, want: Want, starts: int) -> None:
+        """Every window of the want from now on that begins before `starts` was tried in vain.
+
+        Cores and memory of a node may come free on another class, and others are not pinned: what
+        asks for either says nothing.
+        """
+        if want.share is None and not want.pin and not any(want.of_host):
+            kinds = self._none_before.setdefault(want.gpu_class, {})
+            known = kinds.setdefault(_what(want), {})
+            known[want.duration] = max(starts, known.get(want.duration, 0))
+
+    @contextmanager
+    def on_trial(self, gpu_class: str) -> Iterator[Callable[[], None]]:
+        """What is freed inside, and not kept by a call of what this gives, has been taken again
+        at the end: all is known that was known before."""
+        kept: list[bool] = []
+        known = self._none_before.get(gpu_class)
+        yield lambda: kept.append(True)
+        if known is not None and not kept:
+            self._none_before[gpu_class] = known
 
     def is_full_until(self, want: Want, starts: int) -> bool:
         """True when no window of the want that begins before `starts` has room for certain.
@@ -38,13 +72,17 @@ class Outlook:
         has reserved from then on need not be taken away. Only GPUs are looked at: nodes, owners
         and quota only ever keep more out.
         """
-        if want.share is not None:
+        if want.share is not None or want.pin:
             return False
         kinds = self._kinds.setdefault(want.gpu_class, {})
-        key = (want.shape, want.count, want.level)
-        if key not in kinds:
-            kinds[key] = _Kind(self._calendars[want.gpu_class], want)
-        return kinds[key].is_full_until(starts, want.duration)
+        what = _what(want)
+        if what not in kinds:
+            kinds[what] = _Kind(self._calendars[want.gpu_class], want)
+        return kinds[what].is_full_until(starts, want.duration)
+
+
+def _what(want: Want) -> tuple[object, ...]:
+    return (want.shape, want.count, want.level)
 
 
 class _Kind:

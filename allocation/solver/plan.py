@@ -1,8 +1,8 @@
 """Everything the solver answers, as frozen values. Each answer carries its reasons."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from allocation.solver.types import Place
+from allocation.solver.types import SAID, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,19 @@ class Assign:
 
     booking: str
     gpu_class: str
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A booking that has places and has not begun gets others for the same [starts, ends)."""
+
+    booking: str
+    gpu_class: str
+    source: tuple[Place, ...]
     places: tuple[Place, ...]
     starts: int
     ends: int
@@ -68,6 +81,7 @@ class Alternative:
     starts: int
     ends: int
     share: int | None = None
+    pin: tuple[str, ...] = field(default=(), metadata=SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +114,14 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """Answer to an operator's order: carried out in this plan when `reasons` is empty."""
+
+    order: str
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Borrow:
     """What a held, given or promised booking has above its owners' guarantees, in units.
 
@@ -127,6 +149,7 @@ class Claim:
 class Plan:
     """The whole output of one cycle, each tuple ordered by booking id.
 
+    Pauses of `withdrawn` are taken back: these bookings keep their room to the end that they had.
     `claims` are told only while somebody borrows: without that nobody could give room back.
     """
 
@@ -137,3 +160,6 @@ class Plan:
     borrows: tuple[Borrow, ...] = ()
     claims: tuple[Claim, ...] = ()
     pauses: tuple[Pause, ...] = ()
+    moves: tuple[Move, ...] = field(default=(), metadata=SAID)
+    withdrawn: tuple[str, ...] = field(default=(), metadata=SAID)
+    orders: tuple[Carried, ...] = field(default=(), metadata=SAID)

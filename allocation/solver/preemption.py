@@ -5,18 +5,18 @@ it must, grace and a margin before; until then the start is a promise like any o
 has to leave may still end by itself.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
-from allocation.solver.explain import pause_reason
-from allocation.solver.geometry import SHARED, WHOLE_MASK, Masks
-from allocation.solver.leaving import free_without, has_beside
+from allocation.solver.giving_way import pause_reason
+from allocation.solver.leaving import beside_of, has_beside, in_the_way, taken_without
 from allocation.solver.placement import Want, place
 from allocation.solver.plan import Pause
-from allocation.solver.reclaim import Reclaim, is_even
+from allocation.solver.reclaim import Candidate, Reclaim, Rule, is_even
 from allocation.solver.resume import earliest_free, last_start, length_from
 from allocation.solver.running import Runner
 from allocation.solver.topology import Bools
@@ -94,16 +94,22 @@ class Preemption:
         if found.want.share is not None:
             return None
         candidates = self._reclaim.candidates(found.want, found.starts)
-        there = self._in_the_way(found)
+        there = in_the_way(working, found)
         must = [each for each in candidates if each.runner.booking in there]
-        if len(must) < len(there) or not is_even(must, working.use(found.want)):
+        if len(must) < len(there) or not self._is_fair(must, found.want, found.starts):
             return None
         gone = [each.runner for each in must]
         others = [each.runner for each in candidates if each.runner.booking not in there]
         more = self._for_quota(found.want, found.starts, gone, others)
-        if more is None or not has_beside(working, found, [*gone, *more]):
+        over = () if more is None else tuple(sorted(each.booking for each in (*gone, *more)))
+        if more is None or not has_beside(working, found, over):
             return None
-        return replace(found, over=tuple(sorted(each.booking for each in (*gone, *more))))
+        return replace(found, over=over)
+
+    def _is_fair(self, chosen: Sequence[Candidate], want: Want, starts: int) -> bool:
+        """What holds of all who leave together, beside what holds of each."""
+        even = is_even(chosen, self._working.use(want))
+        return even and self._reclaim.all_borrow(chosen, starts)
 
     def is_due(self, found: Found) -> bool:
         """True when those on whose room it stands, if any, must be told now."""
@@ -112,15 +118,22 @@ class Preemption:
 
     def tell(self, request: Request, found: Found) -> None:
         """Pause those on whose room the start stands; before it is reserved."""
-        rules = {
-            each.runner.booking: each.rule
-            for each in (self._reclaim.candidates(found.want, found.starts) if found.over else ())
-        }
+        rules = self._rules(found)
         for booking in self._to_tell(found):
             lost = self._working.running[booking].lost
-            why = pause_reason(rules.get(booking, "taken_back"), request.tier, lost)
+            why = pause_reason(rules[booking], request.tier, lost)
             self.pauses.append(Pause(booking, request.booking, found.starts, lost, (why,)))
             self._working.tell(booking, found.starts)
+
+    def rules(self, found: Found) -> tuple[tuple[str, int], ...]:
+        """How many have to leave for it by each rule; before it is reserved."""
+        rules = self._rules(found)
+        return tuple(sorted(Counter(str(rules[each]) for each in found.over).items()))
+
+    def _rules(self, found: Found) -> dict[str, Rule]:
+        candidates = self._reclaim.candidates(found.want, found.starts) if found.over else ()
+        known: dict[str, Rule] = dict.fromkeys(found.over, "taken_back")
+        return known | {each.runner.booking: each.rule for each in candidates}
 
     def _to_tell(self, found: Found) -> list[str]:
         return [each for each in found.over if each not in self._working.running.told]
@@ -155,8 +168,9 @@ class Preemption:
             return None
         runners = [each.runner for each in candidates]
         pool = working.pools[want.gpu_class]
-        free = free_without(working, want, starts, runners)
-        room = Room(pool, want, self._taken(want, starts, runners), runners, free)
+        beside = beside_of(working, want, starts)
+        free = None if beside is None else beside.without
+        room = Room(pool, want, taken_without(working, want, starts, runners), runners, free)
         over_quota = working.over(want, starts) is not None
 
         def is_allowed(gone: Bools) -> bool:
@@ -167,38 +181,10 @@ class Preemption:
         if gone is None or places is None or not gone.any():
             return None
         chosen = [candidates[at] for at in np.flatnonzero(gone).tolist()]
-        if not is_even(chosen, working.use(want)):
+        if not self._is_fair(chosen, want, starts):
             return None
         over = tuple(sorted(each.runner.booking for each in chosen))
         return Found(want, places, starts, taste, over)
-
-    def _taken(self, want: Want, starts: int, able: Sequence[Runner]) -> Masks:
-        """Bits of each column that can't come free for the window."""
-        running, name = self._working.running, want.gpu_class
-        at = np.array([starts], dtype=np.int64)
-        taken: Masks = self._working.firm[name].busy(at, want.duration)[0].copy()
-        # What is shared is not free for slices and whole GPUs.
-        taken[taken >= SHARED] = WHOLE_MASK
-        leaving = {runner.booking for runner in able}
-        for runner in running.there(name):
-            if runner.booking not in leaving and running.ends(runner) > starts:
-                for column, bits in runner.rows:
-                    taken[column] |= bits
-        return taken
-
-    def _in_the_way(self, found: Found) -> set[str]:
-        """Bookings that may be paused and have something of its places when it starts."""
-        running, pool = self._working.running, self._working.pools[found.want.gpu_class]
-        bits: dict[int, int] = {}
-        for each in found.places:
-            column = pool.column[each.gpu]
-            bits[column] = bits.get(column, 0) | pool.mask_of(each)
-        return {
-            runner.booking
-            for runner in running.on(found.want.gpu_class, bits).values()
-            if running.ends(runner) > found.starts
-            and any(mask & bits.get(column, 0) for column, mask in runner.rows)
-        }
 
     def _for_quota(
         self, want: Want, starts: int, gone: list[Runner], others: Sequence[Runner]

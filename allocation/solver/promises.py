@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.solver.explain import maintenance, possible_wants, reason, why_quota
+from allocation.solver.home import home_or_earlier
 from allocation.solver.matching import not_dearer
 from allocation.solver.placement import Want, want_of, wants_of
 from allocation.solver.plan import Reason
@@ -59,14 +60,15 @@ def promise_improve(
     wants = not_dearer(request, wants, kept)
     if request.durations and not request.fixed:
         request = replace(request, latest=kept.ends)
-    return preemption.earlier(request, wants, first, kept) or kept
+    found = preemption.earlier(request, wants, first, kept)
+    return home_or_earlier(working, request, wants, kept, found) or found or kept
 
 
 def is_at_its_earliest(working: Working, request: Request, kept: Found) -> bool:
     """True when the promise, which is reserved, can't begin sooner for certain: its classes are
     full until it begins, and nobody on them could be paused. False says nothing.
     """
-    if request.fixed or request.paused or kept.over:
+    if request.fixed or request.pinned or request.paused or kept.over:
         return False
     if kept.starts <= working.first_start(request.earliest):
         return False
@@ -158,19 +160,21 @@ def _quota_cut(working: Working, found: Found) -> Reason | None:
 
 
 def _hardware_broken(working: Working, promise: Promise) -> Reason | None:
-    lost = sorted({p.gpu for p in promise.places if not _is_usable(working, p)})
+    lost = sorted({p.gpu for p in promise.places if not is_usable(working, p)})
     if not promise.places or lost:
         sentence = "GPUs it was planned on are out of service."
         return reason("hardware_lost", sentence, lost=len(lost))
     return None
 
 
-def _is_usable(working: Working, place: Place) -> bool:
+def is_usable(working: Working, place: Place) -> bool:
+    """Whether new work may be laid there: the GPU is in service, and the place legal on it."""
     gpu_class = working.class_of(place.gpu)
     if gpu_class is None:
         return False
     pool = working.pools[gpu_class]
-    suits = pool.eligible(place.shape)[pool.column[place.gpu]]
+    column = pool.column[place.gpu]
+    suits = pool.in_service[column] and pool.suits(place.shape)[column]
     return bool(suits) and pool.geometry(place.gpu).is_legal(place)
 
 
@@ -183,6 +187,7 @@ def _matches(working: Working, request: Request, found: Found) -> bool:
         and len(found.places) == ask.count
         and all(place.gpu in pool.column and place.shape == ask.shape for place in found.places)
         and pool.together(want.level, found.places)
+        and (not want.pin or all(pool.within(want.pin)[pool.column[p.gpu]] for p in found.places))
         and (request.latest is None or found.ends <= request.latest)
     )
 
@@ -199,7 +204,8 @@ def nowhere(working: Working, request: Request, want: Want) -> Found:
     days = -(-(working.now + horizon) // _DAY)
     starts = days * _DAY
     if request.latest is not None:
-        starts = min(starts, request.latest - 1)
+        least = 1 if request.paused else request.duration
+        starts = min(starts, request.latest - least)
     return Found(
         replace(want, duration=length_from(request, want.gpu_class, starts)), places, starts
     )

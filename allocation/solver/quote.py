@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from allocation.solver.blockers import why_not_at
 from allocation.solver.borrowing import at_risk_from
 from allocation.solver.explain import Line, freed_by, possible_wants, reason
-from allocation.solver.matching import best_window
+from allocation.solver.in_service import out_of_service
+from allocation.solver.moving import Promised
 from allocation.solver.options import Kind, compute_of, in_fleet, next_free, variants
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, want_of
 from allocation.solver.plan import Claim, Reason
 from allocation.solver.preemption import Preemption
 from allocation.solver.promises import promises_lay
-from allocation.solver.types import Ask, Policy, Snapshot
+from allocation.solver.resume import last_start
+from allocation.solver.types import Ask, Policy, Request, Snapshot
 from allocation.solver.working import Found, Working
 
 QUARTER = 21_600
@@ -59,7 +61,8 @@ class Option:
     `places_hint` are node names; the place itself is found again when it is booked. `borrowed` is
     how much of `units` lies above the guarantees, at risk from `at_risk_from` on (None: unknown).
     `risk` is the chance of a pause and `speed` how fast it is beside the ask, in thousandths;
-    None where nobody has compared the classes.
+    None where nobody has compared the classes. `pauses` are how many running bookings would be
+    asked to leave for it, by the rule of each.
     """
 
     gpu_class: str
@@ -77,6 +80,7 @@ class Option:
     risk: int = 0
     speed: int | None = None
     tier: str = ""
+    pauses: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,10 @@ class Availability:
         snapshot = in_order(snapshot)
         self._working = Working(snapshot, policy)
         promised = sorted(filter(has_promise, snapshot.requests), key=promise_order)
-        promises_lay(self._working, Preemption(self._working, snapshot), promised)
+        self._preemption = Preemption(self._working, snapshot)
+        kept, _ = promises_lay(self._working, self._preemption, promised)
+        self._promised = Promised(self._working, snapshot)
+        self._promised.keep(kept)
 
     def quote(self, question: Question) -> Quote:
         """Options and, when it can't be had as asked, the one thing that blocks it most."""
@@ -139,25 +146,64 @@ class Availability:
         return [(later, "later")] if later else [], blocked
 
     def _find(self, question: Question, wants: tuple[Want, ...]) -> Found | None:
+        """What the next cycle would give: see `cycle`. Nothing is reserved, and nobody is told."""
         working, first = self._working, self._first(question)
-        if not question.fixed:
-            bounds = (first, self._horizon(), question.latest)
-            return best_window(working, wants, bounds, cheapest=question.cheapest)
-        if question.earliest < working.now or first > self._horizon():
+        if not wants or first > self._horizon():
             return None
-        return working.first_at(wants, first)
+        if question.fixed and question.earliest < working.now:
+            return None
+        request = self._request(question, wants)
+        last = last_start(working, request)
+        if question.fixed:
+            free = working.first_at(wants, first) or self._beside(wants, first)
+            return free or self._preemption.earliest(request, wants, first, last)
+        found = self._preemption.earliest(request, wants, first, last)
+        is_late = found is None or found.starts > first or bool(found.over)
+        is_chosen = found is not None and (request.cheapest or bool(request.durations))
+        if is_late and first <= last and not is_chosen:
+            return self._beside(wants, first) or found
+        return found
+
+    def _beside(self, wants: tuple[Want, ...], starts: int) -> Found | None:
+        """Exactly then, if promises can lie elsewhere; all of them are where they were after it."""
+        with self._promised.kept():
+            return self._promised.make_way(wants, starts)
+
+    def _request(self, question: Question, wants: tuple[Want, ...]) -> Request:
+        """The booking that it would be."""
+        lengths = tuple((want.gpu_class, want.duration) for want in wants)
+        return Request(
+            booking="",
+            tenant=question.tenant,
+            project=question.project,
+            tier=question.tier,
+            priority=0,
+            submitted=self._working.now,
+            ask=question.ask,
+            duration=min(seconds for _, seconds in lengths),
+            earliest=question.earliest,
+            latest=question.latest,
+            fixed=question.fixed,
+            promise=None,
+            owner=question.owner,
+            durations=lengths if question.lengths and len(lengths) > 1 else (),
+            cheapest=question.cheapest,
+        )
 
     def _why(
         self, question: Question, wants: tuple[Want, ...], never: tuple[Reason, ...]
     ) -> Reason:
-        working = self._working
+        working, first = self._working, self._first(question)
         if not wants:
             return never[0] if never else reason("unknown_class", "No GPU class was named.")
         if question.fixed and question.earliest < working.now:
             return reason("window_past", "The window has begun already.")
-        if self._first(question) > self._horizon():
+        if first > self._horizon():
             sentence = "That is further ahead than bookings are planned."
             return reason("advance_window", sentence, horizon_seconds=working.policy.horizon)
+        out = None if question.fixed else out_of_service(working, wants, first)
+        if out is not None:
+            return out
         if not question.fixed and question.latest is not None:
             return reason("deadline_unreachable", "It cannot be finished before its deadline.")
         return self._blocker(question, wants[0])
@@ -194,6 +240,7 @@ class Availability:
             risk=question.risks.get((want.gpu_class, borrowed > 0, quarter), 0),
             speed=self._speed(question, asked, want),
             tier=question.tier,
+            pauses=self._preemption.rules(found),
         )
 
     def _speed(self, question: Question, asked: Want, want: Want) -> int | None:

@@ -5,7 +5,7 @@ comes back to where it began: what is guaranteed takes back what is borrowed, a 
 from a lower one, and who borrows less takes from who borrows more.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,6 +71,18 @@ class Reclaim:
         else:
             rows = [*self._lower(want, starts), *self._fairer(want, starts)]
         return tuple(each for _, each in sorted(rows))
+
+    def all_borrow(self, chosen: Sequence[Candidate], instant: int) -> bool:
+        """False when one of another tenant would lie inside its guarantee once the rest have left.
+
+        Guarantees go by rank: a large booking that is partly inside leaves all of it to the next.
+        """
+        gone = {each.runner.booking for each in chosen}
+        borrowers = (each.runner for each in chosen if each.rule != "higher_tier")
+        return all(
+            one.booking in self._above(one.tenant, one.use.gpu_class, instant, gone - {one.booking})
+            for one in borrowers
+        )
 
     def _able(self, gpu_class: str, tenant: str, starts: int) -> Iterator[Runner]:
         """Who of a tenant can be out by then and would otherwise be there."""
@@ -157,12 +169,16 @@ class Reclaim:
         above = self._above(tenant, gpu_class, starts) if able else frozenset()
         return [runner for runner in able if runner.booking in above]
 
-    def _above(self, tenant: str, gpu_class: str, instant: int) -> frozenset[str]:
+    def _above(
+        self, tenant: str, gpu_class: str, instant: int, gone: Container[str] = ()
+    ) -> frozenset[str]:
         """Bookings of the tenant that borrow then: the guarantee goes by rank, and to the first."""
         tree, tier_of = self._working.quota.sure(gpu_class), self._working.quota.tier
         usage: dict[str, int] = {}
         found = set()
         for row in self._there(tenant, gpu_class, instant):
+            if row.booking in gone:
+                continue
             way = tree.way_up(row.use.owners) if tree else ()
             counts = tier_of(row.use.tier).counts
             if not counts or not fits_on(way, usage, row.use.units):

@@ -1,4 +1,4 @@
-"""How long a booking would run from some start on, and when a paused one can go on.
+"""How long a booking would run from some start on, and when a paused one could go on.
 
 Most keep their length. Of a window that has begun only the rest is left, and of a paused booking
 with a deadline only what lies before it: to start later is to have less.
@@ -7,11 +7,8 @@ with a deadline only what lies before it: to start later is to have less.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from allocation.solver.blockers import why_waiting
-from allocation.solver.explain import Line, possible_wants
 from allocation.solver.matching import best_window
-from allocation.solver.placement import Want, wants_of
-from allocation.solver.plan import Reason
+from allocation.solver.placement import Want
 from allocation.solver.types import Request
 from allocation.solver.working import Found, Working
 
@@ -77,22 +74,3 @@ def _earliest_rest(
         else:
             high, best = middle, found
     return best
-
-
-def planned_resume(
-    working: Working, request: Request, out: int
-) -> tuple[Found | None, tuple[Reason, ...]]:
-    """When a running booking that leaves at `out` goes on, not reserved, and why not at once.
-
-    `request` is what it would have left now; it runs until then.
-    """
-    left = request.duration - (out - working.now)
-    if left <= 0:
-        return None, ()
-    again = replace(request, earliest=out, duration=left, paused=True, promise=None)
-    wants, _ = possible_wants(working, wants_of(again))
-    first, last = working.first_start(out), last_start(working, again)
-    found = earliest_free(working, again, wants, first, last)
-    if found is None:
-        return None, ()
-    return found, why_waiting(working, again, found, Line())

@@ -20,6 +20,9 @@ from allocation.solver.types import Place, Snapshot
 
 _MOST_LOOKS = 32
 """Windows of a class that are kept in mind until something changes in it."""
+_FIRST_CHUNK = 8
+_CHUNK_GROWTH = 4
+_CHUNK_MOST = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,10 @@ class Space:
         """Class of a GPU; None when the fleet does not have it."""
         return self._class_of.get(gpu)
 
-    def is_usable(self, gpu: str) -> bool:
-        """True when the GPU is in the fleet and takes new work."""
+    def is_in_service(self, gpu: str) -> bool:
+        """True when the GPU is in the fleet and may keep what it has."""
         name = self.class_of(gpu)
-        return name is not None and bool(self.pools[name].usable[self.pools[name].column[gpu]])
+        return name is not None and bool(self.pools[name].in_service[self.pools[name].column[gpu]])
 
     def units(self, gpu_class: str, places: Iterable[Place]) -> int:
         """Quota units of the places."""
@@ -121,6 +124,8 @@ class Space:
         pool = self.pools[want.gpu_class]
         if want.share is not None:
             masks[sharers.others(pool, want.owner, (starts, want.duration))] = WHOLE_MASK
+        if want.pin:
+            masks[:, ~pool.within(want.pin)] = WHOLE_MASK
         if not self._minds_hosts(want, pool):
             return masks, None
         return masks, hosts.free(pool, starts, want.duration)
@@ -130,7 +135,7 @@ class Space:
 
         What is held does not change in a cycle, so all that ask for the same are told the same.
         """
-        kind = (want.gpu_class, want.shape, want.count, want.level, want.of_host)
+        kind = (want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin)
         key = (starts, want.duration, *kind, want.owner if want.share is not None else None)
         if key not in self._left:
             self._left[key] = self._left_by_held(want, starts)
@@ -152,18 +157,57 @@ class Space:
         """
         pool = self.pools[want.gpu_class]
         calendar = self.calendars[want.gpu_class]
-        idle = calendar.idle(starts, want.duration, pool.eligible(None))
+        eligible = pool.eligible(None)
+        if want.pin:
+            eligible = eligible & pool.within(want.pin)
+        idle = calendar.idle(starts, want.duration, eligible)
         able: Bools = np.bitwise_count(idle).sum(axis=1) >= want.count
         if want.level != "any":
             columns = np.unpackbits(idle[able], axis=1, count=len(pool))
             able[able] = pool.has_group(want.level, columns, want.count)
         return able
 
+    def first_of(self, want: Want, tried: Ints) -> int | None:
+        """The first of rising starts at which it fits, alone, then in ever larger bites: most
+        bookings need few of them."""
+        begin, size = 0, 1
+        while begin < len(tried):
+            starts = self._first_fit(want, tried[begin : begin + size])
+            if starts is not None:
+                return starts
+            begin, size = begin + size, min(_CHUNK_MOST, max(_FIRST_CHUNK, size * _CHUNK_GROWTH))
+        return None
+
+    def _first_fit(self, want: Want, bite: Ints) -> int | None:
+        """The first of rising starts at which it fits."""
+        if want.shape is None and len(bite) > 1:
+            hopeful = bite[self.may_fit(want, bite)]
+            if not any(want.of_host) and not self.calendars[want.gpu_class].has_shares:
+                return int(hopeful[0]) if len(hopeful) else None
+            found = (self._first_fit(want, each) for each in hopeful[:, None])
+            return next((starts for starts in found if starts is not None), None)
+        good = fits(self.pools[want.gpu_class], want, *self.busy(want, bite))
+        return int(bite[int(good.argmax())]) if good.any() else None
+
     def most_beside(self, want: Want) -> int:
         """How many of the want one group could hold for its cores and memory if all were idle."""
         pool = self.pools[want.gpu_class]
+        return most_together(pool, want, self._empty(want), self.hosts.whole(pool))
+
+    def most_pinned(self, want: Want) -> int:
+        """How many of the want one group could hold of what it is pinned to, if all were idle and
+        in service."""
+        pool = self.pools[want.gpu_class]
+        capacity = pool.capacity_on(want.shape, self._empty(want), pool.suits(want.shape))
+        return int(pool.sums(want.level, capacity).max())
+
+    def _empty(self, want: Want) -> Masks:
+        """Nothing is taken, but what a pin leaves out."""
+        pool = self.pools[want.gpu_class]
         empty = np.zeros(len(pool), dtype=np.uint16)
-        return most_together(pool, want, empty, self.hosts.whole(pool))
+        if want.pin:
+            empty[~pool.within(want.pin)] = WHOLE_MASK
+        return empty
 
     def free_of_firm(self, want: Want, starts: int) -> Free | None:
         """What nodes would have free in the window if all who may be paused had left."""
@@ -171,6 +215,12 @@ class Space:
             return None
         at = np.array([starts], dtype=np.int64)
         return self.firm_hosts.free(self.pools[want.gpu_class], at, want.duration).row(0)
+
+    def firm_beside(self, node: str, window: tuple[int, int]) -> tuple[int, int]:
+        """The same of one node, at every instant of any window. ValueError: nobody may leave."""
+        if self.firm_hosts is None:
+            raise ValueError("nobody may be paused")
+        return self.firm_hosts.least(node, window)
 
     def starts_between(self, want: Want, first: int, last: int) -> Ints:
         """Candidate starts: `first`, then each instant up to `last` at which room changes."""
@@ -195,7 +245,7 @@ class Space:
         if self._versions.get(name) != versions or len(self._looks[name]) == _MOST_LOOKS:
             self._versions[name], self._looks[name] = versions, {}
         whose = want.owner if want.share is not None else None
-        key = (starts, want.duration, self._minds_hosts(want, pool), whose)
+        key = (starts, want.duration, self._minds_hosts(want, pool), whose, want.pin)
         look = self._looks[name].get(key)
         if look is None:
             busy, free = self.busy(want, np.array([starts], dtype=np.int64))

@@ -52,7 +52,10 @@ class Pool:
         self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
         geometries = {name: geometry_of(models[name]) for name in {g.model for g in self.gpus}}
         self.geometries = tuple(geometries[gpu.model] for gpu in self.gpus)
-        self.usable: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
+        self.in_service: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
+        silent: Bools = np.array([gpu.silent for gpu in self.gpus], dtype=np.bool_)
+        # What takes new work; what is in service besides only keeps what it has.
+        self.usable: Bools = self.in_service & ~silent
         self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
         self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
         self._widest = {level: self._most_columns(level) for level in LEVELS}
@@ -75,7 +78,9 @@ class Pool:
         self._eligible: dict[Shape, Bools] = {}
         self._suits: dict[Shape, Bools] = {}
         self._units: dict[Shape, int] = {}
+        self._serves: dict[Shape, bool] = {}
         self._most: dict[tuple[Shape, Together], int] = {}
+        self._within: dict[tuple[str, ...], Bools] = {}
 
     def with_mix(self, mix: Mix) -> "Pool":
         """The same columns for other asks to come."""
@@ -95,7 +100,9 @@ class Pool:
 
     def serves(self, shape: Shape) -> bool:
         """True when some GPU of the class, in service or not, can be given in this shape."""
-        return bool(self.suits(shape).any())
+        if shape not in self._serves:
+            self._serves[shape] = bool(self.suits(shape).any())
+        return self._serves[shape]
 
     def units(self, shape: Shape) -> int:
         """Quota units of one of them, the most any model of the class takes; 0: not served."""
@@ -121,7 +128,7 @@ class Pool:
 
     def capacity(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
         """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
-        return self._capacity(shape, busy, self.eligible(shape))
+        return self.capacity_on(shape, busy, self.eligible(shape))
 
     def states(self, busy: Masks) -> Masks | Ints:
         """The masks (columns) as states of the tables of worth; out of service: nothing is left."""
@@ -153,13 +160,23 @@ class Pool:
         key = (shape, level)
         if key not in self._most:
             empty = np.zeros(len(self), dtype=np.uint16)
-            capacity = self._capacity(shape, empty, self.suits(shape))
+            capacity = self.capacity_on(shape, empty, self.suits(shape))
             self._most[key] = int(self.sums(level, capacity).max())
         return self._most[key]
 
+    def most_in_service(self, shape: Shape, level: Together, gone: Bools) -> int:
+        """As `most`, of the GPUs that take new work and are not `gone` (by column)."""
+        empty = np.zeros(len(self), dtype=np.uint16)
+        capacity = self.capacity_on(shape, empty, self.eligible(shape) & ~gone)
+        return int(self.sums(level, capacity).max())
+
     def out_of_service(self, shape: Shape) -> int:
-        """GPUs that suit the shape and take no new work."""
-        return int((self.suits(shape) & ~self.usable).sum())
+        """GPUs that suit the shape and are not there for it."""
+        return int((self.suits(shape) & ~self.in_service).sum())
+
+    def silent(self, shape: Shape) -> int:
+        """GPUs that suit the shape on nodes that are not heard."""
+        return int((self.suits(shape) & self.in_service & ~self.usable).sum())
 
     def sums(self, level: Together, capacity: npt.NDArray[np.uint8]) -> Ints:
         """Capacity per group of the level: (…, columns) -> (…, groups)."""
@@ -205,13 +222,21 @@ class Pool:
             self._best[profile] = _best_of(self._valued, self.mix, profile)
         return self._best[profile]
 
+    def within(self, pin: tuple[str, ...]) -> Bools:
+        """Columns that a pin names: whole nodes, and GPUs as `node/index`."""
+        if pin not in self._within:
+            named = [gpu.node in pin or f"{gpu.node}/{gpu.index}" in pin for gpu in self.gpus]
+            self._within[pin] = np.array(named, dtype=np.bool_)
+        return self._within[pin]
+
     def eligible(self, shape: Shape) -> Bools:
         """Columns that suit the shape and take new work."""
         if shape not in self._eligible:
             self._eligible[shape] = self.suits(shape) & self.usable
         return self._eligible[shape]
 
-    def _capacity(self, shape: Shape, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+    def capacity_on(self, shape: Shape, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+        """The same on these columns."""
         if shape is None:
             idle: npt.NDArray[np.uint8] = ((busy == 0) & eligible).view(np.uint8)
             return idle

@@ -4,11 +4,15 @@ Ids are strings, times are whole Unix seconds (UTC, half-open), room is memory s
 units. Nothing here knows where the values come from: the same bytes always mean the same cycle.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 SLOTS_PER_GPU = 8
 UNITS_PER_GPU = 56_000
+
+SAID: dict[str, Any] = {"said": True}
+"""Metadata of a field that is written only where it says something: documents from before it was
+there keep their bytes."""
 
 Together = Literal["gpu", "domain", "node", "rack", "any"]
 """How close the members of a gang lie: one GPU (slices), one NVLink domain, one node, one rack."""
@@ -47,7 +51,8 @@ class Gpu:
     """One device. `mode` is what it is fixed to; None when it may be any.
 
     Shares need no other mode of the hardware than whole GPUs do: what is fixed to whole is shared.
-    `shares` is False where the node can't tell several at once apart: it takes no new ones.
+    `shares` is False where the node can't tell several at once apart: it takes no new ones. On
+    what is `silent`, as its node has not answered for a while, promises stay and nothing is added.
     """
 
     id: str
@@ -61,6 +66,7 @@ class Gpu:
     usable: bool
     mode: Mode | None
     shares: bool = True
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +99,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A live allocation: on the calendar already, and never moved in this version.
+    """A live allocation: on the calendar already.
 
     `tier` may be one that the snapshot does not describe: it counts, and is never paused. `since`
     is when its owner was handed the device for this run (None: not yet, or it is being given
     back), `saved` the last save that the owner acknowledged. The booking has been paused `pauses`
     times; with `pausing` it has been told to give the place back by `ends`. `cores` (thousandths)
-    and `memory` (MiB) are of
-    the GPU's node. `owner` is whose work it is: the account that runs it.
+    and `memory` (MiB) are of the GPU's node. `owner` is whose work it is: the account that runs
+    it. What is `pinned` lies where its owner asked for it by name: its row is not moved to another
+    place. Any other row with a `level` may be laid elsewhere before it starts, its whole gang in
+    one group of that level.
     """
 
     id: str
@@ -119,6 +127,8 @@ class Held:
     cores: int = 0
     memory: int = 0
     owner: str = ""
+    pinned: bool = field(default=False, metadata=SAID)
+    level: Together | None = field(default=None, metadata=SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +138,7 @@ class Ask:
     A gang is placed in a single class. `required` makes `together` a condition, not a wish. A
     share (thousandths, below 1,000) is of one GPU. Each of the `count` comes with `cores`
     (thousandths) and `memory` (MiB) of its node. With `any_class` no class is better than another.
+    With a `pin` it lies on these alone: nodes by their ids, and GPUs as `node/index`.
     """
 
     count: int
@@ -139,6 +150,7 @@ class Ask:
     cores: int = 0
     memory: int = 0
     any_class: bool = False
+    pin: tuple[str, ...] = field(default=(), metadata=SAID)
 
     @property
     def shape(self) -> Shape:
@@ -166,6 +178,9 @@ class Request:
     the shortest of them. With `cheapest` the classes come in order of cost, and the first that
     ends in time is taken, not the first that is free. Bookings of one `series` are placed all or
     none.
+
+    What was suspended lies beside the GPUs of `home`, and can go on only there: for them it waits
+    `home_wait` seconds longer than for any others.
     """
 
     booking: str
@@ -186,6 +201,13 @@ class Request:
     durations: tuple[tuple[str, int], ...] = ()
     cheapest: bool = False
     series: str | None = None
+    home: tuple[Place, ...] = ()
+    home_wait: int = 0
+
+    @property
+    def pinned(self) -> bool:
+        """True for one that names where it wants to lie."""
+        return bool(self.ask.pin)
 
     def length_on(self, gpu_class: str) -> int:
         """Seconds that it takes on a class."""
@@ -270,6 +292,26 @@ class Blackout:
 
 
 @dataclass(frozen=True, slots=True)
+class Relocation:
+    """A running booking that is to be paused in one place and to go on in another."""
+
+    booking: str
+    source: Place
+    target: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an operator has ordered: after these moves the beneficiary has these places."""
+
+    id: str
+    beneficiary: str
+    gpu_class: str
+    places: tuple[Place, ...]
+    moves: tuple[Relocation, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """Every tunable of a cycle. Seconds, but for `share_step`: millionths of a class.
 
@@ -277,7 +319,9 @@ class Policy:
     `share_step`, and waiting in steps of `age_step`, so that neither is decided by crumbs. Who has
     been paused is left alone for `cool_down` after it goes on. A notice goes out `notice_margin`
     before it must, so that it is never late by the time between two cycles. Shares of a GPU are
-    one owner's at a time; with more `share_owners` than 1 they are anybody's.
+    one owner's at a time; with more `share_owners` than 1 they are anybody's. So that others fit,
+    at most `neighbourhoods` of what has not begun are laid anew in a cycle, and at most
+    `exact_neighbourhoods` of them by search for a proven answer.
     """
 
     version: int
@@ -290,6 +334,8 @@ class Policy:
     cool_down: int = 1_800
     notice_margin: int = 30
     share_owners: int = 1
+    neighbourhoods: int = 32
+    exact_neighbourhoods: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +343,8 @@ class Snapshot:
     """The whole input of one cycle, each tuple in any order.
 
     `running` has the wish behind each running booking that may be paused, with what would be left
-    of it now: for its planned resume. One that is not there is paused without.
+    of it now: for its planned resume. One that is not there is paused without. `unneeded` were told
+    to leave for somebody who needs their room no more; `until` is the end that they had.
     """
 
     now: int
@@ -313,3 +360,5 @@ class Snapshot:
     running: tuple[Request, ...] = ()
     hosts: tuple[Host, ...] = ()
     blackouts: tuple[Blackout, ...] = ()
+    unneeded: tuple[Extension, ...] = field(default=(), metadata=SAID)
+    orders: tuple[Order, ...] = field(default=(), metadata=SAID)

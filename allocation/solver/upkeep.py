@@ -1,9 +1,10 @@
-"""Planned maintenance: nothing is placed across it, and what it is in the way of is told so."""
+"""Hardware that is away: nothing is placed across maintenance, and what is in the way is told."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from allocation.solver.calendar import Calendar
-from allocation.solver.types import SLOTS_PER_GPU, Blackout, Place
+from allocation.solver.topology import Pool
+from allocation.solver.types import SLOTS_PER_GPU, Blackout, Place, Shape
 
 Window = tuple[int, int]
 
@@ -29,6 +30,14 @@ class Upkeep:
             whole = Place(blackout.gpu, None, 0, SLOTS_PER_GPU)
             calendar.lay((whole,), blackout.starts, blackout.ends)
 
+    def outlasting(self, gpu_class: str, begun: int, until: int) -> dict[str, int]:
+        """GPUs that are away from before `begun` until after `until`, and when each is back."""
+        return {
+            blackout.gpu: blackout.ends
+            for blackout in self._by_class.get(gpu_class, ())
+            if blackout.starts < begun and until < blackout.ends
+        }
+
     def away(
         self, gpu_class: str, window: Window, gpus: Iterable[str] | None = None
     ) -> tuple[int, int]:
@@ -46,3 +55,12 @@ class Upkeep:
         ]
         gpus_away = len({blackout.gpu for blackout in found})
         return gpus_away, max((blackout.ends for blackout in found), default=0)
+
+
+def missing(pool: Pool, shape: Shape) -> Iterator[tuple[str, int, str]]:
+    """What of a pool takes no new work of a shape: the code of the rule, how many, in words."""
+    out, silent = pool.out_of_service(shape), pool.silent(shape)
+    if out:
+        yield "hardware_out", out, "out of service"
+    if silent:
+        yield "node_unanswering", silent, "on nodes that do not answer"

@@ -31,9 +31,10 @@ class Room:
         want: Want,
         taken: Masks,
         runners: Sequence[Runner],
-        free: Free | None = None,
+        free: Callable[[set[str]], Free] | None = None,
     ) -> None:
-        """`taken` are the bits of each column without the runners, `free` what nodes then have."""
+        """`taken` are the bits of each column without the runners; `free` says what nodes have
+        once these bookings have left, None: nobody asks."""
         self._pool, self._want, self._taken = pool, want, taken
         self._free, self._runners = free, runners
         rows = [row for runner in runners for row in runner.rows]
@@ -55,15 +56,9 @@ class Room:
 
     def free(self, gone: Bools) -> Free | None:
         """Cores and memory beside those that stay; None: nobody asks for any."""
-        free = self._free
-        if free is None:
+        if self._free is None:
             return None
-        nodes = self._pool.groups("node")
-        for at in np.flatnonzero(~gone).tolist():
-            runner = self._runners[at]
-            for place in runner.places if any(runner.of_host) else ():
-                free = free.less(int(nodes[self._pool.column[place.gpu]]), *runner.of_host)
-        return free
+        return self._free({self._runners[at].booking for at in np.flatnonzero(gone).tolist()})
 
     def fits(self, gone: Bools) -> bool:
         """True when the whole gang fits beside those that stay."""

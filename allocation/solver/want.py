@@ -11,7 +11,7 @@ class Want:
 
     `owners` are those whose quota it uses: tenant, project; `tier` says how far they may go. Each
     of the `count` comes with `cores` (thousandths) and `memory` (MiB) of its node. `owner` is whose
-    work it is.
+    work it is. With a `pin` it lies on these nodes and GPUs alone.
     """
 
     gpu_class: str
@@ -26,11 +26,18 @@ class Want:
     memory: int = 0
     any_class: bool = False
     owner: str = ""
+    pin: tuple[str, ...] = ()
 
     @property
     def shape(self) -> Shape:
         """What it wants of each GPU."""
         return self.profile if self.share is None else self.share
+
+    @property
+    def pin_words(self) -> str:
+        """`n0003`, `GPU 2 of n0003 or n0004`."""
+        split = (name.rpartition("/") for name in self.pin)
+        return " or ".join(f"GPU {last} of {node}" if node else last for node, _, last in split)
 
     @property
     def of_host(self) -> tuple[int, int]:
@@ -60,6 +67,7 @@ def want_of(
         ask.memory,
         ask.any_class,
         owner,
+        ask.pin,
     )
 
 

@@ -1,14 +1,12 @@
 """The working state of a cycle: frozen values go in, this changes, frozen values come out."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import numpy as np
 
-from allocation.solver.fragmentation import Ints
-from allocation.solver.laying import lay_held, prime
+from allocation.solver.laying import instants_of, lay_held
 from allocation.solver.outlook import Outlook
-from allocation.solver.placement import Want, fits
+from allocation.solver.placement import Want
 from allocation.solver.quota import Block, Quota, Use
 from allocation.solver.running import Running, runners_of
 from allocation.solver.sharers import Sharers
@@ -17,10 +15,6 @@ from allocation.solver.types import UNITS_PER_GPU, Held, Policy, Request, Snapsh
 from allocation.solver.upkeep import Upkeep
 
 __all__ = ["Found", "Working"]
-
-_FIRST_CHUNK = 8
-_CHUNK_GROWTH = 4
-_CHUNK_MOST = 1_024
 
 
 class Working(Space):
@@ -35,13 +29,16 @@ class Working(Space):
         self.upkeep = Upkeep(snapshot.blackouts, self._class_of)
         self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
         self.sharers = Sharers(self.pools.values(), alone=policy.share_owners == 1)
-        prime(self, snapshot)
+        self._prime(snapshot)
         for name, calendar in self.calendars.items():
             self.upkeep.lay(name, calendar)
         # The same without what may be paused; only where somebody may be.
         self.firm = {name: self.calendars[name].copy() for name in self.running.classes}
         self.firm_hosts = self.hosts.copy() if self.firm else None
-        self.held_uses = lay_held(self, snapshot.held)
+        self.held_uses = lay_held(self, snapshot.held, self.free_from, self.running.__contains__)
+        self.quota.add_all(
+            (use, (since, self.free_from(until))) for use, (since, until) in self.held_uses
+        )
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
         self.held_hosts, self.held_sharers = self.hosts.copy(), self.sharers.copy()
         self.outlook = Outlook(self.calendars)
@@ -137,10 +134,13 @@ class Working(Space):
 
         If the classes are all the same to the asker, on the one where it costs later asks least.
         """
+        allowed = ((n, each) for n, each in enumerate(wants) if self.over(each, starts) is None)
+        return self._placed(allowed, starts)
+
+    def _placed(self, wants: Iterable[tuple[int, Want]], starts: int) -> Found | None:
+        """The same for wants, each with its rank, that quota allows."""
         best: tuple[tuple[int, int], Found] | None = None
-        for taste, want in enumerate(wants):
-            if self.over(want, starts) is not None:
-                continue
+        for taste, want in wants:
             choice = self._choice(want, starts)
             if choice is None:
                 continue
@@ -174,39 +174,31 @@ class Working(Space):
                 tied.append((taste, want))
             elif best is None or when[0] < best[0]:
                 best, tied = when, [(taste, want)]
-        if best is None:
-            return None
-        found = self.first_at((want for _, want in tied), best[1])
-        return found and replace(found, taste=tied[found.taste][0])
+        return best and self._placed(tied, best[1])
 
     def _earliest(self, want: Want, first: int, last: int) -> int | None:
-        if first > last:
+        sooner = max(first, self.outlook.none_before(want))
+        if sooner > last:
             return None
-        tried = self.starts_between(want, first, last)
+        tried = self.starts_between(want, sooner, last)
         use = self.use(want)
         days = self.quota.instants(use)
         if len(days):
-            tried = np.union1d(tried, days[(days > first) & (days <= last)])
+            tried = np.union1d(tried, days[(days > sooner) & (days <= last)])
         allowed = self.quota.allows(use, tried, want.duration)
-        if allowed is not None:
-            tried = tried[allowed]
-        # The first candidate alone, then ever larger bites: most bookings need few of them.
-        begin, size = 0, 1
-        while begin < len(tried):
-            starts = self._first_fit(want, tried[begin : begin + size])
-            if starts is not None:
-                return starts
-            begin, size = begin + size, min(_CHUNK_MOST, max(_FIRST_CHUNK, size * _CHUNK_GROWTH))
-        return None
+        hopeful = tried if allowed is None else tried[allowed]
+        starts = self.first_of(want, hopeful)
+        if first <= self.now and starts is not None and (allowed is None or allowed.all()):
+            self.outlook.searched(want, starts)
+        return starts
 
-    def _first_fit(self, want: Want, bite: Ints) -> int | None:
-        """The first of rising starts at which it fits."""
-        if want.shape is None and len(bite) > 1:
-            hopeful = bite[self.may_fit(want, bite), None]
-            found = (self._first_fit(want, each) for each in hopeful)
-            return next((starts for starts in found if starts is not None), None)
-        good = fits(self.pools[want.gpu_class], want, *self.busy(want, bite))
-        return int(bite[int(good.argmax())]) if good.any() else None
+    def _prime(self, snapshot: Snapshot) -> None:
+        found = instants_of(self, snapshot, self.free_from)
+        rising = {name: sorted(found[name].union(self.upkeep.instants(name))) for name in found}
+        for name, calendar in self.calendars.items():
+            calendar.prime(rising[name])
+        self.quota.prime(rising)
+        self.hosts.prime(set().union(*rising.values()))
 
     def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
         """Its use ends when somebody else is to have its room, which `change` changes."""

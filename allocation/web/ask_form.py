@@ -10,6 +10,7 @@ from allocation.rules.ask import (
     beside_of,
     count_of,
     duration_of,
+    pin_of,
     share_of,
 )
 from allocation.rules.ask_times import duration_in
@@ -37,6 +38,7 @@ class Fields:
     workload: str = ""
     often: str = ""
     until: str = ""
+    pin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ def fields_of(data: Mapping[str, str], longest: int) -> Fields:
         workload=get("workload"),
         often=get("often"),
         until=get("until"),
+        pin=get("pin", 200),
     )
 
 
@@ -94,6 +97,7 @@ def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
         not_before=parsed.not_before if parsed.starts is None else None,
         deadline=parsed.deadline if parsed.starts is None else None,
         workload=fields.workload or None,
+        pin=pin_of([name for name in fields.pin.replace(",", " ").split() if name != "or"]),
     )
     if ask.count == 1 and ask.together != "any":
         ask = replace(ask, together="any", required=False)

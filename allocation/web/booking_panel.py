@@ -21,7 +21,7 @@ from allocation.access import LABEL
 from allocation.errors import AskError
 from allocation.models import Booking, Series
 from allocation.queries.bookings import quota_at
-from allocation.queries.catalogue import ask_catalogue
+from allocation.queries.catalogue import ask_catalogue, pin_choices
 from allocation.rules.ask import LONGEST_TEXT, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask_text import document_text
 from allocation.services.bookings import Wish, booking_request
@@ -126,6 +126,7 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
         "problems": [problem.sentence for problem in parsed.problems],
         "catalogue": catalogue.classes,
         "workloads": catalogue.workloads,
+        "pins": pin_choices(ask.classes if ask else parsed.classes),
         "shape": _shape(parsed, ask),
         "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
         "shares": SHARES,
@@ -172,6 +173,7 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
         "memory": (ask or parsed).memory or "",
         "length": length_words(duration).replace(" ", "") if duration else "",
         "workload": parsed.workload or "",
+        "pin": " ".join((ask or parsed).pin),
     }
 
 
@@ -188,6 +190,7 @@ def _quoted(
     found: dict[str, Any] = {
         "options": options,
         "blocking": quote.blocking,
+        "waits": quote.waits,
         "price_until": quote.expires,
         "price_lock": quote.lock,
         "effect": _effect(quote, dates),

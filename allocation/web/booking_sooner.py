@@ -103,6 +103,12 @@ def _card(
         parts.append("speed not compared")
     if option.kind in ("split", "without_nvlink"):
         parts.append("not so close together")
+    if option.pauses:
+        parts.append(
+            f"{option.pauses} running booking{'s' * (option.pauses != 1)} will be asked to leave"
+        )
+    if option.kind == "unpinned":
+        parts.append("without the pin")
     if option.pause_risk:
         parts.append(f"pause risk {percent_words(option.pause_risk)}: {option.pause_basis}")
     return ChangeCard(

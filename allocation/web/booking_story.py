@@ -10,7 +10,8 @@ from urllib.parse import quote
 from allocation.models import Booking
 from allocation.queries.bookings import NodePlace
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask_text import beside_text, duration_text, fixed_text, shape_text
+from allocation.rules.ask_pin import pin_words
+from allocation.rules.ask_text import beside_text, duration_text, fixed_text, pin_text, shape_text
 from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import OPEN, State
 from allocation.services.costs import booking_cost, booking_spent
@@ -100,12 +101,13 @@ def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
     since = scene.now - booking.submitted
     can_undo = may_change and state in BEFORE_START and since < UNDO
     waits = state in (*WAITS, State.PAUSED)
+    has_reasons = booking.reasons and (waits or state == State.SCHEDULED)
     return Story(
         headline=_headline(booking, scene),
         detail=_detail(booking, scene),
         what=what_words(ask, scene.labels),
         window=_window(booking, ask, scene),
-        checks=_checks(booking, scene) if waits and booking.reasons else (),
+        checks=_checks(booking, scene) if has_reasons else (),
         sooner=_sooner(booking, scene) if waits else (),
         costs=_costs(booking, scene),
         price=f"{money_text(booking.price_per_hour, booking.currency)} an hour, fixed at booking "
@@ -124,7 +126,8 @@ def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
 def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:
     """`2 × H100 80 GB`, `1g.10gb slice of H100 80 GB`."""
     classes = " or ".join(labels.get(slug, slug) for slug in ask.classes)
-    return shape_words(ask.count, classes, ask.profile, ask.share)
+    where = f" (pinned to {pin_words(ask.pin)})" if ask.pin else ""
+    return shape_words(ask.count, classes, ask.profile, ask.share) + where
 
 
 def shape_words(count: int, gpu_class: str, profile: str | None, share: int | None = None) -> str:
@@ -166,13 +169,17 @@ def _headline(booking: Booking, scene: Scene) -> str:
     sayings = {
         State.REQUESTED: "Being placed now",
         State.AWAITING_APPROVAL: "Waits for approval",
-        State.QUEUED: f"Should start {at(booking.planned_starts)}",
+        State.QUEUED: "Waits for GPUs to come back into service"
+        if booking.is_unplanned
+        else f"Should start {at(booking.planned_starts)}",
         State.SCHEDULED: f"{_starts_word(booking, scene.now)} {at(booking.planned_starts)}",
-        State.STARTING: "Starting: your devices are being made ready",
+        State.STARTING: "Starting: waits for its node"
+        if _is_stalled(booking)
+        else "Starting: your devices are being made ready",
         State.ACTIVE: f"Running until {at(booking.planned_ends)}",
         State.PAUSING: f"Pauses {at(scene.pauses[-1].deadline)}" if scene.pauses else "Pausing",
         State.PAUSED: f"Paused, resumes {at(booking.planned_starts)}"
-        if booking.planned_starts
+        if booking.planned_starts and not booking.is_unplanned
         else "Paused until there is room",
         State.ENDING: "Ending: the devices are being cleared",
         State.ENDED: f"Ended {at(booking.ended_at)}",
@@ -195,17 +202,25 @@ def _detail(booking: Booking, scene: Scene) -> str:
     if booking.extension_until is not None:
         until = moment_words(booking.extension_until, scene.zone, scene.now)
         return f"An extension until {until} is being decided."
-    if state in (State.REFUSED, State.EXPIRED):
+    if state in (State.REFUSED, State.EXPIRED) or _is_stalled(booking):
         return str(booking.reasons[0]["sentence"]) if booking.reasons else ""
     sayings = {
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
-        State.QUEUED: "A promise: it may get earlier, and later only for a stronger claim.",
+        State.QUEUED: str(booking.reasons[0]["sentence"])
+        if booking.is_unplanned
+        else "A promise: it may get earlier, and later only for a stronger claim.",
         State.REQUESTED: "The portal looks for a place; that takes a few seconds.",
         State.SCHEDULED: _until_start(booking, scene.now),
         State.ACTIVE: _left(booking, scene.now),
         State.PAUSED: paused_words(booking, scene.pauses, scene),
     }
     return sayings.get(state, "")
+
+
+def _is_stalled(booking: Booking) -> bool:
+    """Whether its owner was told that its node takes too long."""
+    is_told = any(reason.get("code") == "start_slow" for reason in booking.reasons)
+    return is_told and booking.state in (State.SCHEDULED, State.STARTING)
 
 
 def _borrowed(booking: Booking, scene: Scene) -> str:
@@ -233,7 +248,8 @@ def _left(booking: Booking, now: datetime) -> str:
 
 
 def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
-    if booking.planned_starts is not None and booking.planned_ends is not None:
+    is_planned = not booking.is_unplanned
+    if is_planned and booking.planned_starts is not None and booking.planned_ends is not None:
         words = window_words(booking.planned_starts, booking.planned_ends, scene.zone, scene.now)
     else:
         words = f"from {moment_words(booking.not_before, scene.zone, scene.now)} on"
@@ -283,7 +299,7 @@ def _sooner(booking: Booking, scene: Scene) -> tuple[Sooner, ...]:
         asked = (each["count"], each["gpu_class"], each["profile"])
         text = fixed_text(*asked, (starts, ends), scene.zone, share)
         beside = beside_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
-        text = " ".join([text, *beside])
+        text = " ".join([text, *beside, *pin_text(each.get("pin", ()))])
         label = scene.labels.get(each["gpu_class"], each["gpu_class"])
         shape = shape_words(each["count"], label, each["profile"], share)
         cards.append(
@@ -349,4 +365,5 @@ def _extensions(booking: Booking, scene: Scene) -> tuple[ExtendChoice, ...]:
 
 def _again(ask: AskDocument) -> str:
     shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile, ask.share)
-    return " ".join([shape, duration_text(ask.duration), *beside_text(ask.cores, ask.memory)])
+    beside = beside_text(ask.cores, ask.memory)
+    return " ".join([shape, duration_text(ask.duration), *beside, *pin_text(ask.pin)])

@@ -1,7 +1,7 @@
 """Maintenance for operators: what is planned, a form with a look ahead, and ending it early."""
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from allocation.models import Blackout, Gpu, Node, Rack
+from allocation.rules.recurrence import recurrence_read, recurrence_words
 from allocation.services.blackouts import (
     BlackoutWish,
     Preview,
@@ -22,6 +23,7 @@ from allocation.services.blackouts import (
     blackout_preview,
 )
 from allocation.services.upkeep import gpu_return, hardware_fence
+from allocation.web.series_form import CHOICES, OFTEN
 from tenants.errors import Refused, missing
 from tenants.models import User
 from tenants.web.acts import SHOWN_ON_PAGE
@@ -38,13 +40,16 @@ STAGES = {
 
 @dataclass(frozen=True, slots=True)
 class BlackoutRow:
-    """A blackout in the table; `is_open`: it can be ended."""
+    """A blackout in the table; `is_open`: it can be ended. Of what repeats `often` says how, and
+    `more` dates follow this one, which is the next."""
 
     blackout: Blackout
     icon: str
     tone: str
     stage: str
     is_open: bool
+    often: str = ""
+    more: int = 0
 
 
 class _Local(forms.DateTimeInput):
@@ -63,10 +68,20 @@ class BlackoutForm(forms.Form):
     ends = forms.DateTimeField(widget=_Local(), label="Until")
     drain_by = forms.DateTimeField(required=False, widget=_Local(), label="Running work out by")
     reason = forms.CharField(max_length=120, label="Why, for its users")
+    often = forms.ChoiceField(required=False, choices=CHOICES, label="Repeat")
+    last_day = forms.DateField(required=False, label="Last day")
 
-    def wish(self) -> BlackoutWish:
-        """What was said; only of a valid form."""
+    def clean_last_day(self) -> date | None:
+        """What repeats needs a last day."""
+        day: date | None = self.cleaned_data["last_day"]
+        if self.cleaned_data.get("often") and day is None:
+            raise forms.ValidationError("Say the last day on which it repeats.")
+        return day
+
+    def wish(self, zone: str) -> BlackoutWish:
+        """What was said, on the wall clock of `zone`; only of a valid form."""
         said = self.cleaned_data
+        rule = OFTEN.get(said["often"])
         kind, _, name = said["where"].partition(":")
         return BlackoutWish(
             starts=said["starts"],
@@ -76,6 +91,8 @@ class BlackoutForm(forms.Form):
             node=name if kind == "node" else "",
             gpu=said["gpu"],
             drain_by=said["drain_by"],
+            repeat=rule and replace(rule, until=said["last_day"]),
+            zone=zone,
         )
 
 
@@ -88,12 +105,13 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
     preview: Preview | None = None
     refusal: Refused | None = None
     if request.method == "POST" and form.is_valid():
+        wish = form.wish(operator.time_zone)
         try:
             if request.POST.get("act") == "save":
-                made = blackout_plan(operator=operator, wish=form.wish(), now=now)
+                made = blackout_plan(operator=operator, wish=wish, now=now)
                 messages.success(request, f"Maintenance of {made.where} is planned.")
                 return redirect("ops-maintenance")
-            preview = blackout_preview(operator=operator, wish=form.wish(), now=now)
+            preview = blackout_preview(operator=operator, wish=wish, now=now)
         except Refused as refused:
             if refused.kind not in (*SHOWN_ON_PAGE, "missing"):
                 raise
@@ -113,11 +131,16 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
 @require_POST
 @operator_page
 def ops_maintenance_end(request: HttpRequest, operator: User, blackout_id: UUID) -> HttpResponse:
-    """Ends maintenance now, or calls it off."""
+    """Ends maintenance now, or calls it off; with `following` its later dates, too."""
     found = Blackout.objects.filter(id=blackout_id).first()
     if found is None:
         raise missing("maintenance")
-    ended = blackout_end(operator=operator, blackout=found, now=timezone.now())
+    ended = blackout_end(
+        operator=operator,
+        blackout=found,
+        now=timezone.now(),
+        following=request.POST.get("following") == "1",
+    )
     messages.success(request, f"{ended.where} takes bookings again as soon as it is well.")
     return redirect("ops-maintenance")
 
@@ -152,12 +175,18 @@ def _rows(now: datetime) -> list[BlackoutRow]:
     found = Blackout.objects.filter(ends__gt=now - OVER_SHOWN).select_related(
         "rack", "node", "gpu__node"
     )
-    rows = []
+    rows: dict[object, BlackoutRow] = {}
     for blackout in found.order_by("starts", "id"):
         stage = blackout.stage(now)
-        icon, tone, words = STAGES[stage]
-        rows.append(BlackoutRow(blackout, icon, tone, words, stage in ("planned", "running")))
-    return sorted(rows, key=lambda row: not row.is_open)
+        is_open = stage in ("planned", "running")
+        # Of what repeats the next date stands for those that follow.
+        key = blackout.series if is_open and blackout.series else blackout.id
+        if key in rows:
+            rows[key] = replace(rows[key], more=rows[key].more + 1)
+            continue
+        often = recurrence_words(recurrence_read(blackout.rule)) if blackout.rule else ""
+        rows[key] = BlackoutRow(blackout, *STAGES[stage], is_open=is_open, often=often)
+    return sorted(rows.values(), key=lambda row: not row.is_open)
 
 
 def _gpu(name: str, index: int) -> Gpu:

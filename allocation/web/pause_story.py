@@ -8,6 +8,7 @@ from urllib.parse import quote
 from allocation.models import Booking, Pause
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask_text import duration_text, shape_text
+from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.web.booking_scene import CostLine, Scene
 from allocation.web.times import clock, length_words, moment_words
@@ -15,6 +16,7 @@ from billing.rules import money_text
 from tenants.errors import Refused
 from tenants.models import Tier
 
+MOVED_TOGETHER = BY_CODE["moved_together"].id
 METHODS = {
     "stop": "the node ends what runs, first with TERM, then with KILL",
     "signal": "the node kills what has not ended itself by then",
@@ -132,7 +134,7 @@ def receipt_of(booking: Booking, pause: Pause, scene: Scene) -> Receipt:
         ("Everything saved", pause.acknowledged_at),
         ("Device proven empty", pause.emptied_at),
         ("Went on", pause.resumed_at),
-        ("Ended instead", pause.ended_at),
+        ("Taken back" if pause.withdrawn else "Ended instead", pause.ended_at),
     ):
         if moment is not None:
             lines.append(CostLine(name, moment_words(moment, scene.zone, scene.now)))
@@ -154,6 +156,9 @@ def receipt_of(booking: Booking, pause: Pause, scene: Scene) -> Receipt:
 
 def _who(pause: Pause) -> str:
     name = f"{pause.beneficiary_label} of your organisation"
+    if pause.rule == MOVED_TOGETHER:
+        who = name if pause.beneficiary_label else "a waiting booking"
+        return f"It is moved so that {who} can start (rule {pause.rule})."
     who = name if pause.beneficiary_label else "A stronger claim"
     return f"{who} needs its place (rule {pause.rule})."
 
@@ -223,6 +228,8 @@ def _stuck(silent: Sequence[str]) -> str:
 def _outcome(pause: Pause) -> str:
     if pause.resumed_at is not None:
         return "Paused and resumed"
+    if pause.withdrawn:
+        return "Not paused: the notice was taken back in time"
     if pause.ended_at is not None:
         return "Paused, then ended; the rest was given back"
     return "Paused" if pause.emptied_at is not None else "Being paused"

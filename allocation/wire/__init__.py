@@ -6,9 +6,9 @@ bytes travel next to their signature and are never written again, so both sides 
 
 Fields marked `_LATER` were added to version 1. They are left out where they say nothing, and
 written only for agents from `LATER_SINCE` on (what belongs to pauses: `PAUSES_SINCE`, to leases:
-`LEASES_SINCE`), because an older agent refuses a whole document with a field that it does not know:
-it goes on with the one before, and says so in its reports. So the portal is upgraded first, then
-the agents.
+`LEASES_SINCE`, to strangers: `LADDER_SINCE`), because an older agent refuses a whole document with
+a field that it does not know: it goes on with the one before, and says so in its reports. So the
+portal is upgraded first, then the agents.
 
 A node's key is changed without ever being sent in clear, nor by anyone who does not hold the old
 one: the document, signed with the old key, carries the new one under a pad that both sides derive
@@ -42,8 +42,10 @@ from allocation.wire.keys import (
 )
 from allocation.wire.messages import (
     LEASE_RAN_OUT,
+    NOT_ANSWERING,
     VERSION,
     AllocationState,
+    Deed,
     Desired,
     DesiredAllocation,
     DesiredGpu,
@@ -55,6 +57,7 @@ from allocation.wire.messages import (
     Instance,
     Inventory,
     InventoryGpu,
+    Ladder,
     Lease,
     Member,
     Message,
@@ -75,17 +78,20 @@ from allocation.wire.messages import (
 from allocation.wire.strict import WireError
 
 __all__ = [
+    "LADDER_SINCE",
     "LATER_SINCE",
     "LEASES_SINCE",
     "LEASE_RAN_OUT",
     "LEASE_WAKE",
     "MAX_BYTES",
+    "NOT_ANSWERING",
     "PAUSES_SINCE",
     "REPORT_STREAM_LENGTH",
     "SAMPLES_MOST",
     "SHARES_SINCE",
     "VERSION",
     "AllocationState",
+    "Deed",
     "Desired",
     "DesiredAllocation",
     "DesiredGpu",
@@ -98,6 +104,7 @@ __all__ = [
     "Instance",
     "Inventory",
     "InventoryGpu",
+    "Ladder",
     "Lease",
     "Member",
     "Message",
@@ -134,6 +141,7 @@ LATER_SINCE = (0, 2)
 PAUSES_SINCE = (0, 3)
 LEASES_SINCE = (0, 3)
 SHARES_SINCE = (0, 3)
+LADDER_SINCE = (0, 4)
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
 SAMPLES_MOST = 256

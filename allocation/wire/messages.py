@@ -7,6 +7,8 @@ from typing import Annotated, ClassVar, Literal
 VERSION = 1
 LEASE_RAN_OUT = "its lease ran out"
 """The error of what the agent has ended because the portal no longer vouched for it."""
+NOT_ANSWERING = "the driver does not come back from a call"
+"""The error of a GPU about which the driver hangs."""
 _LATER = {"later": True}
 
 Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
@@ -92,9 +94,20 @@ class Rotation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """What is done about programs on devices that nobody gave them, besides telling of them: so
+    many seconds after they were first seen their terminals are written to, and they are ended
+    (None: never). They are always warned a minute before."""
+
+    warn_after: int
+    end_after: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
     """The whole desired state of one node. (epoch, generation) only ever grows. `suspended` are the
-    allocations that may still be resumed here, others are forgotten; None says nothing of it."""
+    allocations that may still be resumed here, others are forgotten; None says nothing of it.
+    Without a `ladder` nothing is done about strangers but telling."""
 
     kind: ClassVar[str] = "desired"
     node: Name
@@ -104,6 +117,7 @@ class Desired:
     gangs: tuple[Gang, ...] = dataclasses.field(default=(), metadata=_LATER)
     rotation: Rotation | None = dataclasses.field(default=None, metadata=_LATER)
     suspended: tuple[Name, ...] | None = dataclasses.field(default=None, metadata=_LATER)
+    ladder: Ladder | None = dataclasses.field(default=None, metadata=_LATER)
     version: int = VERSION
 
 
@@ -229,19 +243,35 @@ class HardwareError:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """Processes on a GPU (`slot` None) or slice that nobody here was given; `users` by name."""
+    """Processes on a GPU (`slot` None) or slice that nobody here was given; `users` by name. With
+    `booked` it was given to somebody else, who may be there, too."""
 
     gpu: Name
     slot: int | None
     processes: int
     users: tuple[str, ...] = ()
+    booked: bool = dataclasses.field(default=False, metadata=_LATER)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """What was done at `at` (node's clock) about a process of `user` that nobody gave the GPU
+    (`slot` None) or slice: its terminals were written to, it was asked to end, it was killed."""
+
+    gpu: Name
+    slot: int | None
+    pid: int
+    step: Literal["warned", "asked", "killed"]
+    user: str
+    at: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What is true now. `observed_generation` is that of the document that was acted on. A GPU
-    that does not answer is missing from `gpus` and named in `error`. `errors` are the latest that
-    the driver told of, said in each report so that a lost one costs nothing."""
+    that does not answer is missing from `gpus` and named in `error`; of those in `hanging` the
+    driver has not come back from a call for long. `errors` are the latest that the driver told of,
+    `deeds` the latest about strangers, said in each report so that a lost one costs nothing."""
 
     kind: ClassVar[str] = "report"
     epoch: int
@@ -252,6 +282,8 @@ class Report:
     error: str | None = None
     errors: tuple[HardwareError, ...] = dataclasses.field(default=(), metadata=_LATER)
     foreign: tuple[Foreign, ...] = dataclasses.field(default=(), metadata=_LATER)
+    hanging: tuple[Name, ...] = dataclasses.field(default=(), metadata=_LATER)
+    deeds: tuple[Deed, ...] = dataclasses.field(default=(), metadata=_LATER)
     version: int = VERSION
 
 

@@ -1,6 +1,6 @@
 """Holds: money promised when booking, charged or let go when the booking is over."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from billing.models import Budget, Transfer
+from billing.models import Account, Budget, Transfer
 from billing.rules import (
     Period,
     cents_down,
@@ -33,6 +33,16 @@ class _Part:
     amount: Decimal
 
 
+@dataclass(frozen=True, slots=True)
+class HoldWish:
+    """What is to be held for a reference over [starts, ends)."""
+
+    reference: UUID
+    amount: Decimal
+    starts: datetime
+    ends: datetime
+
+
 def hold_place(  # noqa: PLR0913 (a promise is exactly these facts; callers have no object for them)
     *,
     tenant_id: UUID,
@@ -50,19 +60,57 @@ def hold_place(  # noqa: PLR0913 (a promise is exactly these facts; callers have
     Raises:
         Refused: `no_budget` or `budget_exceeded`; then nothing is held.
     """
-    amount = ledger_amount(amount)
-    if amount < 0 or ends <= starts:
-        raise ValueError("a hold needs an amount of at least zero and a window")
-    if not amount:
-        return
-    parts = _parts(tenant_id, project_id, amount, starts, ends)
+    wish = HoldWish(reference, amount, starts, ends)
+    budgets = _budgets(tenant_id, project_id, starts, ends)
+    parts = _parts(project_id, wish, budgets)
     try:
         with transaction.atomic():
-            Transfer.objects.bulk_create(_holds(parts, reference, now))
+            Transfer.objects.bulk_create(_holds({reference: parts}, now))
     except IntegrityError as error:
         if constraint_of(error) != OVERSPENT:
             raise
         raise _exceeded(parts) from error
+
+
+def holds_place(
+    *, tenant_id: UUID, project_id: UUID, wishes: Sequence[HoldWish], now: datetime
+) -> dict[UUID, Refused]:
+    """As `hold_place` for many references of a project in one statement.
+
+    Returns those that nothing is held for, and why; where money is short the first come first.
+    """
+    refused: dict[UUID, Refused] = {}
+    parts: dict[UUID, list[_Part]] = {}
+    starts = min(wish.starts for wish in wishes)
+    budgets = _budgets(tenant_id, project_id, starts, max(wish.ends for wish in wishes))
+    for wish in wishes:
+        try:
+            parts[wish.reference] = _parts(project_id, wish, budgets)
+        except Refused as refusal:
+            refused[wish.reference] = refusal
+    holds = _holds(parts, now)
+    try:
+        with transaction.atomic():
+            Transfer.objects.bulk_create(holds)
+    except IntegrityError as error:
+        if constraint_of(error) != OVERSPENT:
+            raise
+        refused |= _one_by_one(parts, holds)
+    return refused
+
+
+def _one_by_one(parts: dict[UUID, list[_Part]], holds: Sequence[Transfer]) -> dict[UUID, Refused]:
+    """Holds what there is money for; the rest is refused."""
+    refused: dict[UUID, Refused] = {}
+    for reference, mine in parts.items():
+        try:
+            with transaction.atomic():
+                Transfer.objects.bulk_create(h for h in holds if h.reference == reference)
+        except IntegrityError as error:
+            if constraint_of(error) != OVERSPENT:
+                raise
+            refused[reference] = _exceeded(mine)
+    return refused
 
 
 def hold_move(  # noqa: PLR0913 (as hold_place)
@@ -82,7 +130,8 @@ def hold_move(  # noqa: PLR0913 (as hold_place)
     """
     try:
         with transaction.atomic():
-            parts = _parts(tenant_id, project_id, ledger_amount(amount), starts, ends)
+            budgets = _budgets(tenant_id, project_id, starts, ends)
+            parts = _parts(project_id, HoldWish(reference, amount, starts, ends), budgets)
             wanted = sorted((part.budget.account_id, part.amount) for part in parts)
             placed = _open_holds(tenant_id, reference)
             if wanted == sorted((hold.debit_id, hold.amount) for hold in placed):
@@ -140,11 +189,10 @@ def hold_release(*, tenant_id: UUID, reference: UUID, now: datetime) -> None:
     hold_settle(tenant_id=tenant_id, reference=reference, amount=Decimal(0), now=now)
 
 
-def _parts(
-    tenant_id: UUID, project_id: UUID, amount: Decimal, starts: datetime, ends: datetime
-) -> list[_Part]:
+def _budgets(tenant_id: UUID, project_id: UUID, starts: datetime, ends: datetime) -> list[Budget]:
+    """The project's budgets of a window, the first first."""
     last_instant = ends - timedelta(microseconds=1)
-    budgets = list(
+    return list(
         Budget.objects.filter(
             tenant_id=tenant_id,
             project_id=project_id,
@@ -154,31 +202,59 @@ def _parts(
         .select_related("account", "project")
         .order_by("starts")
     )
+
+
+def _parts(project_id: UUID, wish: HoldWish, budgets: Sequence[Budget]) -> list[_Part]:
+    """What each of the budgets, which reach over the wish's window, holds of it; none of nothing.
+
+    Raises:
+        Refused: `no_budget`.
+    """
+    amount = ledger_amount(wish.amount)
+    if amount < 0 or wish.ends <= wish.starts:
+        raise ValueError("a hold needs an amount of at least zero and a window")
+    if not amount:
+        return []
     periods = [Period(budget.starts, budget.ends) for budget in budgets]
-    gap = uncovered_from(starts, ends, periods)
+    reach = [
+        (budget, period)
+        for budget, period in zip(budgets, periods, strict=True)
+        if period.first_second < wish.ends and period.last_second > wish.starts
+    ]
+    periods = [period for _, period in reach]
+    gap = uncovered_from(wish.starts, wish.ends, periods)
     if gap is not None:
         raise _no_budget(project_id, gap)
-    shares = split_by_seconds(amount, starts, ends, periods)
-    return [_Part(budget, share) for budget, share in zip(budgets, shares, strict=True) if share]
+    shares = split_by_seconds(amount, wish.starts, wish.ends, periods)
+    return [_Part(budget, share) for (budget, _), share in zip(reach, shares, strict=True) if share]
 
 
-def _holds(parts: Sequence[_Part], reference: UUID, now: datetime) -> list[Transfer]:
-    holds = []
-    for part in parts:
-        account = part.budget.account
-        holds.append(
-            Transfer(
-                tenant_id=account.tenant_id,
-                kind="hold",
-                debit=account,
-                credit=account_of(account.tenant_id, "spend", account.currency),
-                amount=part.amount,
-                reference=reference,
-                at=now,
-            )
+def _holds(parts: dict[UUID, list[_Part]], now: datetime) -> list[Transfer]:
+    """The rows for each reference, in the one order in which everybody locks budgets."""
+    flat = [(reference, part) for reference, mine in parts.items() for part in mine]
+    spend = _spend_of(part.budget.account for _, part in flat)
+    holds = [
+        Transfer(
+            tenant_id=part.budget.account.tenant_id,
+            kind="hold",
+            debit=part.budget.account,
+            credit=spend[part.budget.account.currency],
+            amount=part.amount,
+            reference=reference,
+            at=now,
         )
-    # Whoever needs several budgets locks them in the same order.
+        for reference, part in flat
+    ]
     return sorted(holds, key=lambda hold: hold.debit_id)
+
+
+def _spend_of(accounts: Iterable[Account]) -> dict[str, Account]:
+    """The tenant's `spend` account by currency."""
+    tenants = {account.currency: account.tenant_id for account in accounts}
+    return {
+        currency: account_of(tenant_id, "spend", currency)
+        for currency, tenant_id in tenants.items()
+    }
 
 
 def _open_holds(tenant_id: UUID, reference: UUID) -> list[Transfer]:

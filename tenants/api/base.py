@@ -32,6 +32,7 @@ from tenants.api.idempotency import (
     working,
 )
 from tenants.errors import Refused, denied
+from tenants.models import User
 from tenants.wall import tenant_tx
 
 
@@ -69,6 +70,11 @@ class ApiView(APIView):
     def caller(self) -> Caller:
         """Who calls."""
         return cast(Caller, self.request.auth)
+
+    @property
+    def user(self) -> User:
+        """The caller's own row."""
+        return cast(User, self.request.user)
 
     @property
     def actor(self) -> Actor:

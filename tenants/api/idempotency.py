@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4, uuid5
 
+from django.db import connection
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from rest_framework.renderers import JSONRenderer
@@ -111,15 +112,36 @@ def claim(*, actor: Actor, asked: Asked, now: datetime) -> Claim | Replay:
         created=now,
     )
     with tenant_tx(actor.tenant_id):
-        IdempotencyKey.objects.bulk_create([fresh], ignore_conflicts=True)
+        if _inserted(fresh):
+            return Claim(fresh.id, now + LOCK)
         row = IdempotencyKey.objects.filter(
             tenant_id=actor.tenant_id, user_id=actor.user_id, key=asked.key
         ).first()
         if row is None:
             raise in_flight()
-        if row.id == fresh.id:
-            return Claim(row.id, now + LOCK)
         return _found(row, asked, now)
+
+
+def _inserted(fresh: IdempotencyKey) -> bool:
+    """Whether nobody had the key; bulk_create would not say."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO tenants_idempotencykey (id, tenant_id, user_id, key, method, path,"
+            " body_sha256, locked_until, created) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+            " ON CONFLICT DO NOTHING RETURNING id",
+            [
+                fresh.id,
+                fresh.tenant_id,
+                fresh.user_id,
+                fresh.key,
+                fresh.method,
+                fresh.path,
+                bytes(fresh.body_sha256),
+                fresh.locked_until,
+                fresh.created,
+            ],
+        )
+        return cursor.fetchone() is not None
 
 
 @contextmanager

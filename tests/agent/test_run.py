@@ -29,11 +29,13 @@ def ran(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 def booked(state: Path, **more: object) -> None:
     """A booking that is active by the real clock, on two whole GPUs."""
+    owner = str(more.pop("owner", pwd.getpwuid(os.getuid()).pw_name))
     part = Part(
         name=NAME,
         booking="BK-7",
         tenant="biology",
-        owner=str(more.pop("owner", pwd.getpwuid(os.getuid()).pw_name)),
+        owner=owner,
+        account=str(more.pop("account", owner)),
         sliced=bool(more.pop("sliced", False)),
         starts=0,
         ends=int(str(more.pop("ends", 4_000_000_000))),

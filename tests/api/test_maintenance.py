@@ -30,6 +30,18 @@ def test_an_operator_plans_maintenance_that_everybody_reads_and_ends_it(site: Si
     assert (again.status_code, said(again)["code"]) == (409, "blackout_over")
 
 
+def test_what_repeats_is_a_row_for_each_date_and_ends_with_those_that_follow(site: Site) -> None:
+    weekly = a_blackout(rrule="FREQ=WEEKLY;COUNT=3", zone="Europe/Berlin")
+    assert said(site.operator.post("blackouts/preview", weekly)) == {"moved": [], "running": []}
+    made = said(site.operator.post("blackouts", weekly))
+    assert (made["rrule"], made["zone"]) == ("FREQ=WEEKLY;COUNT=3", "Europe/Berlin")
+    rows = said(site.viewer.get("blackouts"))["items"]
+    assert [row["series"] for row in rows] == [made["series"]] * 3
+    site.operator.post(f"blackouts/{rows[1]['id']}/end", {"following": True})
+    ended = [row["ended_at"] for row in said(site.viewer.get("blackouts"))["items"]]
+    assert [each is None for each in ended] == [True, False, False]
+
+
 def test_a_preview_saves_nothing(site: Site) -> None:
     preview = site.operator.post("blackouts/preview", a_blackout())
     assert (preview.status_code, said(preview)) == (200, {"moved": [], "running": []})
@@ -54,6 +66,10 @@ def test_maintenance_is_busy_time_in_the_availability(site: Site) -> None:
         ({"ends": "2026-01-01T00:00:00Z"}, "ends"),
         ({"drain_by": "2026-01-01T00:00:00Z"}, "drain_by"),
         ({"forever": True}, "forever"),
+        ({"rrule": "FREQ=SECONDLY"}, "rrule"),
+        ({"rrule": "FREQ=DAILY"}, "rrule"),
+        ({"rrule": "FREQ=DAILY;COUNT=200"}, "repeat"),
+        ({"zone": "Mars"}, "zone"),
     ],
 )
 def test_bad_maintenance_is_refused_at_its_field(
@@ -97,3 +113,16 @@ def test_only_hardware_that_is_out_can_be_said_to_be_off(site: Site) -> None:
     assert said(done) == {"node": NODE, "closed": 0}
     missing = site.operator.post(f"fleet/nodes/{NODE}/fence", {"note": "off", "gpu": 60})
     assert missing.status_code == 422
+
+
+def test_an_operator_reads_what_could_be_moved_and_a_stale_order_does_nothing(site: Site) -> None:
+    found = said(site.operator.get("compaction/proposals"))
+    assert found == {"items": []}
+    stale = site.operator.post("compaction/orders", {"proposal": "0" * 16})
+    assert (stale.status_code, said(stale)["code"], said(stale)["rule"]) == (
+        409, "order_stale", "R82",
+    )  # fmt: skip
+    assert said(site.operator.get("compaction/orders"))["items"] == []
+    for who in (site.viewer, site.admin):
+        assert who.get("compaction/proposals").status_code in (403, 404)
+        assert who.post("compaction/orders", {"proposal": "x"}).status_code in (403, 404)

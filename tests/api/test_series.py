@@ -1,8 +1,10 @@
 """What repeats, over the API."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from django.db import connection
 
 from allocation.models import Booking, Series
 from tests.api.builders import Site, row_counts, said
@@ -99,3 +101,23 @@ def test_cancelling_takes_every_date_back(site: Site) -> None:
     assert [each["state"] for each in cancelled["dates"]] == ["cancelled"] * 3
     assert cancelled["held"] == "0.000000"
     assert site.stranger.get(f"series/{series['id']}").status_code == 404
+
+
+def test_more_dates_take_no_more_statements(site: Site) -> None:
+    """Each date more is a row more in the same statements."""
+    seen: list[str] = []
+
+    def note(execute: Any, sql: str, *rest: Any) -> Any:  # noqa: ANN401  as Django calls it
+        seen.append(sql)
+        return execute(sql, *rest)
+
+    def statements(times: int) -> int:
+        seen.clear()
+        body = DAILY | {"request": f"1 h100 9-10 every day {times} times"}
+        with connection.execute_wrapper(note):
+            assert site.researcher.post("series", body).status_code == 201
+        return len(seen)
+
+    statements(2)
+    few = statements(3)
+    assert few == statements(26) > 0

@@ -11,9 +11,10 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from tests.bench import bookings, latency, memory
+from tests.bench import admissions, agents, bookings, latency, memory
 from tests.bench.machine import ROOT, report
 from tests.bench.site import launched
 
@@ -35,10 +36,22 @@ def run(out: Path) -> dict[str, Result]:
         results["bookings-hot"] = bookings.measure(site, clients.parse_args(["--hot"]))
         results["bookings"] = bookings.measure(site, clients.parse_args([]))
         results["memory-after"] = memory.measure(site)
+    # On sites of their own: hundreds of nodes that have gone silent are in nobody's way there.
+    results["admissions"] = _alone(admissions, [])
+    results["burst"] = _alone(admissions, ["--nodes", "125", "--burst", "1000"])
+    results["agents"] = _alone(agents, [])
     results["cycle"] = _cycle()
     for name, result in results.items():
         report(name, result, out)
     return results
+
+
+def _alone(bench: ModuleType, options: list[str]) -> Result:
+    """In a process of its own: it becomes a part of its site."""
+    command = [sys.executable, "-m", bench.__name__, *options]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    found: Result = json.loads(done.stdout)
+    return found
 
 
 def _cycle() -> Result:
@@ -53,11 +66,17 @@ def table(results: Mapping[str, Result]) -> str:
     active = results["latency"]["request_to_active"]
     waited, asked = results["latency"]["active"], results["latency"]["asked"]
     hot, cycle = results["bookings-hot"], results["cycle"]
+    agents_, given, burst = (results[name] for name in ("agents", "admissions", "burst"))
     rows = [
         ("request to active, p50", active.get("p50_ms", 0), 1000, "ms"),
         ("request to active, p99", active.get("p99_ms", 0), 3000, "ms"),
         ("never active", asked - waited, 0, f"of {asked}"),
         ("granted beyond the slots", abs(hot["granted"] - hot["slots"]), 0, f"of {hot['tries']}"),
+        ("agents: portal, of a core", agents_["portal_percent"], 50, "%"),
+        ("agents: heartbeat to lease, p99", agents_["heartbeat_to_lease"]["p99_ms"], 2000, "ms"),
+        ("decision to started, p99", given["decision_to_started"]["p99_ms"], 500, "ms"),
+        ("request to started, p99", given["request_to_started"]["p99_ms"], 3000, "ms"),
+        ("1,000 in line to started", burst["cycle_to_all_s"], 1000 / 144, "s"),
         ("cycle, 256 GPUs, 1,000 new", cycle["solve_ms"], 5000, "ms"),
         ("cycle, 1,000 promises kept", cycle["solve_promises_ms"], 5000, "ms"),
     ]
@@ -65,8 +84,8 @@ def table(results: Mapping[str, Result]) -> str:
         f"{name:<28} {value:>9,.0f} {unit:<7} goal {goal:>6,}  {_word(value, goal)}"
         for name, value, goal, unit in rows
     ]
-    given = results["bookings"]
-    lines.append(f"{'bookings taken':<28} {given['per_second']:>9,.1f} a second")
+    taken = results["bookings"]
+    lines.append(f"{'bookings taken':<28} {taken['per_second']:>9,.1f} a second")
     lines.append(f"{'memory of the site':<28} {results['memory']['pss_mb']:>9,.0f} MB")
     return "\n".join(lines)
 

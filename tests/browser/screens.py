@@ -49,6 +49,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("book-series", "/t/helix/book?q=1+l40s+every+mon,wed+9-17+4+times"),
         ("book-kind", "/t/helix/book?q=1+h100+or+a100+4h+kind:training"),
         ("book-later", "/t/helix/book?q=6+h100+8h"),
+        ("book-pin", "/t/helix/book?q=1+h100+2h+on+gpu-a1-01/0"),
         ("series", "series:"),
         ("node-shared", "/t/helix/fleet/gpu-c1-01"),
         ("missing", "/t/helix/bookings/BK-999999"),

@@ -4,13 +4,16 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.utils import timezone
 
-from allocation.models import Booking, Node
+from allocation.models import Booking, GpuEvent, Node
+from allocation.rules.node_policy import NodePolicy
 from allocation.services.invariants import invariants_check
+from allocation.services.stalls import stalls_tell
 from tests.builders_allocation import an_ask
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.test_site_killed import SECONDS, Site, is_enrolled
@@ -144,6 +147,13 @@ def test_an_agent_that_stands_still_makes_nobody_active_or_charged(site: CutSite
         with as_system():
             row = Booking.objects.get(id=booking.id)
             assert (row.state, row.ready_at, row.charged) == ("starting", None, None)
+            # Its owner and the operator are told when it has taken too long, once.
+            late = site.now() + timedelta(seconds=NodePolicy().start_slow)
+            assert (stalls_tell(late), stalls_tell(late)) == (1, 0)
+            said = Booking.objects.get(id=booking.id).reasons[0]
+            assert said["rule"] == "R86"
+            assert "does not answer" in said["sentence"]
+            assert GpuEvent.objects.filter(kind="slow", until=None).count() == 1
         site.holds()
     finally:
         os.kill(process.pid, signal.SIGCONT)

@@ -18,6 +18,7 @@ from allocation.services.bookings import (
 from allocation.services.changes import Changes
 from allocation.services.cycle import cycle_run
 from allocation.services.invariants import invariants_check
+from allocation.services.pause_choices import booking_saved
 from allocation.services.plans import PlanStale
 from allocation.solver import Plan
 from tenants.errors import Refused
@@ -30,6 +31,7 @@ from tests.services.pause_plans import GRACE, pause_plan, plan_written
 
 pytestmark = pytest.mark.races
 ROUNDS = 4
+SOON = timedelta(seconds=10)
 
 
 @pytest.fixture
@@ -159,3 +161,30 @@ def test_without_the_look_the_database_refuses_to_pause_what_is_ending(
     with as_system():
         cycle_run(NOW + timedelta(seconds=1))
         assert invariants_check() == []
+
+
+def test_a_withdrawal_and_a_save_at_once_are_one_or_the_other(lab: Lab) -> None:
+    for number in range(ROUNDS):
+        booking = running(lab, number)
+        plan_written(told(lab, booking), NOW)
+        with as_system():
+            (pause,) = Pause.objects.filter(booking=booking).select_related("cause__beneficiary")
+            booking_cancel(actor=lab.actor, booking=pause.cause.beneficiary, now=NOW)
+
+        def act(who: int, booking: Booking = booking) -> str:
+            if who == 0:
+                return cycle_run(NOW + SOON).outcome
+            with tenant_tx(lab.tenant_id):
+                return tried(
+                    lambda: booking_saved(actor=lab.actor, booking=booking, now=NOW + SOON)
+                )
+
+        _, saved = at_once(act, 2)
+        with as_system():
+            cycle_run(NOW + SOON)
+            pause.refresh_from_db()
+            state = Booking.objects.get(id=booking.id).state
+            assert saved == "done"
+            assert state == ("active" if pause.withdrawn else "pausing")
+            assert (pause.acknowledged_at is None) == pause.withdrawn
+            assert invariants_check() == []

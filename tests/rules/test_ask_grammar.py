@@ -218,7 +218,7 @@ WORDS = """
             max_size=12,
         ).map(" ".join),
     ),
-    few=40,
+    few=25,
     many=3_000,
 )
 def test_any_text_is_read_or_refused_and_every_span_lies_in_it(text: str) -> None:

@@ -221,6 +221,30 @@ def test_what_was_begun_anew_and_then_paused_is_charged_once(
     # Nothing was saved: the twenty minutes are done again, the ten before are not.
     assert (pause.credit_seconds, pause.charged) == (1200, booking_cost(booking, 600))
     assert fresh(booking).used_seconds == 0
+    # Quota goes on counting what the pause has billed.
+    assert counted(plant, lab) == 2 * 600
     plant.later(HOUR)
     plant.later(CLEARING)
     ran_to_its_end(plant, booking, earlier=600)
+    last = fresh(booking).ready_at
+    ends = fresh(booking).planned_ends
+    assert last is not None
+    assert ends is not None
+    assert counted(plant, lab) == 2 * (600 + int((ends - last).total_seconds()))
+
+
+def test_each_broken_run_counts_for_itself_whatever_comes_between(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    booking = running(plant, lab)
+    plant.later(10 * MINUTE)
+    replaced(plant, booking, plant.now)
+    plant.later(20 * MINUTE)
+    noticed(plant, booking, rival, ask=an_ask(2, hours=1))
+    plant.later(GRACE)
+    plant.later(HOUR)
+    plant.later(CLEARING)
+    plant.later(5 * MINUTE)
+    replaced(plant, booking, plant.now)
+    assert fresh(booking).used_seconds == 300
+    assert counted(plant, lab) == 2 * (600 + 300)

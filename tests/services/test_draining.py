@@ -223,3 +223,29 @@ def test_the_clock_alone_finds_what_has_to_leave(plant: Plant, lab: Lab) -> None
 def test_a_healthy_gpu_can_not_have_a_deadline(plant: Plant) -> None:
     with as_system(), pytest.raises(IntegrityError, match="gpu_in_service_is_healthy"):
         Gpu.objects.update(drain_by=NOW)
+
+
+def test_a_new_booking_waits_for_a_class_that_is_out_of_service_and_starts_when_it_is_back(
+    plant: Plant, lab: Lab, operator: User
+) -> None:
+    with operator_tx():
+        node = Node.objects.get(name=NAME)
+        node_drain(operator=operator, node=node, reason="new fans", now=plant.now)
+    with as_system():
+        flexible = booking_request(actor=lab.actor, wish=a_wish(lab.project, an_ask()), now=NOW)
+        window = a_wish(lab.project, an_ask(starts=plant.now + HOUR))
+        fixed = booking_request(actor=lab.actor, wish=window, now=NOW)
+    plant.cycle()
+    assert (fresh(flexible).state, fresh(fixed).state) == (State.QUEUED, State.REFUSED)
+    assert fresh(flexible).reasons[0]["rule"] == "R80"
+    assert fresh(flexible).is_unplanned
+    before = said(flexible)
+    # The planned start that nothing proves is not told anew as the days go by.
+    plant.later(timedelta(days=3))
+    assert (fresh(flexible).state, said(flexible)) == (State.QUEUED, before)
+    with operator_tx():
+        node = Node.objects.get(name=NAME)
+        node_ready(operator=operator, node=node, now=plant.now)
+    plant.later(timedelta(seconds=5))
+    assert fresh(flexible).state == State.ACTIVE
+    nothing_is_broken()

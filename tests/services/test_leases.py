@@ -10,21 +10,25 @@ import redis
 from allocation import wire
 from allocation.agent.leases import Leases
 from allocation.agent.reconcile import Held
-from allocation.models import Booking, Gpu, Node, Occupancy
+from allocation.models import Booking, Gpu, Node, Occupancy, SolverState
 from allocation.rules.ask import AskDocument
 from allocation.rules.leases import SILENCE_SECONDS, TTL_SECONDS, LeaseWatch
 from allocation.services import leases
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.costs import booking_cost
+from allocation.services.cycle import cycle_run
 from allocation.services.invariants import invariants_check
-from allocation.services.lifecycle import allocation_empty, allocation_ready
+from allocation.services.lifecycle import allocation_empty
 from allocation.services.links import agents_redis
 from allocation.services.reader import Reader
 from allocation.services.replace import node_replace
+from allocation.services.starts import allocations_ready
 from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import NOW, Lab, a_lab, a_node, a_wish, an_ask
 from tests.roles import as_system
+from tests.services.pause_plans import pause_of
+from tests.services.paused import noticed
 from tests.services.plant import NAME, Plant, Steady, fresh, rows_of
 
 SECOND = timedelta(seconds=1)
@@ -156,6 +160,61 @@ def cut_until_replaced(plant: Plant, booking: Booking) -> datetime:
     return heard
 
 
+def pausing_on_lease(plant: Plant, lab: Lab) -> Booking:
+    """A leased booking of which its owner was told that it pauses in ten minutes."""
+    booking = on_lease(plant, lab)
+    with as_system():
+        Tier.objects.update(pausable=True)
+    noticed(plant, booking, lab, ask=an_ask(1, hours=1))
+    assert fresh(booking).state == "pausing"
+    return booking
+
+
+def test_what_pauses_on_a_node_that_is_lost_is_paused_in_time_and_goes_on_elsewhere_once(
+    plant: Plant, lab: Lab
+) -> None:
+    booking = pausing_on_lease(plant, lab)
+    lives(plant, minutes=1)
+    plant.line.speaks = plant.line.hears = False
+    for _ in range(5):
+        plant.agent.pause()
+        plant.now += SECOND * 11
+        plant.node_works()
+        plant.portal_reads()
+    # It keeps the grace that it was promised, and is broken off once.
+    now = fresh(booking)
+    assert (now.state, now.hardware_lost_at is not None) == ("pausing", True)
+    assert {(row.state, row.left) for row in rows_of(booking)} == {("releasing", True)}
+    with as_system():
+        assert node_replace(node_id=node().id, seq=node().heartbeat_seq, now=plant.now) == 0
+        assert booking.events.filter(kind="broken_off").count() == 1
+
+    plant.now = pause_of(booking).deadline
+    plant.cycle()
+    assert fresh(booking).state == "starting"
+    assert [row.gpu.node.name for row in rows_of(booking) if not row.left] == [OTHER]
+    with as_system():
+        assert invariants_check() == []
+
+
+def test_what_is_being_cleared_for_a_pause_on_a_node_that_is_lost_does_not_hang(
+    plant: Plant, lab: Lab
+) -> None:
+    booking = pausing_on_lease(plant, lab)
+    lives(plant, minutes=1)
+    plant.line.speaks = plant.line.hears = False
+    plant.now = pause_of(booking).deadline
+    plant.cycle()
+    assert {row.state for row in rows_of(booking)} == {"releasing"}
+    for _ in range(5):
+        plant.now += SECOND * 11
+        plant.portal_reads()
+    plant.cycle()
+    assert fresh(booking).state == "starting"
+    with as_system():
+        assert invariants_check() == []
+
+
 def test_what_is_left_behind_keeps_the_device_until_it_is_proven_empty(
     plant: Plant, lab: Lab
 ) -> None:
@@ -199,7 +258,7 @@ def test_it_is_charged_for_what_it_had_and_gets_the_time_it_has_left(
     assert (row.period.upper - row.period.lower).total_seconds() == 7200 - used
     began = plant.now
     with as_system():
-        allocation_ready(row.id, ["GPU-x"], began)
+        allocations_ready({row.id: ["GPU-x"]}, began)
         plant.now = row.period.upper
         allocation_empty(row.id, plant.now)
         over = fresh(booking)
@@ -265,19 +324,45 @@ def test_a_heartbeat_that_was_heard_in_the_meantime_keeps_it_where_it_is(
     assert fresh(booking).state == "active"
 
 
-def test_a_jump_of_the_portals_clock_replaces_nothing(plant: Plant, lab: Lab) -> None:
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_jump_of_the_portals_clock_replaces_nothing_and_silences_nobody(
+    hours: int, plant: Plant, lab: Lab
+) -> None:
     booking = on_lease(plant, lab)
     jumped = Reader(
         "another",
-        clock=lambda: plant.now + timedelta(hours=1),
+        clock=lambda: plant.now + timedelta(hours=hours),
         steady=Steady(plant),
     )
-    for _ in range(3):
+    for _ in range(12):
+        plant.agent.pause()
         plant.now += SECOND * 5
         plant.node_works()
         with as_system():
             jumped.turn(block_ms=1)
-    assert fresh(booking).state == "active"
+    now = node()
+    assert (fresh(booking).state, now.silent_since, now.cut_off) == ("active", None, False)
+    # The two clocks differ, and nobody knows whose is wrong: nothing new goes there.
+    assert now.clock_wrong
+    assert not now.takes_work
+
+
+def test_a_jump_of_the_portals_clock_takes_nobodys_term_and_ends_by_the_clock_it_has(
+    plant: Plant, lab: Lab
+) -> None:
+    """Terms are counted, so a cycle that ran an hour ahead keeps no later one from leading. What
+    is to end by the clock ends early: the portal believes its own."""
+    booking = on_lease(plant, lab, an_ask(hours=0.5))
+    with as_system():
+        before = SolverState.objects.get(id=1).leader_term
+        cycle_run(plant.now + timedelta(hours=1))
+        assert fresh(booking).state == "ending"
+        cycle_run(plant.now - timedelta(hours=1))
+        cycle_run(plant.now)
+        assert SolverState.objects.get(id=1).leader_term == before + 3
+        assert invariants_check() == []
+    plant.later(SECOND * 15)
+    assert fresh(booking).state == "ended"
 
 
 def test_a_node_whose_agent_knows_no_lease_gets_none_and_nothing_is_held_on_one(

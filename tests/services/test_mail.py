@@ -107,6 +107,16 @@ def test_a_pause_that_is_over_is_not_told_any_more(plant: Plant, lab: Lab, sink:
     assert the_mail().dropped == "No longer true when it was due."
 
 
+def test_that_a_notice_is_taken_back_is_sent_as_soon_as_the_notice_was(
+    plant: Plant, lab: Lab, sink: Sink
+) -> None:
+    booking = requested(plant, lab)
+    told(booking, "pause_withdrawn", "Not paused after all.")
+    assert sent(NOW) == 1
+    (letter,) = sink.letters
+    assert letter["Subject"] == f"{booking.label} runs on, its pause is taken back"
+
+
 def test_what_happens_together_comes_in_one_mail(plant: Plant, lab: Lab, sink: Sink) -> None:
     first, second = requested(plant, lab), requested(plant, lab)
     told(first, "resumed", "It runs <b>again</b>.")

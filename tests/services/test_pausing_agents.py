@@ -202,6 +202,34 @@ def test_what_goes_on_elsewhere_is_forgotten_where_it_was(
     assert document(plant).suspended == ()
 
 
+def test_it_waits_for_the_gpu_where_it_is_frozen_while_that_is_worth_it(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    """Elsewhere there is room at once, but an hour's work would have to be done again there."""
+    with as_system():
+        Tier.objects.filter(slug="standard").update(pause_method="suspend")
+    booking = running(plant, lab)
+    plant.later(HOUR)
+    noticed(plant, booking, rival, ask=an_ask(2, hours=0.5))
+    with as_system():
+        for row in rows_of(booking):
+            allocation_suspended(row.id)
+    a_node("gpu-b1-01", gpus=2)
+    plant.later(GRACE)
+    plant.later(CLEARING)
+    assert fresh(booking).state == "paused"
+    plant.cycle()
+    promised = fresh(booking)
+    assert promised.planned_starts is not None
+    assert promised.planned_starts > plant.now
+    assert "R87" in [reason["rule"] for reason in promised.reasons]
+    plant.later(HOUR / 2)
+    plant.later(CLEARING)
+    assert fresh(booking).state == "active"
+    assert {row.gpu.node.name for row in rows_of(booking)} == {NAME}
+    assert all_is_well()
+
+
 def test_an_agent_that_knows_no_pauses_is_told_nothing_of_what_is_frozen(
     plant: Plant, lab: Lab
 ) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,7 +16,7 @@ from allocation.services import reader, reports
 from allocation.services.bookings import booking_release, booking_request
 from allocation.services.fleet import node_key
 from allocation.services.invariants import invariants_check
-from allocation.services.lifecycle import allocation_ready
+from allocation.services.starts import allocations_ready
 from tests.builders_allocation import (
     NOW,
     Lab,
@@ -155,17 +156,13 @@ def test_every_old_message_again_in_any_order_changes_nothing(
 def test_a_reader_that_dies_in_the_middle_of_a_report_reads_it_again(
     plant: Plant, starting: Booking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = []
-
-    def dies(identifier: UUID, devices: list[str], now: datetime) -> None:
-        heard.append(identifier)
-        if len(heard) == 2:
-            raise OperationalError("the connection is gone")
-        allocation_ready(identifier, devices, now)
+    def dies(said: Mapping[UUID, Sequence[str]], now: datetime) -> None:
+        allocations_ready(said, now)
+        raise OperationalError("the connection is gone")
 
     report = plant.report(*map(a_word, names(starting)))
     before = world()
-    monkeypatch.setattr(reports, "allocation_ready", dies)
+    monkeypatch.setattr(reports, "allocations_ready", dies)
     with pytest.raises(OperationalError):
         plant.told(report)
     assert world() == before
@@ -207,10 +204,10 @@ def test_a_reader_takes_over_what_a_killed_one_had_not_finished(
     plant.node_works()
     monkeypatch.setattr(reader, "TAKEN_OVER_MS", 0)
 
-    def killed(**_: object) -> None:
+    def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reader, "message_apply", killed)
+    monkeypatch.setattr(reader, "messages_apply", killed)
     with pytest.raises(KeyboardInterrupt):
         plant.portal_reads()
     assert fresh(starting).state == "starting"

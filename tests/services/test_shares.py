@@ -8,7 +8,8 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Gpu, Node, Occupancy, PolicyVersion
 from allocation.services.bookings import booking_request
 from allocation.services.invariants import invariants_check
-from allocation.services.quotes import published_snapshot, quote_make
+from allocation.services.quote_calendar import published_snapshot
+from allocation.services.quotes import quote_make
 from allocation.services.snapshot import snapshot_take
 from allocation.solver import Policy
 from tenants.wall import tenant_tx

@@ -46,7 +46,7 @@ def told(place: Allocation, at: datetime, *samples: wire.Sample, late: int = 0) 
     with as_system():
         node = Gpu.objects.select_related("node").get(id=place.gpu_id).node
         message = wire.Telemetry(sent_at=int(at.timestamp()) - late, samples=samples)
-        samples_store(node, message, at)
+        samples_store([(node.id, message)], at)
 
 
 def read(

@@ -20,12 +20,14 @@ KINDS = (
     "pauses by stop",
     "pauses answered early",
     "pauses put off",
+    "pauses taken back",
     "pauses of broken runs",
     "pauses proven empty",
     "pauses resumed",
     "pauses that were never resumed",
     "programs frozen",
     "programs woken",
+    "planned places moved",
     "bookings held on lease",
     "bookings begun anew for silence",
     "leases that ran out",
@@ -45,6 +47,12 @@ def happened(schedule: "Schedule") -> Counter[str]:
         found += node.happened
     found["bookings held on lease"] = len({r.booking for r in tables.rows.values() if r.leased})
     found["bookings begun anew for silence"] = sum(b.replaced for b in tables.bookings.values())
+    windows = Counter((r.booking, r.starts, r.ends) for r in tables.rows.values())
+    found["planned places moved"] = sum(
+        windows[r.booking, r.starts, r.ends] > tables.bookings[r.booking].wish.count
+        for r in tables.rows.values()
+        if r.state == "superseded"
+    )
     _count_shares(tables, found)
     _count_pauses(tables, found)
     return found
@@ -72,6 +80,7 @@ def _count_pauses(tables: Tables, found: Counter[str]) -> None:
             f"pauses by {booking.tier.method}": True,
             "pauses answered early": pause.acknowledged_at is not None,
             "pauses put off": pause.more_times_used > 0,
+            "pauses taken back": pause.withdrawn,
             "pauses of broken runs": (booking.lost_at or 0) >= pause.noticed_at,
             "pauses proven empty": pause.emptied_at is not None,
             "pauses resumed": pause.resumed_at is not None,

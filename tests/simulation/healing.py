@@ -34,7 +34,7 @@ def gone(tables: Tables, site: Site, node: str, report: wire.Report, now: float)
 
 def troubles(tables: Tables, report: wire.Report) -> None:
     """See troubles_apply: a GPU with programs of nobody takes no new work."""
-    used = {item.gpu for item in report.foreign}
+    used = {item.gpu for item in report.foreign if not item.booked}
     for uuid in (item.uuid for item in report.gpus):
         gpu = tables.gpus[uuid]
         gpu.foreign = uuid in used
@@ -71,7 +71,7 @@ def _is_stuck(tables: Tables, site: Site, row: Row) -> bool:
 
 def _run_break(tables: Tables, booking: Booking, now: float) -> None:
     if booking.state == "pausing":
-        _pause_break(tables, booking, now)
+        pause_break(tables, booking, now)
         return
     booking.duration = granted_seconds(booking)
     booking.used_seconds += run_kept_seconds(booking)
@@ -80,7 +80,8 @@ def _run_break(tables: Tables, booking: Booking, now: float) -> None:
     booking.state, booking.lost_at, booking.extension = "queued", now, None
 
 
-def _pause_break(tables: Tables, booking: Booking, now: float) -> None:
+def pause_break(tables: Tables, booking: Booking, now: float) -> None:
+    """See pause_break."""
     if not tables.here(booking):
         return
     ready = booking.ready_at

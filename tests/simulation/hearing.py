@@ -77,6 +77,9 @@ def _report(tables: Tables, site: Site, name: str, report: wire.Report, now: flo
     own = _own(tables, site, name, report, now)
     healing.troubles(tables, report)
     for item, row in own:
+        if item.state == "ready":
+            lifecycle.ready(tables, row, item.devices, now)
+    for item, row in own:
         _word(tables, item, row, now, is_proven=is_proof(report, known))
     changed = [gpu for gpu in report.gpus if tables.gpus[gpu.uuid].mode != gpu.mode]
     for gpu in changed:
@@ -108,8 +111,6 @@ def _own(
 def _word(
     tables: Tables, item: wire.ReportedAllocation, row: Row, now: float, *, is_proven: bool
 ) -> None:
-    if item.state == "ready":
-        lifecycle.ready(tables, row, item.devices, now)
     if item.saved is not None:
         lifecycle.saved(tables, row, _moment(item.saved, now), now)
     if item.state == "empty" and is_proven:

@@ -8,9 +8,10 @@ from allocation.solver import Pause as Told
 from tests.simulation import lifecycle
 from tests.simulation.accounts import granted_seconds
 from tests.simulation.calendar import is_excluded
-from tests.simulation.rows import LIVE, Booking, Pause, Row, Tables
+from tests.simulation.rows import LIVE, OVER, Booking, Pause, Row, Tables
 
 SOON = 5
+TELLING = 15
 PLANNED_FOR = ("scheduled", "queued", "paused")
 
 
@@ -26,7 +27,7 @@ def pause_begin(tables: Tables, told: Told, new_id: Callable[[], str], now: floa
         id=new_id(),
         booking=booking.id,
         beneficiary=beneficiary.id,
-        number=booking.pause_count + 1,
+        number=sum(p.booking == booking.id for p in tables.pauses.values()) + 1,
         may_wait=beneficiary.wish.starts is None,
         ready_at=booking.ready_at or now,
         noticed_at=int(now),
@@ -35,9 +36,38 @@ def pause_begin(tables: Tables, told: Told, new_id: Callable[[], str], now: floa
     )
     tables.pauses[pause.id] = pause
     booking.state, booking.noticed_at = "pausing", pause.noticed_at
-    booking.pause_count, booking.extension = pause.number, None
+    booking.pause_count, booking.extension = booking.pause_count + 1, None
     booking.starts = booking.ends = None
     booking.places, booking.reasons = (), ()
+
+
+def is_unneeded(tables: Tables, pause: Pause, now: float) -> bool:
+    """See pauses_unneeded; no schedule marks nodes as silent."""
+    booking, other = tables.bookings[pause.booking], tables.bookings[pause.beneficiary]
+    sooner = any(row.starts < pause.deadline for row in tables.here(other))
+    over = other.state in (*OVER, "ending")
+    rows = tables.of(booking, *LIVE)
+    going = any(row.state == "releasing" or row.left for row in rows)
+    counts = pause.is_open and booking.state == "pausing" and not pause.acknowledged_at
+    is_early = pause.emptied_at is None and pause.deadline > now + TELLING
+    return counts and is_early and (over or sooner) and not going
+
+
+def pause_withdraw(tables: Tables, booking: Booking, now: float) -> bool:
+    """See pause_withdraw."""
+    pause = tables.pause_of(booking)
+    if pause is None or not is_unneeded(tables, pause, now):
+        return False
+    rows = tables.of(booking, *STARTED)
+    for row in rows:
+        row.ends = pause.ends_before
+    tables.bump(rows)
+    pause.ended_at, pause.withdrawn, pause.more_asked_at = now, True, None
+    booking.state, booking.noticed_at = "active", None
+    booking.pause_count -= 1
+    booking.starts, booking.ends = rows[0].starts, pause.ends_before
+    booking.places, booking.reasons = (), ()
+    return True
 
 
 def pauses_due(tables: Tables, now: float) -> None:

@@ -1,12 +1,13 @@
 """How the model writes a plan: see services/changes.py and plans.py."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from allocation.solver import Assign, Extend, Plan, Refuse, Waiting
+from allocation.rules.catalogue import BY_ID
+from allocation.solver import Assign, Extend, Move, Pause, Plan, Refuse, Waiting
 from tests.simulation.accounts import is_rest, none_left, pause_over, time_left
 from tests.simulation.calendar import is_excluded
-from tests.simulation.pausing import pause_begin
+from tests.simulation.pausing import pause_begin, pause_withdraw
 from tests.simulation.rows import LIVE, Booking, Row, Tables
 
 EXTENDABLE = ("scheduled", "starting", "active")
@@ -30,10 +31,11 @@ def is_anyone_waiting(tables: Tables) -> bool:
 def plan_apply(tables: Tables, plan: Plan, now: float, *, row_id: NewId, pause_id: NewId) -> None:
     """Raises PlanStale with half of it written; the caller keeps a copy."""
     news = _changes_of(tables, plan, now)
-    for pause in news.pauses:
-        if getattr(tables.bookings.get(pause.booking), "state", None) != "active":
-            raise PlanStale(f"{pause.booking} is to be paused and does not run")
-        pause_begin(tables, pause, pause_id, now)
+    _pauses_begin(tables, news.pauses, pause_id, now)
+    for name in news.withdrawn:
+        if not pause_withdraw(tables, tables.bookings[name], now):
+            raise PlanStale(f"the pause of {name} is out, or all was saved")
+    _move_all(tables, news.moves, row_id)
     for assign in news.assigns:
         _assign(tables, assign, row_id)
     for wait in news.waits:
@@ -42,6 +44,13 @@ def plan_apply(tables: Tables, plan: Plan, now: float, *, row_id: NewId, pause_i
         _refuse(tables, refuse, now)
     for extend in news.extensions:
         _extend(tables, extend)
+
+
+def _pauses_begin(tables: Tables, told: Iterable[Pause], new_id: NewId, now: float) -> None:
+    for pause in told:
+        if getattr(tables.bookings.get(pause.booking), "state", None) != "active":
+            raise PlanStale(f"{pause.booking} is to be paused and does not run")
+        pause_begin(tables, pause, new_id, now)
 
 
 def _changes_of(tables: Tables, plan: Plan, now: float) -> Plan:
@@ -86,6 +95,28 @@ def _assign(tables: Tables, assign: Assign, new_id: NewId) -> None:
     booking = tables.bookings[assign.booking]
     if booking.state == "paused" and tables.here(booking):
         raise PlanStale(f"{booking.id} has a place to go on")
+    _rows_write(tables, booking, assign, new_id)
+    if booking.state != "paused":
+        booking.state = "scheduled"
+    booking.starts, booking.ends = assign.starts, assign.ends
+    late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
+    booking.places, booking.reasons = (), tuple(late)
+
+
+def _move_all(tables: Tables, moves: Iterable[Move], new_id: NewId) -> None:
+    for move in moves:
+        booking = tables.bookings[move.booking]
+        rows = tables.here(booking)
+        is_same = {row.place for row in rows if row.state == "planned"} == set(move.source)
+        if booking.state != "scheduled" or not is_same or len(rows) != len(move.source):
+            raise PlanStale(f"{move.booking} has other places by now")
+        tables.supersede(booking)
+    for move in moves:
+        _rows_write(tables, tables.bookings[move.booking], move, new_id)
+        tables.bookings[move.booking].reasons = move.reasons
+
+
+def _rows_write(tables: Tables, booking: Booking, assign: Assign | Move, new_id: NewId) -> None:
     rows = [
         Row(id=new_id(), booking=booking.id, place=p, starts=assign.starts, ends=assign.ends)
         for p in sorted(assign.places, key=lambda place: (place.gpu, place.start))
@@ -95,10 +126,6 @@ def _assign(tables: Tables, assign: Assign, new_id: NewId) -> None:
         if is_excluded(row, live):
             raise PlanStale(f"a place of {booking.id} is taken")
         tables.rows[row.id] = row
-    if booking.state != "paused":
-        booking.state = "scheduled"
-    booking.starts, booking.ends = assign.starts, assign.ends
-    booking.places, booking.reasons = (), ()
 
 
 def _wait(tables: Tables, wait: Waiting) -> None:

@@ -138,6 +138,7 @@ class Pause:
     emptied_at: float | None = None
     resumed_at: float | None = None
     ended_at: float | None = None
+    withdrawn: bool = False
     lost_seconds: int = 0
     credit_seconds: int = 0
     remaining_seconds: int | None = None

@@ -4,7 +4,10 @@ import dataclasses
 import uuid
 
 from allocation.solver import Extension, Gpu, Held, Promise, Request, Snapshot
+from allocation.solver.types import Together
 from tests.simulation.accounts import SHORTEST, is_rest, time_left
+from tests.simulation.homes import at_home, home_paused, home_running
+from tests.simulation.pausing import is_unneeded
 from tests.simulation.planning import EXTENDABLE
 from tests.simulation.rows import LIVE, Booking, Pause, Row, Site, Tables
 
@@ -35,7 +38,8 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         limits=site.limits,
         tiers=site.tiers,
         hosts=site.hosts,
-        running=tuple(_running(b, site, now) for b in bookings if _is_running(b, now)),
+        running=tuple(_running(tables, b, site, now) for b in bookings if _is_running(b, now)),
+        unneeded=_unneeded(tables, now),
     )
 
 
@@ -68,7 +72,21 @@ def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
         pauses=booking.pause_count,
         pausing=booking.state == "pausing" and not row.left,
         owner=party.owner_id,
+        level=_level(booking) if row.state == "planned" else None,
     )
+
+
+def _level(booking: Booking) -> Together | None:
+    if booking.state != "scheduled" or booking.extension is not None:
+        return None
+    ask = booking.wish.ask()
+    return ask.together if ask.required and ask.count > 1 else "any"
+
+
+def _unneeded(tables: Tables, now: float) -> tuple[Extension, ...]:
+    found = (p for p in tables.pauses.values() if is_unneeded(tables, p, now))
+    ordered = sorted(found, key=lambda each: each.booking)
+    return tuple(Extension(each.booking, each.ends_before) for each in ordered)
 
 
 def _out(ends: int, now: int) -> int:
@@ -103,9 +121,10 @@ def _is_running(booking: Booking, now: float) -> bool:
     return runs and (booking.ends or 0) > int(now)
 
 
-def _running(booking: Booking, site: Site, now: float) -> Request:
+def _running(tables: Tables, booking: Booking, site: Site, now: float) -> Request:
     ends = booking.ends or 0
-    return _going_on(booking, site, now, (ends - int(now), ends))
+    wish = _going_on(booking, site, now, (ends - int(now), ends))
+    return at_home(wish, home_running(tables, booking), now)
 
 
 def _going_on(booking: Booking, site: Site, now: float, rest: tuple[int, int]) -> Request:
@@ -127,7 +146,8 @@ def _pauses_requested(tables: Tables, site: Site, now: float) -> list[Request]:
         booking = tables.bookings[pause.booking]
         waits = pause.is_open and booking.state in ("pausing", "paused")
         if waits and not tables.of(booking, "planned"):
-            found.append(_paused(pause, booking, site, now))
+            wish = _paused(pause, booking, site, now)
+            found.append(at_home(wish, home_paused(tables, booking, pause), now))
     return [request for request in found if request.duration > 0]
 
 
@@ -145,7 +165,8 @@ def _paused(pause: Pause, booking: Booking, site: Site, now: float) -> Request:
 
 
 def _promise(booking: Booking) -> Promise | None:
-    if not booking.places or booking.starts is None or booking.ends is None:
+    is_one = bool(booking.places) or booking.wish.starts is None
+    if not is_one or booking.starts is None or booking.ends is None:
         return None
     return Promise(booking.starts, booking.ends, booking.places)
 

@@ -1,7 +1,7 @@
 """Who is placed first, and the fair share behind it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.solver import Plan, Used, solve
@@ -52,6 +52,7 @@ class TestSplit:
         shares = split_down(limits, {"t": 20 * GPU, "p": 10 * GPU, "q": 10 * GPU}, 10 * GPU)
         assert shares == {"t": 10 * GPU, "p": 8 * GPU, "q": 2 * GPU}
 
+    @settings(max_examples=30, deadline=None)
     @given(
         st.integers(0, 200),
         st.lists(st.tuples(st.integers(0, 20), st.integers(0, 50), st.integers(0, 4)), max_size=6),

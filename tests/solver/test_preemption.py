@@ -57,6 +57,19 @@ class TestAcrossTenants:
         assert dict(pause.reasons[0].numbers) == {"lost": 2 * HOUR, "tier": "standard"}
         assert pause.lost == 2 * HOUR
 
+    def test_what_would_lie_inside_a_guarantee_once_the_others_have_left_stays(self) -> None:
+        """Firm has a large booking that is partly inside its guarantee, and a small one after it:
+        both borrow, but without the large one the small one does not."""
+        held = (
+            *running("large", *FOUR[:2], since=-2 * HOUR),
+            *running("small", FOUR[2]),
+            *running("other", FOUR[3], tenant="inst", tier="standard"),
+        )
+        for sure, leave in ((0, ["large", "small"]), (1, [])):
+            limits = (a_limit("lab", 3, borrow=0), a_limit("firm", sure, borrow=None))
+            plan = solve(lent(a_claim(count=3), held=held, limits=limits), POLICY)
+            assert sorted(told(plan)) == leave
+
     def test_what_lies_inside_a_guarantee_is_never_paused_by_another_tenant(self) -> None:
         limits = (a_limit("lab", 2, borrow=0), a_limit("firm", 2, borrow=None))
         plan = solve(lent(a_claim(count=2), limits=limits), POLICY)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from allocation.solver import Snapshot, decode, encode, solve
@@ -51,7 +51,7 @@ def lived(seed: int, arrivals: int) -> World:
     return world
 
 
-@holds_for(seeds, few=3, many=50)
+@holds_for(seeds, few=2, many=50)
 def test_pauses_come_to_rest_and_every_plan_on_the_way_is_true(seed: int) -> None:
     lived(seed, 8)
 
@@ -59,13 +59,17 @@ def test_pauses_come_to_rest_and_every_plan_on_the_way_is_true(seed: int) -> Non
 @pytest.mark.long
 @settings(max_examples=500, deadline=None)
 @given(seeds, st.integers(2, 16))
+@example(259, 14)  # a promise that stands on host cores alone
+@example(1151, 16)  # one would lie inside its guarantee once another has left
+@example(112, 14)  # one ends before another begins: their cores do not add up
 def test_the_same_for_very_many_worlds(seed: int, arrivals: int) -> None:
     lived(seed, arrivals)
 
 
-def test_the_order_in_which_rows_come_in_does_not_matter_to_pauses() -> None:
+@pytest.mark.parametrize("seeds", [range(2, 3), pytest.param(range(3, 12), marks=pytest.mark.long)])
+def test_the_order_in_which_rows_come_in_does_not_matter_to_pauses(seeds: range) -> None:
     order, pauses = Random(5), 0  # noqa: S311  made-up orders
-    for seed in range(2, 5):
+    for seed in seeds:
         for world, before, plan in cycles(seed, 6):
             pauses += len(plan.pauses)
             site = replace(before, running=world.site.running)
@@ -122,14 +126,14 @@ class TestControls:
         assert turns(site) == 0
         monkeypatch.setattr(Reclaim, "_fairer", Reclaim._lent)
         monkeypatch.setattr("tests.solver.world.check", lambda *_: None)
-        assert turns(site) > 5
+        assert turns(site) > 3
 
 
 def turns(site: Snapshot) -> int:
-    """How many pauses there are in one hour when nothing else happens."""
+    """How many pauses there are in half an hour when nothing else happens."""
     quick = tuple(replace(tier, protected=0, pauses=None) for tier in site.tiers)
     world = World(replace(site, tiers=quick))
-    while world.site.now < NOON + HOUR:
+    while world.site.now < NOON + HOUR // 2:
         world.cycle()
         world.until(world.site.now + GRACE)
     return len(world.log)

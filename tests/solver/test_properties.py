@@ -57,6 +57,7 @@ def assert_true(site: Snapshot, plan: Plan) -> None:
     assert truth.overshared(site, plan) == []
     assert truth.mixed(site, plan) == []
     assert truth.beyond_hosts(site, plan) == []
+    assert truth.moved_wrongly(site, plan, POLICY.freeze_horizon) == []
 
 
 @holds_for(sites(), st.sampled_from([1, 5, 60, 1_000, 5_000]), many=3_000)
@@ -92,7 +93,9 @@ def test_promises_never_get_later_while_their_certificates_hold(
     promised = {wait.booking: wait.starts for wait in plan.waits}
     later = the_next(site, plan, seconds)
     after = solve(later, POLICY)
-    assert after.refusals == ()
+    # What waits for hardware that is out of service has no certificate, and a deadline may pass.
+    proven = {wait.booking for wait in plan.waits if wait.places}
+    assert not proven & {each.booking for each in after.refusals}
     for each in truth.given_by(after):
         assert each.starts <= max(promised[each.booking], later.now)
     assert [wait.delayed_by for wait in after.waits if wait.delayed_by] == []
@@ -143,9 +146,13 @@ HASHED = """
 from allocation.solver import digest, solve
 from tests.bench.cycle import a_site, the_next
 from tests.solver.builders import POLICY
+from tests.solver.test_written_properties import SEARCHED, worlds
 site = a_site(64, 60)
 plan = solve(site, POLICY)
-told = f"{digest(site)} {digest(plan)} {digest(solve(the_next(site, plan), POLICY))}"
+(moves,) = [solve(world, POLICY) for world in worlds(SEARCHED)]
+assert moves.moves
+later = solve(the_next(site, plan), POLICY)
+told = f"{digest(site)} {digest(plan)} {digest(later)} {digest(moves)}"
 """
 
 
@@ -162,7 +169,7 @@ def test_the_hash_seed_of_the_process_does_not_matter() -> None:
         text=True,
     ).stdout
     assert there.split() == here["told"].split()
-    assert len(there.split()) == 3
+    assert len(there.split()) == 4
 
 
 @holds_for(sites(), st.integers(1, 4), st.integers(1, 8))

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from allocation.solver import (
@@ -26,6 +25,7 @@ from allocation.solver.quota_tree import (
     sure_tree,
 )
 from allocation.solver.types import Held
+from tests.rings import holds_for
 from tests.solver.builders import (
     DAY,
     HOUR,
@@ -117,7 +117,15 @@ class TestAlgebra:
 some = st.integers(0, 6)
 
 
-@given(some, some | st.none(), some | st.none(), some | st.none(), st.lists(some, max_size=6))
+@holds_for(
+    some,
+    some | st.none(),
+    some | st.none(),
+    some | st.none(),
+    st.lists(some, max_size=6),
+    few=25,
+    many=2_000,
+)
 def test_the_tree_over_time_agrees_with_the_formula(
     own: int, borrow: int | None, lend: int | None, project_lend: int | None, used: list[int]
 ) -> None:

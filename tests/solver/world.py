@@ -1,8 +1,9 @@
 """A small site that lives: plans are made true, time passes, bookings end."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import combinations, product
 from random import Random
 
 from allocation.solver import (
@@ -115,13 +116,14 @@ def after(site: Snapshot, plan: Plan) -> Snapshot:
             pauses=asked[row.booking].pauses,
             cores=asked[row.booking].ask.cores,
             memory=asked[row.booking].ask.memory,
+            level=level_of(asked[row.booking]),
         )
         for row in plan.assigns
         for place in row.places
     ]
     held = [
         replace(row, ends=told[row.booking], pausing=True) if row.booking in told else row
-        for row in site.held
+        for row in moved(site.held, plan)
     ]
     paused = {
         wish.booking: replace(
@@ -141,6 +143,23 @@ def after(site: Snapshot, plan: Plan) -> Snapshot:
     return replace(site, held=(*held, *given), requests=requests)
 
 
+def level_of(wish: Request) -> Together | None:
+    """How near its gang must lie wherever it lies; what goes on after a pause is not moved."""
+    ask = wish.ask
+    if wish.paused:
+        return None
+    return ask.together if ask.required and ask.count > 1 else "any"
+
+
+def moved(held: Iterable[Held], plan: Plan) -> list[Held]:
+    """The rows with their places after the plan's moves."""
+    places = {move.booking: list(move.places) for move in plan.moves}
+    return [
+        replace(row, place=places[row.booking].pop()) if row.booking in places else row
+        for row in held
+    ]
+
+
 def promise_of(row: Waiting) -> Promise | None:
     """As the services store it: without places there is none."""
     return Promise(row.starts, row.ends, row.places) if row.places else None
@@ -151,21 +170,47 @@ def standing(plan: Plan) -> list[Waiting]:
     return [row for row in plan.waits if any(why.code == "makes_room" for why in row.reasons)]
 
 
-def with_room_made(site: Snapshot, plan: Plan, but: str = "") -> Snapshot:
+def with_room_made(site: Snapshot, plan: Plan, but: Container[str] = ()) -> Snapshot:
     """The site as the plan leaves it: who is told, or must leave for a promise, ends then.
 
-    `but` is one that is not told after all.
+    `but` are those that are not told after all.
     """
-    leaves = {each.booking: each.at for each in plan.pauses if each.booking != but}
-    told = {each.booking for each in plan.pauses}
-    by_id = {row.id: row for row in site.held}
-    for wait in standing(plan):
-        for row in by_id.values():
-            meets = any(_meet(row, place) for place in wait.places) and row.since is not None
-            if meets and row.ends > wait.starts and row.booking not in told:
-                leaves[row.booking] = min(leaves.get(row.booking, row.ends), wait.starts)
-    held = tuple(replace(row, ends=leaves.get(row.booking, row.ends)) for row in site.held)
+    leaves = {each.booking: each.at for each in plan.pauses if each.booking not in but}
+    return _left(site, plan, leaves | _untold(site, plan))
+
+
+def _left(site: Snapshot, plan: Plan, leaves: dict[str, int]) -> Snapshot:
+    held = tuple(
+        replace(row, ends=min(row.ends, leaves.get(row.booking, row.ends))) for row in site.held
+    )
     return replace(site, held=held, requests=(*site.requests, *resumed(site, plan)))
+
+
+def _untold(site: Snapshot, plan: Plan) -> dict[str, int]:
+    """When those leave on whose room promises stand and who are not told yet.
+
+    Who is in the way on a GPU must. For host cores the plan does not say who: the fewest whose
+    leaving is enough.
+    """
+    told = {each.booking: each.at for each in plan.pauses}
+    leaves: dict[str, int] = {}
+    for wait in standing(plan):
+        for row in _may_leave(site, plan):
+            if any(_meet(row, place) for place in wait.places) and row.ends > wait.starts:
+                leaves[row.booking] = min(leaves.get(row.booking, row.ends), wait.starts)
+    others = sorted({row.booking for row in _may_leave(site, plan) if row.cores})
+    starts = sorted({wait.starts for wait in standing(plan)})
+    for count, at in product(range(len(others) + 1), starts):
+        for some in combinations(others, count):
+            more = leaves | {name: min(leaves.get(name, at), at) for name in some}
+            if not truth.beyond_hosts(_left(site, plan, told | more), plan):
+                return more
+    return leaves
+
+
+def _may_leave(site: Snapshot, plan: Plan) -> list[Held]:
+    told = {each.booking for each in plan.pauses}
+    return [row for row in site.held if row.since is not None and row.booking not in told]
 
 
 def resumed(site: Snapshot, plan: Plan) -> list[Request]:
@@ -226,7 +271,7 @@ def is_paused(site: Snapshot, booking: str) -> bool:
 
 def is_needed(site: Snapshot, plan: Plan, victim: str) -> bool:
     """Putting this one back breaks the plan: a slot twice, or somebody over a limit."""
-    back = with_room_made(site, plan, but=victim)
+    back = with_room_made(site, plan, but={victim})
     only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
     return bool(
         truth.overlaps(back, only)
@@ -236,21 +281,39 @@ def is_needed(site: Snapshot, plan: Plan, victim: str) -> bool:
 
 
 def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int) -> bool:
-    """The victim's claim is weaker, by counting units: lower tier, borrowed, or more borrowed."""
+    """The victim's claim is weaker, by counting units: lower tier, borrowed, or more borrowed.
+
+    By itself it borrows. How much is compared with all back that the same tenant loses for the
+    winner: one after the other leaves, so what the last of them leaves behind may be less.
+    """
+    tenants = {row.booking: row.tenant for row in site.held}
     loser = next(row for row in site.held if row.booking == victim)
     wish = next(row for row in site.requests if row.booking == winner)
     if loser.tenant == wish.tenant:
         return PRIORITY[loser.tier] < PRIORITY[wish.tier]
-    only = replace(plan, waits=tuple(row for row in plan.waits if row.booking != victim))
-    counted, spot = units_of(with_room_made(site, plan, but=victim), only, loser.tenant, at)
+    theirs = {
+        each.booking
+        for each in plan.pauses
+        if each.beneficiary == winner and tenants[each.booking] == loser.tenant
+    }
+    by_itself, _ = _units_back(site, plan, loser.tenant, at, {victim})
+    counted, spot = _units_back(site, plan, loser.tenant, at, theirs)
     alone = replace(
         plan,
         assigns=tuple(row for row in plan.assigns if row.booking == winner),
         waits=tuple(row for row in plan.waits if row.booking == winner),
     )
     mine, my_spot = units_of(with_room_made(site, plan), alone, wish.tenant, at)
-    is_borrowed = loser.tier == "spot" or counted > 0
+    is_borrowed = loser.tier == "spot" or by_itself > 0
     return is_borrowed and (mine == 0 or mine + my_spot < counted + spot)
+
+
+def _units_back(
+    site: Snapshot, plan: Plan, tenant: str, at: int, back: Container[str]
+) -> tuple[int, int]:
+    """Units of the tenant if these were not told after all."""
+    only = replace(plan, waits=tuple(row for row in plan.waits if row.booking not in back))
+    return units_of(with_room_made(site, plan, but=back), only, tenant, at)
 
 
 def units_of(site: Snapshot, plan: Plan, tenant: str, at: int) -> tuple[int, int]:

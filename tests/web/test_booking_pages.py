@@ -109,7 +109,7 @@ def test_a_reader_without_the_right_gets_no_buttons() -> None:
 
 def test_a_waiting_booking_shows_six_checks_with_what_blocks_first() -> None:
     booking = a_booking(a_member(a_project()), now=NOW, state=State.QUEUED)
-    reason = {
+    reason: dict[str, object] = {
         "rule": "R6",
         "code": "line",
         "check": "line",
@@ -148,7 +148,7 @@ def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:
 
 def test_what_is_borrowed_is_not_said_to_be_in_the_way() -> None:
     booking = a_booking(a_member(a_project()), now=NOW, state=State.QUEUED)
-    reason = {
+    reason: dict[str, object] = {
         "code": "borrowed",
         "check": "quota",
         "sentence": "1 own + 1 borrowed.",
@@ -340,3 +340,21 @@ def test_a_change_to_nonsense_is_refused_beside_the_booking(starts: str) -> None
     response = _client(member).post(_url(booking, "/change"), sent)
     assert response.status_code == 409
     assert _change(booking).state == State.QUEUED
+
+
+def test_what_waits_for_hardware_says_so_and_no_start_that_nothing_proves() -> None:
+    booking = a_booking(a_member(a_project()), now=NOW, state=State.QUEUED)
+    sentence = "4 of 4 h100 are out of service, so no start can be planned."
+    reason: dict[str, object] = {
+        "rule": "R80",
+        "code": "none_in_service",
+        "check": "hardware",
+        "sentence": sentence,
+        "numbers": {},
+        "frees_at": None,
+    }
+    story = _story(_change(booking, reasons=[reason], planned_starts=NOW + timedelta(days=28)))
+    assert story.headline == "Waits for GPUs to come back into service"
+    assert story.detail == sentence
+    assert story.window.startswith("from ")
+    assert story.checks[0].name == "Hardware"

@@ -10,7 +10,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocation.models import Booking, PolicyVersion, WorkSpeed
+from allocation.models import Booking, Gpu, Node, PolicyVersion, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask_text import document_text, duration_text
 from billing.rules import month_of
@@ -368,3 +368,42 @@ def test_a_kind_of_work_is_chosen_in_the_fields_and_written_into_the_line() -> N
     _client(member).post(f"/t/{member.tenant.slug}/book", sent)
     (booking,) = _bookings(member)
     assert booking.ask["workload"] == "training"
+
+
+@pytest.mark.django_db
+def test_what_is_out_of_service_can_be_waited_for() -> None:
+    member = _site()
+    with as_system():
+        Gpu.objects.update(health=Gpu.Health.LOST)
+    page = _ask(member, q="1 h100 6h")
+    assert "4 of 4 h100 are out of service or do not answer" in page
+    assert "Wait in line as asked" in page
+    form = _form(member, page) | {"option": "standard 1 h100 6h"}
+    _client(member).post(f"/t/{member.tenant.slug}/book", form)
+    (booking,) = _bookings(member)
+    assert (booking.state, booking.held) == ("requested", Decimal("28.8"))
+
+
+@pytest.mark.django_db
+def test_a_place_is_named_in_the_fields_written_into_the_line_and_kept_by_the_booking() -> None:
+    member = _site()
+    fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
+    with as_system():
+        (node,) = Node.objects.values_list("name", flat=True)
+    page = _ask(member, q="1 h100 2h", **fields, pin=f"{node}/2, {node}/3")
+    assert f"1 h100 2h on {node}/2 or {node}/3" in page
+    assert f'value="{node}/2 {node}/3" list="pins"' in page
+    assert f'<option value="{node}"><option value="{node}/0">' in page
+    assert '<details class="exactly" open>' in page
+    _client(member).post(f"/t/{member.tenant.slug}/book", _form(member, page))
+    (booking,) = _bookings(member)
+    assert booking.ask["pin"] == [f"{node}/2", f"{node}/3"]
+    shown = _client(member).get(f"/t/{member.tenant.slug}/bookings/{booking.label}")
+    assert f"(pinned to GPU 2 of {node} or GPU 3 of {node})" in shown.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_place_that_there_is_not_is_refused_beside_the_fields() -> None:
+    page = _ask(_site(), q="1 h100 2h on gpu-zz-9")
+    assert "There is no node or GPU called gpu-zz-9." in page
+    assert OPTION.search(page) is None

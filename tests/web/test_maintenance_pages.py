@@ -60,6 +60,30 @@ def test_a_page_without_a_link_of_its_own_lights_up_the_one_above(
     assert f'<a href="/ops/{above}" aria-current="page">' in _page(operator, f"/ops/{page}")
 
 
+def test_what_repeats_is_one_line_with_the_next_date_and_is_called_off_whole(
+    operator: Client,
+) -> None:
+    last = timezone.now() + timedelta(days=22)
+    weekly = {"often": "weekly", "last_day": f"{last:%Y-%m-%d}"}
+    looked = operator.post("/ops/maintenance", a_form(**weekly)).content.decode()
+    assert "start would move" in looked
+    saved = operator.post("/ops/maintenance", a_form("save", **weekly), follow=True)
+    page = saved.content.decode()
+    assert Blackout.objects.count() == 4
+    assert (page.count("New fans"), "every week until" in page) == (1, True)
+    assert "3 more dates" in page
+    first = Blackout.objects.earliest("starts")
+    operator.post(f"/ops/maintenance/{first.id}/end", {"following": "1"})
+    assert not Blackout.objects.filter(ended_at=None).exists()
+
+
+def test_what_repeats_needs_a_last_day(operator: Client) -> None:
+    answer = operator.post("/ops/maintenance", a_form("save", often="daily"))
+    assert answer.status_code == 422
+    assert "Say the last day" in answer.content.decode()
+    assert not Blackout.objects.exists()
+
+
 def test_an_operator_looks_first_then_plans_then_calls_off(operator: Client) -> None:
     assert "No maintenance is planned" in _page(operator, "/ops/maintenance")
     looked = operator.post("/ops/maintenance", a_form())

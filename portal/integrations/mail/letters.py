@@ -18,6 +18,7 @@ from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
 ANSWERS = {
+    "booking.pause_withdrawn": "runs on, its pause is taken back",
     "booking.paused": "is paused",
     "booking.resumed": "runs again",
     "booking.broken_off": "lost its place and gets another",

@@ -9,7 +9,7 @@ from django.conf import settings
 from allocation.models import Booking
 from tenants.models import Mail, Membership, OutboxMessage, User
 
-URGENT = frozenset({"booking.pause_noticed"})
+URGENT = frozenset({"booking.pause_noticed", "booking.pause_withdrawn"})
 KINDS = URGENT | {
     "booking.paused",
     "booking.resumed",

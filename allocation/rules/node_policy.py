@@ -1,0 +1,35 @@
+"""What the operator's policy says of nodes that do not answer. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodePolicy:
+    """Seconds. A node that was not heard for `silent_after` gets nothing new, until it has been
+    heard for `heard_again` on end; what is planned there is placed elsewhere after `silent_limit`.
+    Who starts is told when a node has not answered for `start_slow`.
+    """
+
+    silent_after: int = 45
+    heard_again: int = 30
+    silent_limit: int = 600
+    start_slow: int = 60
+
+
+# The most that each may be; all are whole numbers above zero.
+NODE_MOST = {
+    "silent_after": 3_600,
+    "heard_again": 3_600,
+    "silent_limit": 86_400,
+    "start_slow": 3_600,
+}
+
+
+def node_policy_of(document: Mapping[str, object]) -> NodePolicy:
+    """What a policy document says of nodes; what it leaves out, or says badly, has its default:
+    nodes must be watched whatever became of the document."""
+    values = ((name, document.get(name), most) for name, most in NODE_MOST.items())
+    return NodePolicy(
+        **{name: each for name, each, most in values if type(each) is int and 1 <= each <= most}
+    )

@@ -1,0 +1,165 @@
+"""Many messages at once. What nodes say most, heartbeats and readings, is taken from all of them
+in a few statements; the rest goes one by one. The rows are the same in whatever batches it comes.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import DataError, IntegrityError, connection, transaction
+
+from allocation import wire
+from allocation.models import Node
+from allocation.services.fleet import node_key, reads
+from allocation.services.leases import leases_grant
+from allocation.services.reports import clock_read, clock_tell, message_apply
+from allocation.services.telemetry import samples_store
+
+logger = logging.getLogger(__name__)
+
+_KNOWN = ("name", "key_version", "key_confirmed", "agent_version")
+_KEPT = (
+    "heartbeat_seq",
+    "telemetry_seq",
+    "heartbeat_at",
+    "last_seen",
+    "clock_skew_seconds",
+    "clock_wrong",
+    "stale_dropped",
+)
+# Numbers only grow: nothing that was written after our look is taken back.
+_WRITE = """
+UPDATE allocation_node AS node SET heartbeat_seq = said.heartbeat_seq,
+  telemetry_seq = said.telemetry_seq, heartbeat_at = said.heartbeat_at, last_seen = said.last_seen,
+  clock_skew_seconds = said.clock_skew_seconds, clock_wrong = said.clock_wrong,
+  stale_dropped = said.stale_dropped
+FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::timestamptz[], %s::timestamptz[],
+  %s::integer[], %s::boolean[], %s::bigint[]) AS said (id, heartbeat_seq, telemetry_seq,
+  heartbeat_at, last_seen, clock_skew_seconds, clock_wrong, stale_dropped)
+WHERE node.id = said.id AND node.heartbeat_seq <= said.heartbeat_seq
+  AND node.telemetry_seq <= said.telemetry_seq
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of a node's stream."""
+
+    node: str
+    envelope: wire.Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class _Light:
+    """A heartbeat or readings, verified; `place` is where it stands in the batch."""
+
+    place: int
+    node: Node
+    message: wire.Heartbeat | wire.Telemetry
+
+
+def messages_apply(said: Sequence[Said], now: datetime) -> list[str]:
+    """Applies messages, each node's in their order; what became of each, as `message_apply` says.
+
+    Killed in the middle, a part of them is applied: told again, those are stale.
+    """
+    waiting: dict[str, deque[int]] = {}
+    for place, each in enumerate(said):
+        waiting.setdefault(each.node, deque()).append(place)
+    outcomes = [""] * len(said)
+    while waiting:
+        light = _light_of(said, waiting)
+        for item, outcome in zip(light, _light_apply(said, light, now), strict=True):
+            outcomes[item.place] = outcome
+        for place in [places.popleft() for places in waiting.values() if places]:
+            outcomes[place] = _one(said[place], now)
+        waiting = {name: places for name, places in waiting.items() if places}
+    return outcomes
+
+
+def _one(said: Said, now: datetime) -> str:
+    return message_apply(node_name=said.node, envelope=said.envelope, now=now)
+
+
+def _light_of(said: Sequence[Said], waiting: dict[str, deque[int]]) -> list[_Light]:
+    """Takes from each node's messages those that come before its first of another kind."""
+    found = []
+    for node in Node.objects.filter(name__in=waiting).only(*_KNOWN):
+        places = waiting[node.name]
+        while places and (message := _read(node, said[places[0]].envelope)) is not None:
+            found.append(_Light(places.popleft(), node, message))
+    return found
+
+
+def _read(node: Node, envelope: wire.Envelope) -> wire.Heartbeat | wire.Telemetry | None:
+    """The message if it is one of those, signed as before. Whatever needs more care is None."""
+    version = node.key_confirmed
+    try:
+        message = wire.open_report(envelope, {version: node_key(node, version)})
+    except wire.WireError:
+        return None
+    if not isinstance(message, wire.Heartbeat | wire.Telemetry):
+        return None
+    return message if message.seq or reads(node, wire.LEASES_SINCE) else None
+
+
+def _light_apply(said: Sequence[Said], light: Sequence[_Light], now: datetime) -> list[str]:
+    if not light:
+        return []
+    try:
+        with transaction.atomic():
+            outcomes = _taken(light, now)
+    except (DataError, IntegrityError):
+        # One of them is what no row can hold: it alone is refused.
+        return [_one(said[item.place], now) for item in light]
+    beats = {
+        item.node.id: (item.node, item.message.seq, item.node.key_confirmed)
+        for item, outcome in zip(light, outcomes, strict=True)
+        if outcome == "applied" and isinstance(item.message, wire.Heartbeat)
+    }
+    leases_grant(beats.values())
+    return outcomes
+
+
+def _taken(light: Sequence[_Light], now: datetime) -> list[str]:
+    """Locked in one order, so that two readers do not wait for each other in a circle."""
+    asked = {item.node.id for item in light}
+    locked = Node.objects.select_for_update(no_key=True).filter(id__in=asked).order_by("id")
+    nodes = {node.id: node for node in locked.only("name", *_KEPT)}
+    outcomes, readings = [], []
+    for item in light:
+        node = nodes[item.node.id]
+        is_news = _note(node, item.message, now)
+        outcomes.append("applied" if is_news else "stale")
+        if is_news and isinstance(item.message, wire.Telemetry):
+            readings.append((node.id, item.message))
+    _write(nodes.values())
+    samples_store(readings, now)
+    return outcomes
+
+
+def _note(node: Node, message: wire.Heartbeat | wire.Telemetry, now: datetime) -> bool:
+    """Notes a message on its node, unless one of its kind with its number or a later was heard."""
+    field = "heartbeat_seq" if isinstance(message, wire.Heartbeat) else "telemetry_seq"
+    if message.seq <= getattr(node, field):
+        node.stale_dropped += 1
+        return False
+    setattr(node, field, message.seq)
+    node.last_seen = now
+    if isinstance(message, wire.Heartbeat):
+        skew, wrong = clock_read(node, message, now)
+        if wrong != node.clock_wrong:
+            clock_tell(node.name, skew, wrong=wrong)
+        node.heartbeat_at, node.clock_skew_seconds, node.clock_wrong = now, skew, wrong
+    return True
+
+
+def _write(nodes: Iterable[Node]) -> None:
+    rows: list[tuple[UUID, ...]] = [
+        (node.id, *(getattr(node, field) for field in _KEPT)) for node in nodes
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(_WRITE, [list(column) for column in zip(*rows, strict=True)])

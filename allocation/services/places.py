@@ -1,0 +1,27 @@
+"""Places as they are stored as JSON."""
+
+from typing import Any
+
+from allocation.models import Allocation
+from allocation.solver import Place
+
+
+def place_of(data: dict[str, Any]) -> Place:
+    """The place of stored JSON."""
+    return Place(data["gpu"], data["profile"], data["start"], data["size"], data.get("share"))
+
+
+def place_of_row(row: Allocation) -> Place:
+    """Where an allocation lies."""
+    return Place(str(row.gpu_id), row.profile, row.start, row.size, row.share)
+
+
+def place_data(place: Place) -> dict[str, Any]:
+    """A place as JSON, to be stored."""
+    return {
+        "gpu": place.gpu,
+        "profile": place.profile,
+        "start": place.start,
+        "size": place.size,
+        "share": place.share,
+    }

@@ -1,0 +1,83 @@
+"""Where bookings that were suspended, or would be, have their memory: beside which GPUs."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from allocation.models import Allocation, Booking, Pause
+from allocation.rules.states import State
+from allocation.solver import Place, Request
+
+_HERE = (Allocation.State.ACTIVE, Allocation.State.RELEASING)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The GPUs; what was done from `saved` until then, or until now, is lost anywhere else."""
+
+    places: tuple[Place, ...]
+    saved: datetime
+    until: datetime | None
+
+
+def homes_running() -> dict[UUID, Home]:
+    """Of bookings that run and would be suspended at a pause."""
+    rows = Allocation.objects.filter(
+        state=Allocation.State.ACTIVE,
+        booking__state=State.ACTIVE,
+        booking__tier__pausable=True,
+        booking__tier__pause_method="suspend",
+    )
+    return _homes(rows, {})
+
+
+def homes_paused(pauses: Iterable[Pause]) -> dict[UUID, Home]:
+    """Of pauses: while they last what is to be suspended, then what was."""
+    suspends = {each.booking_id: each for each in pauses if each.method == "suspend"}
+    if not suspends:
+        return {}
+    rows = Allocation.objects.filter(booking__in=suspends, left=False)
+    there = Q(state__in=_HERE) | Q(state=Allocation.State.ENDED, suspended=True)
+    return _homes(rows.filter(there), suspends)
+
+
+def at_home(request: Request, home: Home | None, now: datetime) -> Request:
+    """The wish with what it waits for."""
+    if home is None:
+        return request
+    lost = int(((home.until or now) - home.saved).total_seconds())
+    return replace(request, home=home.places, home_wait=max(0, lost))
+
+
+def _homes(rows: QuerySet[Allocation], pauses: Mapping[UUID, Pause]) -> dict[UUID, Home]:
+    by_booking: dict[UUID, list[Allocation]] = defaultdict(list)
+    for row in rows.select_related("booking", "gpu").order_by("gpu_id"):
+        by_booking[row.booking_id].append(row)
+    found = {}
+    for booking_id, mine in by_booking.items():
+        begun = max(row.period.lower for row in mine)
+        last = [row for row in mine if row.period.lower == begun]
+        if _can_be_suspended(last):
+            saved, until = _lost(last[0].booking, pauses.get(booking_id))
+            places = tuple(Place(str(row.gpu_id), None, row.start, row.size) for row in last)
+            found[booking_id] = Home(places, saved, until)
+    return found
+
+
+def _can_be_suspended(rows: Sequence[Allocation]) -> bool:
+    """Whole GPUs of one node, as agents do it."""
+    whole = all(row.profile is None and row.share is None for row in rows)
+    return whole and len({row.gpu.node_id for row in rows}) == 1
+
+
+def _lost(booking: Booking, pause: Pause | None) -> tuple[datetime, datetime | None]:
+    """From the last save until the notice."""
+    if pause is None:
+        return booking.saved_at or booking.ready_at or booking.submitted, None
+    if pause.emptied_at is None:
+        return booking.saved_at or pause.ready_at, pause.noticed_at
+    return pause.noticed_at - timedelta(seconds=pause.lost_seconds), pause.noticed_at
