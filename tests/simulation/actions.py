@@ -18,6 +18,7 @@ LIFE: tuple[tuple[Action, int], ...] = (
     (happenings.extend, 3),
     (happenings.saves_are_told, 5),
     (happenings.more_time_is_asked, 3),
+    (happenings.claim_is_given_up, 1),
     (happenings.reader_restarts, 1),
     (happenings.portal_is_killed_before_it_tells, 3),
 )

@@ -107,6 +107,16 @@ def _saved_on(it: "Schedule", node: SimNode, name: str) -> None:
         os.utime(file, (node.wall(), node.wall()))
 
 
+def claim_is_given_up(it: "Schedule") -> None:
+    """By whom somebody is told to pause for."""
+    tables = it.portal.tables
+    found = sorted({p.beneficiary for p in tables.pauses.values() if p.is_open})
+    if found:
+        name = it.world.rng.choice(found)
+        it.tell(f"{name} is given up")
+        it.portal.cancel(name, it.world.now)
+
+
 def more_time_is_asked(it: "Schedule") -> None:
     name = _some_booking(it, "pausing")
     if name is not None:

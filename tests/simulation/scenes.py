@@ -8,6 +8,7 @@ from tests.simulation.faults import gpu_falls_off, will_die
 from tests.simulation.happenings import (
     ask,
     claim,
+    claim_is_given_up,
     everybody_works,
     more_time_is_asked,
     saves_are_told,
@@ -29,6 +30,13 @@ PAUSING = (
     "before a program is frozen or woken",
     "while a program is frozen or woken",
 )
+ANSWERS = (
+    claim_is_given_up,
+    more_time_is_asked,
+    saves_are_told,
+    gpu_falls_off,
+    time_passes,
+)
 _ONE = Wish(count=1, profile=None, together="any", required=False, duration=1200)
 
 
@@ -40,7 +48,9 @@ def fully_borrowed(it: "Schedule") -> None:
     _begun(it)
     _may_die(it, PAUSING)
     claim(it)
-    it.world.rng.choice((more_time_is_asked, saves_are_told, gpu_falls_off, time_passes))(it)
+    it.world.rng.choice(
+        (claim_is_given_up, more_time_is_asked, saves_are_told, gpu_falls_off, time_passes)
+    )(it)
     it.portal.cycle(it.world.now)
     it.world.passes(40)
     everybody_works(it)

@@ -91,7 +91,7 @@ def test_the_services_do_what_the_model_does(seed: int, real_db: Servers, tmp_pa
 
 
 def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path) -> None:
-    people = some_people(2)
+    people = some_people(8)
     rng = random.Random(1)  # noqa: S311 (nothing is drawn)
     world = World(rng, tmp_path, (2,), portal_of=lambda found: BothPortals(found, people))
     for node in world.nodes:
