@@ -58,7 +58,9 @@ class Machine(Hardware):
 
     def process_signal(self, pid: int, *, force: bool) -> None:
         found = program(self, pid)
-        if found is not None and not found.frozen:
+        # What was woken beside a program that could not be is killed: a part can't go on.
+        woken = found is not None and found.label in self._node.occupancy.goes_on_as
+        if found is not None and not found.frozen and not (woken and force):
             self._node.stops(found.label)
         super().process_signal(pid, force=force)
         self._at("after a program was asked to end")

@@ -11,6 +11,7 @@ from tests.simulation.happenings import (
     claim_is_given_up,
     everybody_works,
     more_time_is_asked,
+    release,
     saves_are_told,
     time_passes,
 )
@@ -78,6 +79,34 @@ def beside_each_other(it: "Schedule") -> None:
     claim(it)
 
 
+def told_again(it: "Schedule") -> None:
+    """One booking gives way to another, and then the old words come once more."""
+    for _ in range(2):
+        ask(it, _ONE)
+        _begun(it)
+        release(it)
+        _begun(it)
+    ask(it, _ONE)
+    _begun(it)
+    for node in it.world.nodes:
+        it.world.node_works(node, stale=True)
+
+
+def clock_set_back(it: "Schedule") -> None:
+    """A node that hears nothing ends a booking in time, says so, and then its clock goes wrong."""
+    ask(it, dataclasses.replace(_ONE, duration=60))
+    _begun(it)
+    for node in it.world.nodes:
+        node.hears = False
+    for seconds in (60, 10):
+        it.world.passes(seconds)
+        everybody_works(it)
+    for node in it.world.nodes:
+        node.skew = -3600.0
+    it.world.passes(10)
+    everybody_works(it)
+
+
 def sliced(it: "Schedule") -> None:
     """Slices come and go, and somebody makes one by hand; the agents die of it."""
     _may_die(it, MAKING)
@@ -107,6 +136,8 @@ SCENES: tuple[Callable[["Schedule"], None], ...] = (
     fully_borrowed,
     cut_off_on_lease,
     beside_each_other,
+    told_again,
+    clock_set_back,
     sliced,
     sliced,
 )

@@ -14,12 +14,17 @@ from allocation.agent import nvml_gpu, reconcile
 from allocation.agent.leases import Leases
 from allocation.agent.store import Store
 from allocation.rules import leases
-from allocation.solver import Held
+from allocation.solver import Snapshot
 from tests.servers.servers import ROOT
-from tests.simulation import accounts, lifecycle, pausing, planning, snapshots
+from tests.simulation import accounts, lifecycle, pausing, planning, portal, snapshots
 from tests.simulation.coverage import KINDS, happened
-from tests.simulation.rows import Row, Site, Tables
-from tests.simulation.scenes import beside_each_other, cut_off_on_lease
+from tests.simulation.rows import Site, Tables
+from tests.simulation.scenes import (
+    beside_each_other,
+    clock_set_back,
+    cut_off_on_lease,
+    told_again,
+)
 from tests.simulation.schedule import Schedule, schedule_run
 
 MOST_SEEDS = 300
@@ -38,16 +43,11 @@ def without_proof(schedule: Schedule) -> None:
     schedule.portal.tables.proof_needed = False
 
 
-def _without_shares(really: Callable[..., Held]) -> Callable[..., Held]:
-    """What is shared is nobody's, and over."""
-
-    def blind(tables: Tables, row: Row, site: Site, now: int) -> Held:
-        held = really(tables, row, site, now)
-        if row.place.share is None:
-            return held
-        return dataclasses.replace(held, starts=now - 9, ends=now - 8, owner="")
-
-    return blind
+def without_shares(tables: Tables, site: Site, now: float) -> Snapshot:
+    """What is shared is nobody's, for the solver."""
+    seen = snapshots.snapshot_take(tables, site, now)
+    held = tuple(each for each in seen.held if each.place.share is None)
+    return dataclasses.replace(seen, held=held)
 
 
 def test_schedules_break_no_promise() -> None:
@@ -71,7 +71,7 @@ def test_a_portal_that_does_not_wait_for_proof_is_seen() -> None:
 
 def test_an_agent_that_does_not_compare_generations_is_seen() -> None:
     with mock.patch.object(Store, "judge", return_value="new"):
-        assert is_found("P2", "P3")
+        assert is_found("P2", "P3", prepare=told_again)
 
 
 def test_an_agent_that_takes_a_device_for_empty_with_a_program_on_it_is_seen() -> None:
@@ -93,7 +93,7 @@ def test_an_agent_that_follows_its_clock_back_in_time_is_seen() -> None:
         return really(desired, again, now)
 
     with mock.patch.object(reconcile, "wishes", forgetful):
-        assert is_found("P2")
+        assert is_found("P2", prepare=clock_set_back)
 
 
 def test_an_agent_that_does_not_fence_itself_is_seen() -> None:
@@ -163,7 +163,7 @@ def test_a_credit_that_is_given_twice_is_seen() -> None:
 def test_shares_without_a_guard_are_seen() -> None:
     """Neither the solver nor the portal nor the agent counts what is shared already."""
     with (
-        mock.patch.object(snapshots, "_held", _without_shares(snapshots._held)),
+        mock.patch.object(portal, "snapshot_take", without_shares),
         mock.patch.object(planning, "is_excluded", return_value=False),
     ):
         assert is_found("P1", says="shared beyond the whole", prepare=beside_each_other)
