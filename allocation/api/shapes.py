@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from allocation.models import Allocation, Booking, Pause
 from allocation.queries.outcomes import start_range_of
+from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import WAITING, State
 from tenants.api.fields import Money, iso_duration
 from tenants.models import Tier
@@ -254,7 +255,10 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
 
 def _check(booking: Booking, check: str) -> dict[str, Any]:
     reasons = [reason for reason in booking.reasons if reason.get("check") == check]
-    return {"check": check, "passed": not reasons, "reasons": reasons}
+    # What only explains, e.g. why it lies elsewhere, is in nobody's way.
+    rules = [BY_ID.get(reason.get("rule", "")) for reason in reasons]
+    passed = all(rule is not None and rule.effect == "explains" for rule in rules)
+    return {"check": check, "passed": passed, "reasons": reasons}
 
 
 def _window(booking: Booking) -> dict[str, Any]:

@@ -170,6 +170,8 @@ RULES: tuple[Rule, ...] = (
     Rule("R72", "class_too_slow", "policy", "asker", "explains",
          "A class on which work would end after its deadline is left out.",
          ("deadline", "duration")),
+    Rule("R73", "laid_anew", "together", "others", "explains",
+         "What has not begun may lie elsewhere at its own time, so that more fits."),
     Rule("R76", "pin_elsewhere", "policy", "asker", "refuses",
          "A booking is pinned only to nodes and GPUs that there are, of a class that it asks for."),
     Rule("R77", "pin_too_small", "policy", "asker", "refuses",

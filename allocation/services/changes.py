@@ -14,6 +14,7 @@ from allocation.solver import (
     Assign,
     Carried,
     Extend,
+    Move,
     Pause,
     Plan,
     Reason,
@@ -32,12 +33,14 @@ class Changes:
     extensions: tuple[Extend, ...]
     pauses: tuple[Pause, ...]
     marks: tuple[Mark, ...]
+    moves: tuple[Move, ...] = ()
     withdrawn: tuple[str, ...] = ()
     orders: tuple[Carried, ...] = ()
 
     def __bool__(self) -> bool:
         answers = self.assigns or self.waits or self.refusals or self.extensions
-        return bool(answers or self.pauses or self.marks or self.withdrawn or self.orders)
+        others = self.pauses or self.marks or self.moves or self.withdrawn or self.orders
+        return bool(answers or others)
 
 
 def changes_of(plan: Plan, now: datetime) -> Changes:
@@ -61,6 +64,7 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
         pauses=plan.pauses,
         marks=marks_of(plan),
+        moves=plan.moves,
         withdrawn=plan.withdrawn,
         orders=plan.orders,
     )

@@ -21,8 +21,7 @@ from allocation.services.costs import run_kept_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, run_break_off
 from allocation.services.pause_breaks import pause_break
-from allocation.services.places import place_data
-from allocation.solver import Place
+from allocation.services.places import place_data, place_of_row
 
 logger = logging.getLogger(__name__)
 
@@ -193,10 +192,7 @@ def _granted_seconds(booking: Booking) -> int:
 def _places(booking: Booking, states: Iterable[str]) -> list[dict[str, object]]:
     """Where it was, so that it keeps its turn: a promise that its hardware has broken."""
     rows = booking.allocations.filter(state__in=states).order_by("gpu_id", "start")
-    return [
-        place_data(Place(str(row.gpu_id), row.profile, row.start, row.size, row.share))
-        for row in rows
-    ]
+    return [place_data(place_of_row(row)) for row in rows]
 
 
 def _save(booking: Booking, *fields: str) -> None:

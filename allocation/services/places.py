@@ -2,12 +2,18 @@
 
 from typing import Any
 
+from allocation.models import Allocation
 from allocation.solver import Place
 
 
 def place_of(data: dict[str, Any]) -> Place:
     """The place of stored JSON."""
     return Place(data["gpu"], data["profile"], data["start"], data["size"], data.get("share"))
+
+
+def place_of_row(row: Allocation) -> Place:
+    """Where an allocation lies."""
+    return Place(str(row.gpu_id), row.profile, row.start, row.size, row.share)
 
 
 def place_data(place: Place) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Making a plan true: one short transaction, conditional on what the plan was made from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +18,7 @@ from allocation.services.compaction_orders import order_answer
 from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.moves import move_tell, row_leave
 from allocation.services.offers import price_of_class
 from allocation.services.pauses import pause_over
 from allocation.services.pausing import pause_begin, pause_withdraw
@@ -29,6 +30,7 @@ from allocation.solver import (
     Assign,
     Carried,
     Extend,
+    Move,
     Place,
     Refuse,
     Shape,
@@ -58,13 +60,14 @@ def plan_apply(
             raise PlanStale("another cycle leads now")
         decision.save(force_insert=True)
         bookings = _bookings_locked(changes)
-        fleet = _Fleet.read(snapshot, changes.assigns)
+        fleet = _Fleet.read(snapshot, changes)
         # Shortened first, so that the room is free for who it is paused for.
         for pause in changes.pauses:
             victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
             pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
         for withdrawn in changes.withdrawn:
             _withdraw(bookings[withdrawn], now)
+        _move_all(changes.moves, bookings, fleet, decision, now)
         for assign in changes.assigns:
             _assign(bookings[assign.booking], assign, fleet, decision, now)
         for wait in changes.waits:
@@ -95,8 +98,9 @@ class _Fleet:
     snapshot: Snapshot
 
     @classmethod
-    def read(cls, snapshot: Snapshot, assigns: Sequence[Assign]) -> "_Fleet":
-        ids = {place.gpu for assign in assigns for place in assign.places}
+    def read(cls, snapshot: Snapshot, changes: Changes) -> "_Fleet":
+        ids = {place.gpu for assign in changes.assigns for place in assign.places}
+        ids |= {place.gpu for move in changes.moves for place in (*move.source, *move.places)}
         rows = Gpu.objects.select_related("node").filter(id__in=ids) if ids else ()
         return cls({str(gpu.id): gpu for gpu in rows}, snapshot)
 
@@ -109,6 +113,22 @@ def _mode_of(place: Place) -> Gpu.Mode:
     if place.share is not None:
         return Gpu.Mode.SHARED
     return Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE
+
+
+def _move_all(
+    moves: Sequence[Move],
+    bookings: Mapping[str, Booking],
+    fleet: _Fleet,
+    decision: Decision,
+    now: datetime,
+) -> None:
+    """All that move leave before any of them comes in: they may change places."""
+    for move in moves:
+        if not row_leave(bookings[move.booking], move):
+            raise PlanStale("a booking to be moved has other places by now")
+    for move in moves:
+        _rows_write(bookings[move.booking], move, fleet, decision)
+        move_tell(bookings[move.booking], move, fleet.gpus, decision, now)
 
 
 def _assign(
@@ -147,7 +167,7 @@ def _assign(
     )
 
 
-def _rows_write(booking: Booking, assign: Assign, fleet: _Fleet, decision: Decision) -> None:
+def _rows_write(booking: Booking, assign: Assign | Move, fleet: _Fleet, decision: Decision) -> None:
     """Takes the places in the calendar. PlanStale: somebody has one of them."""
     period = DateTimeTZRange(instant(assign.starts), instant(assign.ends))
     rows = [
@@ -321,6 +341,7 @@ def _bookings_locked(changes: Changes) -> dict[str, Booking]:
     victims = {pause.booking for pause in changes.pauses}
     others = {pause.beneficiary for pause in changes.pauses}
     others |= {extend.booking for extend in changes.extensions} | set(changes.withdrawn)
+    others |= {move.booking for move in changes.moves}
     rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
     found = {
         str(row.id): row for row in rows.filter(id__in=answers | victims | others).order_by("id")
@@ -331,7 +352,7 @@ def _bookings_locked(changes: Changes) -> dict[str, Booking]:
     if not all(key in found and found[key].state == State.ACTIVE for key in victims):
         raise PlanStale("a booking to be paused no longer runs")
     if any(key not in found or State(found[key].state) in TERMINAL for key in others):
-        raise PlanStale("what was paused for, or to be extended, is over")
+        raise PlanStale("what was paused for, or to be extended or moved, is over")
     return found
 
 

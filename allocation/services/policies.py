@@ -24,6 +24,8 @@ MOST = {
     "cool_down": 30 * _DAY,
     "notice_margin": 3_600,
     "share_owners": 1_000,
+    "neighbourhoods": 10_000,
+    "exact_neighbourhoods": 1_000,
 }
 # What a mistake in pure code raises.
 SOLVER_FAULTS = (

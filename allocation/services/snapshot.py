@@ -15,7 +15,7 @@ from allocation.rules.states import EXTENDABLE, WAITING, State
 from allocation.services.compaction_orders import orders_read
 from allocation.services.fleet import reads
 from allocation.services.pauses import OPEN, pauses_unneeded
-from allocation.services.places import place_of
+from allocation.services.places import place_of, place_of_row
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
 from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_homes import at_home, homes_paused, homes_running
@@ -27,14 +27,13 @@ from allocation.solver import (
     Held,
     Host,
     Model,
-    Place,
     Placement,
     Promise,
     Request,
     Snapshot,
 )
 from allocation.solver import Gpu as SolverGpu
-from allocation.solver.types import Mode
+from allocation.solver.types import Mode, Together
 
 EVERYWHERE = Q()
 # A device that was given back is cleared within seconds. What takes longer is expected to take as
@@ -195,7 +194,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         booking=f"left {row.id}" if row.left else str(row.booking_id),
         tenant="" if row.left else str(row.tenant_id),
         project="" if row.left else str(row.project_id),
-        place=Place(str(row.gpu_id), row.profile, row.start, row.size, row.share),
+        place=place_of_row(row),
         starts=seconds(row.period.lower),
         ends=out_by(ends, now) if started else ends,
         started=started,
@@ -208,7 +207,19 @@ def _held_of(row: Allocation, now: int) -> Held:
         memory=memory,
         owner=str(row.booking.owner_id),
         pinned=bool(booking.ask.get("pin")),
+        level=_level(row),
     )
+
+
+def _level(row: Allocation) -> Together | None:
+    """How near its gang must lie wherever it lies; None: it has begun, may be frozen on its node,
+    or is about to be extended where it is."""
+    booking, ask = row.booking, row.booking.ask
+    is_settled = row.state == Allocation.State.PLANNED and booking.extension_until is None
+    if not is_settled or booking.state != State.SCHEDULED:
+        return None
+    together: Together = ask["together"]
+    return together if ask["required"] and ask["count"] > 1 else "any"
 
 
 def out_by(ends: int, now: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from allocation.solver.exact import Movable, Rearranged, rearrange
+from allocation.solver.exact import Movable, Neighbourhood, Rearranged, Window, rearrange
 from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.placement import Want, wants_of
 from allocation.solver.plan import Assign, Plan, Waiting
@@ -109,14 +109,15 @@ def _proposal(
     for held, _ in movable:
         calendar.drop((held.place,), now, working.end_of(held))
 
-    def is_free(place: Place, seconds: int) -> bool:
-        return calendar.is_free((place,), now, now + longest + seconds)
+    def is_free(place: Place, window: Window) -> bool:
+        since, until = window
+        return calendar.is_free((place,), since, until + longest)
 
     best: Rearranged | None = None
     for group in _groups(pool, want):
         columns = _neighbourhood(pool, want, busy, movable, group)
         here = [item for _, item in movable if pool.column[item.place.gpu] in columns]
-        found = rearrange(pool, want, here, columns, is_free)
+        found = rearrange(Neighbourhood(pool, tuple(columns), is_free), want, now, here)
         if found is not None and (best is None or found.cost < best.cost):
             best = found
     if best is None or not best.moves:
@@ -159,9 +160,9 @@ def _movable(snapshot: Snapshot, working: Working, gpu_class: str) -> list[tuple
         if is_safe or not is_one or runner.use.gpu_class != gpu_class:
             continue
         lost = working.now - max(runner.since, held.saved or 0)
-        found.append(
-            (held, Movable(held.place, max(0, lost) + RESUME_SECONDS, held.ends - working.now))
-        )
+        window = (working.now, held.ends)
+        cost = max(0, lost) + RESUME_SECONDS
+        found.append((held, Movable(held.place, cost, window, held.booking)))
     return found
 
 

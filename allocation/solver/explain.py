@@ -55,6 +55,7 @@ RULES: dict[str, tuple[str, str]] = {
     "share_of_one": ("R60", "policy"),
     "series_conflict": ("R67", "together"),
     "class_too_slow": ("R72", "policy"),
+    "laid_anew": ("R73", "together"),
     "pin_elsewhere": ("R76", "policy"),
     "pin_too_small": ("R77", "policy"),
     "pinned": ("R78", "policy"),

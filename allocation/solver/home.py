@@ -107,5 +107,7 @@ def _earliest_home(
 def _takes_work(working: Working, request: Request, want: Want) -> bool:
     pool = working.pools[want.gpu_class]
     able = pool.eligible(want.shape)
+    if want.pin:
+        able = able & pool.within(want.pin)
     fits = len(request.home) == want.count and all(p.gpu in pool.column for p in request.home)
     return fits and all(able[pool.column[place.gpu]] for place in request.home)

@@ -1,164 +1,250 @@
-"""Late binding: what has not started gives way to a newcomer, at its own start in another place.
+"""Late binding: what has not begun gives way to a newcomer, at its own start in another place.
 
-A promised booking owns a start, not a device: its places are a certificate that it fits, and any
-other places at the same start are as good a one. Rows that are written already are not moved.
+A booking owns a start, not a device: its places are a certificate that it fits, and any other
+places at the same start are as good a one. That holds for promises and for rows that are written,
+until the freeze horizon. Nobody is delayed, and nothing is moved unless that lets somebody in or
+makes a start earlier.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 
-from allocation.solver.ordering import place_order
-from allocation.solver.placement import Want, fits
-from allocation.solver.types import Place
+from allocation.solver.explain import reason
+from allocation.solver.groups import Counts
+from allocation.solver.neighbourhoods import (
+    Reserved,
+    at_one_place,
+    joined,
+    level_of,
+    neighbourhoods,
+    slices,
+)
+from allocation.solver.placement import Want
+from allocation.solver.plan import Move
+from allocation.solver.relaying import Way, at_place, laid_anew, newcomer_first, packed, proven
+from allocation.solver.repack import make_room
+from allocation.solver.types import Request, Snapshot
 from allocation.solver.working import Found, Working
+from allocation.solver.written import Bits, written_of
 
-_MOST_MOVED = 16
-"""No more promises are laid anew for one newcomer,"""
-_MOST_NODES = 3
-"""on no more nodes, one after the other: small neighbourhoods."""
-
-Reserved = Mapping[str, Found]
+_MOST_SLICES = 200
+"""No more slices are packed closer, or looked at one by one, for one newcomer;"""
+_FEW = 3
+"""of these no more are moved."""
 
 
 class Promised:
-    """What has been promised, in this cycle or before, and is reserved where it says."""
+    """What has been promised, in this cycle or before, and what is written and has not begun; all
+    of it is reserved where it says."""
 
-    def __init__(self, working: Working) -> None:
-        """Nothing yet."""
-        self._working = working
-        self._reserved: dict[str, Found] = {}
+    def __init__(self, working: Working, snapshot: Snapshot) -> None:
+        """Nothing is promised yet. What is written is read when it is first in the way."""
+        self._working, self._snapshot = working, snapshot
+        self._reserved: dict[str, dict[str, Found]] = {}
+        self._written: dict[str, Found] | None = None
+        self._bits: dict[str, Bits] = {}
         self._hopeless: dict[tuple[object, ...], int] = {}
+        # A quarter is for promises, which have a start; what they leave is for newcomers too.
+        self._left = working.policy.neighbourhoods // 4
+        self._exact_left = 0
+
+    def open_to_newcomers(self) -> None:
+        """The promises of earlier cycles have been gone through."""
+        policy = self._working.policy
+        self._left += policy.neighbourhoods - policy.neighbourhoods // 4
+        self._exact_left = policy.exact_neighbourhoods
 
     def add(self, booking: str, found: Found) -> None:
-        """It is promised, and reserved."""
-        self._reserved[booking] = found
+        """It is promised or given, and reserved. What stands on the room of others stays there,
+        and what is pinned where it is."""
+        if not found.over and not found.want.pin:
+            self._reserved.setdefault(found.want.gpu_class, {})[booking] = found
 
-    def places(self, booking: str) -> tuple[Place, ...] | None:
-        """Where a promise lies now; None when nothing proves it."""
-        found = self._reserved.get(booking)
-        return None if found is None else found.places
+    def keep(self, kept: Mapping[str, Found]) -> None:
+        """All these promises of earlier cycles."""
+        for booking, found in kept.items():
+            self.add(booking, found)
+
+    def take(self, booking: str, kept: Mapping[str, Found]) -> Found | None:
+        """Where a kept promise lies by now; it moves no more until it is added again."""
+        before = kept.get(booking)
+        if before is None:
+            return None
+        return self._reserved.get(before.want.gpu_class, {}).pop(booking, before)
+
+    def found(self, booking: str, gpu_class: str) -> Found | None:
+        """Where it lies now; None when it does not move."""
+        return self._reserved.get(gpu_class, {}).get(booking)
+
+    def moves(self) -> Iterator[Move]:
+        """What is written and lies elsewhere now."""
+        for booking, before in sorted((self._written or {}).items()):
+            found = self._reserved[before.want.gpu_class][booking]
+            if found.places != before.places:
+                why = reason("laid_anew", "It lies elsewhere at its own time, so that more fits.")
+                gpu_class, places = found.want.gpu_class, (before.places, found.places)
+                yield Move(booking, gpu_class, *places, *found.window, (why,))
+
+    def sooner(self, wants: Iterable[Want], found: Found | None, *wished: int) -> Found | None:
+        """A start at one of the wished instants that nobody has to pause for, or what is found."""
+        wants = tuple(wants)
+        for starts in wished:
+            if found is not None and found.starts <= starts and not found.over:
+                break
+            answer = self.make_way(wants, starts)
+            if answer is not None:
+                return answer
+        return found
+
+    def sooner_than(self, request: Request, kept: Found) -> Found | None:
+        """Its wished start instead of the promise that is kept and reserved, which is free then;
+        None: it stays reserved."""
+        working, first = self._working, self._working.first_start(request.earliest)
+        if not may_give_way_to(request) or not self._may_hope(kept.want, first):
+            return None
+        with working.outlook.on_trial(kept.want.gpu_class) as keep:
+            working.free(kept)
+            found = self.make_way((kept.want,), first)
+            if found is None:
+                working.reserve(kept)
+            else:
+                keep()
+        return found
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """For looking only: afterwards everything lies again where it lay."""
-        before = self._reserved.copy()
+        """For looking only, as a newcomer would: afterwards everything lies again where it lay."""
+        before, left = self.lying(), (self._left, self._exact_left)
+        policy = self._working.policy
+        self._left, self._exact_left = policy.neighbourhoods, policy.exact_neighbourhoods
         yield
-        moved = [name for name, found in self._reserved.items() if found is not before[name]]
-        for name in moved:
-            self._working.free(self._reserved[name])
-        for name in moved:
-            self._working.reserve(before[name])
-        self._reserved = before
+        self.back(before)
+        self._left, self._exact_left = left
 
     def make_way(self, wants: Iterable[Want], starts: int) -> Found | None:
-        """Places for exactly this start, after promises have moved to others at their starts.
+        """Places for exactly this start, after others have moved to other places at their starts.
 
         The room found is free, not reserved. None: no such plan, and nothing is changed.
         """
         for want in wants:
-            # Room only gets less: what was in vain for less time is not tried for more.
-            key = (
-                want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin, starts,
-            )  # fmt: skip
-            if self._hopeless.get(key, want.duration + 1) <= want.duration:
+            if not self._may_hope(want, starts):
                 continue
-            for near in _neighbourhoods(self._working, want, starts, self._reserved):
-                if not _would_fit(self._working, want, starts, near):
-                    continue
-                answer = _laid_anew(self._working, want, starts, near)
-                if answer is not None:
-                    found, moved = answer
-                    self._reserved |= moved
-                    return found
-            self._hopeless[key] = want.duration
+            found = self._cleared(want, starts)
+            if found is not None:
+                return found
+            self._hopeless[_kind(want, starts)] = want.duration
         return None
 
+    def _may_hope(self, want: Want, starts: int) -> bool:
+        """Whether it may be tried: there would be room if all that may move were elsewhere.
 
-def _neighbourhoods(
-    working: Working, want: Want, starts: int, reserved: Reserved
-) -> Iterator[Reserved]:
-    """Promises on nodes that the want would fit on but for them, the fewest on a node first.
+        Room only gets less: what was in vain for less time is not tried for more.
+        """
+        kind = _kind(want, starts)
+        if self._left <= 0 or self._hopeless.get(kind, want.duration + 1) <= want.duration:
+            return False
+        self._read()
+        sums = self._working.pools[want.gpu_class].sums(level_of(want), self._room(want, starts))
+        if sums.max(initial=0) >= want.count:
+            return True
+        self._hopeless[kind] = want.duration
+        return False
 
-    None when running work or quota keeps it out, and for a gang that no single node holds.
-    """
-    if working.over(want, starts) is not None:
-        return
-    pool = working.pools[want.gpu_class]
-    at = np.array([starts], dtype=np.int64)
-    held, _ = working.busy(want, at, held_only=True)
-    room = pool.sums("node", pool.capacity(want.shape, held[0]))
-    ends = starts + want.duration
-    here: dict[int, dict[str, Found]] = {}
-    for booking, found in reserved.items():
-        if found.want.gpu_class == want.gpu_class and found.starts < ends and starts < found.ends:
-            for place in found.places:
-                node = int(pool.groups("node")[pool.column[place.gpu]])
-                here.setdefault(node, {})[booking] = found
-    able = [(len(rows), node) for node, rows in here.items() if room[node] >= want.count]
-    for count, node in sorted(able)[:_MOST_NODES]:
-        if count <= _MOST_MOVED:
-            yield here[node]
+    def back(self, before: Mapping[str, Found]) -> None:
+        """Undo moves that were in vain: all lie again where they did (see `lying`)."""
+        changed = [
+            (booking, found, before[booking])
+            for rows in self._reserved.values()
+            for booking, found in rows.items()
+            if booking in before and before[booking] is not found
+        ]
+        for _, found, _ in changed:
+            self._working.free(found)
+        for booking, _, found in changed:
+            self._working.reserve(found)
+            self._reserved[found.want.gpu_class][booking] = found
 
+    def lying(self) -> dict[str, Found]:
+        """Where everything lies now."""
+        self._read()
+        return {name: found for rows in self._reserved.values() for name, found in rows.items()}
 
-def _would_fit(working: Working, want: Want, starts: int, near: Reserved) -> bool:
-    """False when the want lacks GPUs even without those near; what else it needs is not asked."""
-    calendar = working.calendars[want.gpu_class]
-    if want.share is not None or calendar.has_shares:
-        return True
-    others = ((found.places, *found.window) for found in near.values())
-    busy = calendar.busy_without(others, starts, starts + want.duration)
-    return bool(fits(calendar.pool, want, busy))
+    def _read(self) -> None:
+        if self._written is not None:
+            return
+        self._written = written_of(self._working, self._snapshot)
+        classes: dict[str, list[Found]] = {}
+        for booking, found in self._written.items():
+            self.add(booking, found)
+            classes.setdefault(found.want.gpu_class, []).append(found)
+        self._bits = {name: Bits(self._working, rows) for name, rows in classes.items()}
 
-
-def _laid_anew(
-    working: Working, want: Want, starts: int, near: Reserved
-) -> tuple[Found, dict[str, Found]] | None:
-    with working.outlook.on_trial(want.gpu_class) as keep:
-        for found in near.values():
-            working.free(found)
-        newcomer = working.at(want, starts)
-        if newcomer is not None:
-            working.reserve(newcomer)
-            moved = _settled(working, near)
-            working.free(newcomer)
-            if moved is not None:
-                keep()
-                return newcomer, moved
-        for found in near.values():
-            working.reserve(found)
-    return None
-
-
-def _settled(working: Working, near: Reserved) -> dict[str, Found] | None:
-    """All of them reserved again at their own starts, and those that lie elsewhere now.
-
-    Who can stay stays, and is laid first. None, with none of them reserved: one finds no room.
-    """
-    laid: list[Found] = []
-    moved: dict[str, Found] = {}
-    for booking, found in sorted(near.items()):
-        if working.is_free(found):
-            working.reserve(found)
-            laid.append(found)
-        else:
-            moved[booking] = found
-    for booking, found in sorted(moved.items(), key=_largest_first):
-        other = working.at(found.want, found.starts)
-        if other is None:
-            for each in laid:
-                working.free(each)
+    def _cleared(self, want: Want, starts: int) -> Found | None:
+        """By the first way that finds room, the ways that cost least first."""
+        working = self._working
+        if working.over(want, starts) is not None:
             return None
-        moved[booking] = replace(other, taste=found.taste)
-        working.reserve(other)
-        laid.append(other)
-    return moved
+        room = self._room(want, starts)
+        near = {
+            booking: found
+            for booking, found in self._reserved.get(want.gpu_class, {}).items()
+            if found.starts < starts + want.duration and starts < found.ends
+        }
+        for rows, way in self._ways(want, starts, near, room):
+            answer = laid_anew(working, want, starts, rows, way)
+            if answer is not None:
+                newcomer, ends = answer
+                self._reserved[want.gpu_class] |= ends
+                return newcomer
+        return None
+
+    def _ways(
+        self, want: Want, starts: int, near: Reserved, room: Counts
+    ) -> Iterator[tuple[Reserved, Way]]:
+        """Who is laid anew, and how, as often as the policy allows."""
+        sets = neighbourhoods(self._working, want, starts, near, room)
+        few = self._few_moves(want, starts, near)
+        tries: list[tuple[Reserved, Way]] = [few] if few else []
+        tries += [(rows, newcomer_first) for rows in sets]
+        rows = slices(near, _MOST_SLICES)
+        tries += [(rows, packed)] if rows else []
+        for each in tries[: self._left]:
+            self._left -= 1
+            yield each
+        if sets and self._exact_left > 0:
+            self._exact_left -= 1
+            yield joined(sets), proven
+
+    def _few_moves(self, want: Want, starts: int, near: Reserved) -> tuple[Reserved, Way] | None:
+        """For one slice: the fewest that must go elsewhere, as far as its own window shows."""
+        alone = at_one_place(near, _MOST_SLICES)
+        if want.profile is None or want.count > 1 or not alone:
+            return None
+        busy, _ = self._working.busy(want, np.array([starts], dtype=np.int64))
+        room = make_room(self._working.pools[want.gpu_class], want, busy[0], tuple(alone), _FEW)
+        if room is None or not room.moves:
+            return None
+        return {n: f for old, _ in room.moves for n, f in alone[old].items()}, at_place(room.place)
+
+    def _room(self, want: Want, starts: int) -> Counts:
+        """How many of the want each column would hold if all that may move were elsewhere."""
+        at = np.array([starts], dtype=np.int64)
+        masks = self._working.busy(want, at, held_only=True)[0][0]
+        bits = self._bits.get(want.gpu_class)
+        if bits is not None:
+            masks = bits.cleared(masks, (starts, starts + want.duration))
+        return self._working.pools[want.gpu_class].capacity(want.shape, masks)
 
 
-def _largest_first(row: tuple[str, Found]) -> tuple[int, int, tuple[object, ...], str]:
-    booking, found = row
-    first = place_order(found.places[0])
-    size = sum(place.size for place in found.places)
-    return (-size, found.starts, first, booking)
+def _kind(want: Want, starts: int) -> tuple[object, ...]:
+    """All that ask for the same but for its length."""
+    return (want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin, starts)
+
+
+def may_give_way_to(request: Request) -> bool:
+    """Whether an earlier start is worth moves: what is chosen by its cost or its end need not be
+    soon, and who was paused goes on where there is room."""
+    is_chosen = request.cheapest or bool(request.durations)
+    return not (request.fixed or request.paused or is_chosen)

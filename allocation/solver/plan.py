@@ -34,6 +34,19 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A booking that has places and has not begun gets others for the same [starts, ends)."""
+
+    booking: str
+    gpu_class: str
+    source: tuple[Place, ...]
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """Keep the booking waiting, with the planned start that is its promise.
 
@@ -147,5 +160,6 @@ class Plan:
     borrows: tuple[Borrow, ...] = ()
     claims: tuple[Claim, ...] = ()
     pauses: tuple[Pause, ...] = ()
+    moves: tuple[Move, ...] = field(default=(), metadata=SAID)
     withdrawn: tuple[str, ...] = field(default=(), metadata=SAID)
     orders: tuple[Carried, ...] = field(default=(), metadata=SAID)

@@ -105,10 +105,8 @@ class Availability:
         promised = sorted(filter(has_promise, snapshot.requests), key=promise_order)
         self._preemption = Preemption(self._working, snapshot)
         kept, _ = promises_lay(self._working, self._preemption, promised)
-        self._promised = Promised(self._working)
-        for booking, found in kept.items():
-            if not found.over:
-                self._promised.add(booking, found)
+        self._promised = Promised(self._working, snapshot)
+        self._promised.keep(kept)
 
     def quote(self, question: Question) -> Quote:
         """Options and, when it can't be had as asked, the one thing that blocks it most."""

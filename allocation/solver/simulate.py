@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from allocation.solver.cycle import solve
-from allocation.solver.plan import Assign, Pause, Plan, Waiting
+from allocation.solver.placement import wants_of
+from allocation.solver.plan import Assign, Move, Pause, Plan, Waiting
 from allocation.solver.tally import Rates, Result, Tally
 from allocation.solver.types import Held, Policy, Promise, Request, Snapshot
 
@@ -146,6 +147,8 @@ class Simulation:
         self.tally.decided(plan)
         for refusal in plan.refusals:
             del self._waiting[refusal.booking]
+        for move in plan.moves:
+            self._move(move)
         for given in plan.assigns:
             self._give(given)
         for pause in plan.pauses:
@@ -160,6 +163,13 @@ class Simulation:
         # Who goes on before its last place is out has both for a moment.
         before = self._jobs.get(given.booking)
         self._jobs[given.booking] = _Job([*(before.rows if before else ()), *rows], ask)
+
+    def _move(self, move: Move) -> None:
+        """Others of the same rows' places."""
+        job = self._jobs[move.booking]
+        job.rows = [
+            replace(row, place=place) for row, place in zip(job.rows, move.places, strict=True)
+        ]
 
     def _pause(self, pause: Pause) -> None:
         """Its places end then; what is left of it waits to go on."""
@@ -234,4 +244,5 @@ def _row(ask: Request, given: Assign, number: int, now: int) -> Held:
         cores=ask.ask.cores,
         memory=ask.ask.memory,
         owner=ask.owner,
+        level=None if is_there or ask.paused else wants_of(ask)[0].level,
     )

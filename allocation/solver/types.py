@@ -99,14 +99,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A live allocation: on the calendar already, and never moved in this version.
+    """A live allocation: on the calendar already.
 
     `tier` may be one that the snapshot does not describe: it counts, and is never paused. `since`
     is when its owner was handed the device for this run (None: not yet), `saved` the last save
     that the owner acknowledged. The booking has been paused `pauses` times; with `pausing` it has
     been told to give the place back by `ends`. `cores` (thousandths) and `memory` (MiB) are of
     the GPU's node. `owner` is whose work it is: the account that runs it. What is `pinned` lies
-    where its owner asked for it by name: its row is not moved to another place.
+    where its owner asked for it by name: its row is not moved to another place. Any other row with
+    a `level` may be laid elsewhere before it starts, its whole gang in one group of that level.
     """
 
     id: str
@@ -126,6 +127,7 @@ class Held:
     memory: int = 0
     owner: str = ""
     pinned: bool = field(default=False, metadata=SAID)
+    level: Together | None = field(default=None, metadata=SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +318,9 @@ class Policy:
     `share_step`, and waiting in steps of `age_step`, so that neither is decided by crumbs. Who has
     been paused is left alone for `cool_down` after it goes on. A notice goes out `notice_margin`
     before it must, so that it is never late by the time between two cycles. Shares of a GPU are
-    one owner's at a time; with more `share_owners` than 1 they are anybody's.
+    one owner's at a time; with more `share_owners` than 1 they are anybody's. So that others fit,
+    at most `neighbourhoods` of what has not begun are laid anew in a cycle, and at most
+    `exact_neighbourhoods` of them by search for a proven answer.
     """
 
     version: int
@@ -329,6 +333,8 @@ class Policy:
     cool_down: int = 1_800
     notice_margin: int = 30
     share_owners: int = 1
+    neighbourhoods: int = 32
+    exact_neighbourhoods: int = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,6 +315,7 @@ def _outcome(decision: Decision) -> str:
         return "written by another version"
     counts = (
         (len(plan.assigns), "placed"),
+        (len(plan.moves), "moved"),
         (len(plan.waits), "waiting"),
         (len(plan.pauses), "told to pause"),
         (len(plan.refusals), "refused"),

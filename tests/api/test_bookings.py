@@ -233,6 +233,15 @@ def test_why_has_six_checks_with_the_decisions_evidence(site: Site) -> None:
     assert why["checks"][0]["reasons"] == [REASON]
 
 
+def test_why_says_where_a_booking_was_moved_to_make_room_and_fails_no_check(site: Site) -> None:
+    site.researcher.post("bookings", LINE)
+    moved = {**REASON, "rule": "R73", "code": "laid_anew", "check": "together"}
+    decided(state="scheduled", reasons=[moved])(0)
+    why = said(site.viewer.get("bookings/BK-1/why"))
+    assert [check["passed"] for check in why["checks"]] == [True] * 6
+    assert why["checks"][0]["reasons"] == [moved]
+
+
 def test_lists_filter_by_state_project_and_owner_and_page_without_gaps(site: Site) -> None:
     for api in (site.researcher, site.lead, site.researcher):
         api.post("bookings", LINE)

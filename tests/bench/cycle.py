@@ -33,6 +33,7 @@ from allocation.solver import (
     encode,
     solve,
 )
+from allocation.solver.placement import wants_of
 from allocation.solver.quote import Availability
 from allocation.solver.types import Mode, Together
 from tests.solver.builders import DAY, H100, HOUR, L40S, MODELS, NOON, a_held, gpus
@@ -112,7 +113,8 @@ def a_site(gpu_count: int, bookings: int) -> Snapshot:
 def a_row(name: str, wish: Request, place: Place, given: Assign) -> Held:
     """A place that was given, as the next cycle finds it."""
     people = (wish.booking, wish.tenant, wish.project)
-    return Held(name, *people, place, given.starts, given.ends, started=False)
+    level = wants_of(wish)[0].level
+    return Held(name, *people, place, given.starts, given.ends, started=False, level=level)
 
 
 def the_next(site: Snapshot, plan: Plan) -> Snapshot:

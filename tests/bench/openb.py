@@ -63,8 +63,8 @@ class Site:
         gpus, hosts = fleet_of(nodes)
         recent = tuple(request_of(n, ask) for n, ask in enumerate(asks) if ask.count)
         site = Snapshot(0, (PLAIN,), gpus, (), recent, (), (), hosts=hosts)
-        self.working = Working(in_order(site), Policy(1))
-        self.moves = Moves(self.working, percent)
+        self.working = Working(in_order(site), Policy(1, neighbourhoods=1_000_000))
+        self.moves = Moves(self.working, site, percent)
         self._wants = {ask: wants_of(request_of(0, ask)) for ask in asks}
 
     def decide(self, ask: Ask) -> bool:
@@ -102,46 +102,33 @@ class Site:
 class Moves:
     """Running tasks that make way, within a budget."""
 
-    def __init__(self, working: Working, percent: float) -> None:
+    def __init__(self, working: Working, site: Snapshot, percent: float) -> None:
         """Nothing runs. Of the tasks that run at any time at most `percent` will have moved."""
-        self._working = working
         self._percent = percent
-        self._running: dict[str, Found] = {}
-        self._promised = Promised(working)
-        self.made = 0
+        self._promised = Promised(working, site)
+        self._running = self.made = 0
 
     def started(self, found: Found) -> None:
         """It runs, and may be moved."""
-        name = f"b{len(self._running):05}"
-        self._running[name] = found
-        self._promised.add(name, found)
+        self._promised.add(f"b{self._running:05}", found)
+        self._running += 1
 
     def room(self, wants: tuple[Want, ...]) -> Found | None:
         """Room that others have made; None: there is none, or it costs too many moves."""
-        left = int(self._percent * len(self._running)) // 100 - self.made
+        left = int(self._percent * self._running) // 100 - self.made
         if left <= 0:
             return None
+        before = self._promised.lying()
         found = self._promised.make_way(wants, 0)
         if found is None:
             return None
-        moved = {
-            name: replace(before, places=places)
-            for name, before in self._running.items()
-            if (places := self._promised.places(name)) not in (None, before.places)
-        }
-        if len(moved) > left:
-            self._undo(moved)
+        after = self._promised.lying()
+        moved = sum(each.places != before[name].places for name, each in after.items())
+        if moved > left:
+            self._promised.back(before)
             return None
-        self._running |= moved
-        self.made += len(moved)
+        self.made += moved
         return found
-
-    def _undo(self, moved: dict[str, Found]) -> None:
-        for found in moved.values():
-            self._working.free(found)
-        for name in moved:
-            self._working.reserve(self._running[name])
-            self._promised.add(name, self._running[name])
 
 
 def replay(

@@ -22,6 +22,12 @@ POINTS = {
     "before nodes are told": ("allocation.services.cycle", "publish_due", 1),
     "while a node is told": ("allocation.wire", "seal", 1),
 }
+# Where it dies if it moves something.
+OF_MOVES = {
+    "when the old places are left": ("allocation.services.plans", "_rows_write", 1),
+    "when one place is taken": ("allocation.services.plans", "_rows_write", 2),
+    "when the move is committed": ("allocation.services.cycle", "starts_due", 1),
+}
 
 
 def dying(
@@ -44,7 +50,7 @@ def main(point: str, now: str, number: str = "SIGKILL") -> None:
     django.setup()
     from allocation.services.cycle import cycle_run  # noqa: PLC0415 (needs the settings)
 
-    name, function, times = POINTS[point]
+    name, function, times = (POINTS | OF_MOVES)[point]
     module = importlib.import_module(name)
     setattr(module, function, dying(getattr(module, function), times, signal.Signals[number]))
     cycle_run(datetime.fromisoformat(now))

@@ -15,10 +15,11 @@ from allocation.models import Allocation, Decision
 from allocation.services.bookings import booking_release, booking_request
 from allocation.services.invariants import invariants_check
 from tests.builders_allocation import a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
-from tests.faults.crashing_cycle import POINTS
+from tests.faults.crashing_cycle import OF_MOVES, POINTS
 from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers
 from tests.servers.waiting import wait_until
+from tests.services.moved import LATER, apart, asked, gpu_of
 from tests.services.plant import Plant, a_plant, fresh
 
 pytestmark = pytest.mark.faults
@@ -80,6 +81,28 @@ def test_the_next_cycle_goes_on_where_a_killed_one_was(
     assert [str(fresh(booking).charged) for booking in bookings] == ["4.800000", "2.400000"]
     with as_system():
         assert Allocation.objects.count() == 2
+        assert invariants_check() == []
+
+
+@pytest.mark.parametrize("point", OF_MOVES)
+def test_a_move_is_made_whole_or_not_at_all(point: str, plant: Plant, real_db: Servers) -> None:
+    lab = a_lab("helix", gpus=0)
+    large, small = apart(plant, lab)
+    new = asked(plant, lab, an_ask(starts=LATER))
+
+    cycle_killed(real_db, plant, point)
+
+    is_written = point == "when the move is committed"
+    with as_system():
+        assert invariants_check() == []
+        assert Allocation.objects.filter(booking=new).exists() == is_written
+    assert (gpu_of(large) == gpu_of(small)) == is_written
+    plant.round()
+    assert fresh(new).state == "scheduled"
+    assert gpu_of(large) == gpu_of(small) != gpu_of(new)
+    plant.later_until(LATER)
+    assert [fresh(each).state for each in (large, small, new)] == ["active"] * 3
+    with as_system():
         assert invariants_check() == []
 
 

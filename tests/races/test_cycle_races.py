@@ -16,7 +16,16 @@ from allocation.services.lifecycle import allocation_empty
 from allocation.solver import Plan
 from billing.models import Transfer
 from tenants.wall import tenant_tx
-from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_wish, an_allocation
+from tests.builders_allocation import (
+    HOUR,
+    NOW,
+    Lab,
+    a_booking,
+    a_lab,
+    a_wish,
+    an_allocation,
+    an_ask,
+)
 from tests.races.together import apart, at_once
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -125,6 +134,43 @@ def test_a_booking_cancelled_while_its_plan_was_made_gets_no_place(
         assert not Allocation.objects.filter(booking=booking).exists()
         assert Decision.objects.count() == 1
         assert invariants_check() == []
+
+
+def test_a_booking_cancelled_while_its_move_was_planned_is_not_moved(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        an_allocation(
+            a_booking(lab.project, lab.actor.user_id, state="scheduled", starts=NOW + HOUR),
+            gpu,
+            profile="3g.40gb",
+            starts=NOW + HOUR,
+        )
+        for gpu in gpus_of_fleet()
+    ]
+    ask = an_ask(starts=NOW + HOUR)
+    with as_system():
+        new = booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=NOW)
+    held = Held(monkeypatch, "plan_apply")
+
+    def cancelled() -> None:
+        for row in rows:
+            booking_cancel(actor=lab.actor, booking=row.booking, now=NOW)
+
+    # The first plan moves one of them, and is dropped; the second look finds room without.
+    assert held_cycle(held, cancelled).outcome == "decided"
+    assert fresh(new).state == "scheduled"
+    with as_system():
+        states = Allocation.objects.filter(id__in=[row.id for row in rows]).values_list("state")
+        assert set(states) == {("superseded",)}
+        assert Allocation.objects.count() == len(rows) + 1
+        assert not BookingEvent.objects.filter(kind="moved").exists()
+        assert invariants_check() == []
+
+
+def gpus_of_fleet() -> list[Gpu]:
+    with as_system():
+        return list(Gpu.objects.order_by("index"))
 
 
 def test_cancellations_and_cycles_together_leave_everything_whole(lab: Lab) -> None:

@@ -1,9 +1,11 @@
 """Nodes that do not answer: nothing new goes there, what is promised stays, and for how long."""
 
 from datetime import timedelta
+from io import StringIO
 from uuid import uuid4
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node
 from allocation.queries.hearing import doubt_of
@@ -11,6 +13,7 @@ from allocation.rules.node_policy import NodePolicy, node_policy_of
 from allocation.services.bookings import booking_request
 from allocation.services.healing import hardware_clear
 from allocation.services.invariants import invariants_check
+from allocation.services.node_policies import node_policy
 from allocation.services.silence import GAP_SECONDS, Sign, SilenceWatch
 from allocation.services.snapshot import gpus_read
 from tests.builders_allocation import HOUR, Lab, a_lab, a_node, a_wish, an_ask
@@ -100,6 +103,17 @@ def test_who_speaks_and_does_not_hear_has_not_answered() -> None:
 def test_a_bad_entry_of_the_policy_does_not_stop_the_count() -> None:
     assert node_policy_of({"silent_after": -1, "grid": 60}) == POLICY
     assert node_policy_of({"silent_after": 10}).silent_after == 10
+
+
+def test_an_operator_sets_it_in_the_policy_and_sees_it_there(plant: Plant) -> None:
+    said = StringIO()
+    with as_system():
+        call_command("policy", "silent_after=90", "grid=600", stdout=said)
+        assert node_policy() == NodePolicy(silent_after=90)
+        with pytest.raises(CommandError, match="silent_after must be a whole number from 1 to"):
+            call_command("policy", "silent_after=4000")
+    assert "  silent_after = 90\n" in said.getvalue()
+    assert f"  start_slow = {POLICY.start_slow}  (default)" in said.getvalue()
 
 
 # What follows.

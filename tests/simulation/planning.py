@@ -2,10 +2,11 @@
 
 import dataclasses
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from allocation.solver import Assign, Gpu, Held, Plan, Promise, Request, Snapshot
+from allocation.solver import Assign, Gpu, Held, Move, Plan, Promise, Request, Snapshot
 from allocation.solver import Extension as SolverExtension
+from allocation.solver.types import Together
 from tests.simulation import lifecycle
 from tests.simulation.rows import LIVE, Booking, Row, Site, Tables
 
@@ -54,6 +55,7 @@ def _is_usable(tables: Tables, site: Site, gpu: Gpu) -> bool:
 
 def plan_apply(tables: Tables, plan: Plan, new_id: Callable[[], str]) -> None:
     """Raises PlanStale with half of it written; the caller keeps a copy."""
+    _move_all(tables, plan.moves, new_id)
     for assign in plan.assigns:
         _assign(tables, assign, new_id)
     for wait in plan.waits:
@@ -75,6 +77,13 @@ def plan_apply(tables: Tables, plan: Plan, new_id: Callable[[], str]) -> None:
         booking.extension = None
 
 
+def _move_all(tables: Tables, moves: Iterable[Move], new_id: Callable[[], str]) -> None:
+    for move in moves:
+        lifecycle.supersede(tables, tables.bookings[move.booking])
+    for move in moves:
+        _rows_write(tables, tables.bookings[move.booking], move, new_id)
+
+
 def _refused_as(booking: Booking) -> str:
     if booking.lost_its_hardware:
         return "failed"
@@ -84,6 +93,14 @@ def _refused_as(booking: Booking) -> str:
 
 def _assign(tables: Tables, assign: Assign, new_id: Callable[[], str]) -> None:
     booking = _waiting(tables, assign.booking)
+    _rows_write(tables, booking, assign, new_id)
+    booking.state = "scheduled"
+    booking.starts, booking.ends = assign.starts, assign.ends
+
+
+def _rows_write(
+    tables: Tables, booking: Booking, assign: Assign | Move, new_id: Callable[[], str]
+) -> None:
     rows = [
         Row(id=new_id(), booking=booking.id, place=p, starts=assign.starts, ends=assign.ends)
         for p in sorted(assign.places, key=lambda place: (place.gpu, place.start))
@@ -93,8 +110,6 @@ def _assign(tables: Tables, assign: Assign, new_id: Callable[[], str]) -> None:
         if any(_excluded(row, other) for other in live):
             raise PlanStale(booking.id)
         tables.rows[row.id] = row
-    booking.state = "scheduled"
-    booking.starts, booking.ends = assign.starts, assign.ends
 
 
 def _excluded(row: Row, other: Row) -> bool:
@@ -113,7 +128,8 @@ def _waiting(tables: Tables, name: str) -> Booking:
 
 
 def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
-    ready_at = tables.bookings[row.booking].ready_at
+    booking = tables.bookings[row.booking]
+    ready_at = booking.ready_at
     started = row.state != "planned"
     clearing = max(row.ends, now + max(CLEARING_SECONDS, now - row.ends))
     name = str(uuid.UUID(row.id))
@@ -129,7 +145,16 @@ def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
         tier=site.tier,
         since=None if ready_at is None else int(ready_at),
         owner=site.owner_id,
+        level=_level(booking) if row.state == "planned" else None,
     )
+
+
+def _level(booking: Booking) -> Together | None:
+    """How near its gang must lie wherever it lies; None: it is not to be moved."""
+    if booking.state != "scheduled" or booking.extension is not None:
+        return None
+    ask = booking.wish.ask()
+    return ask.together if ask.required and ask.count > 1 else "any"
 
 
 def _request(booking: Booking, site: Site) -> Request:

@@ -1,6 +1,7 @@
 """The model portal is the real one: the same schedules on PostgreSQL, compared at every step."""
 
 import random
+import uuid
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.builders_allocation import a_lab, a_model, a_policy, a_price_book
 from tests.servers.servers import Servers
 from tests.simulation import lifecycle
 from tests.simulation.real import BothPortals, holds, when
+from tests.simulation.rows import Wish
 from tests.simulation.schedule import SITES, Schedule
 from tests.simulation.world import NOW, World
 
@@ -36,6 +38,47 @@ def test_the_services_do_what_the_model_does(seed: int, real_db: Servers, tmp_pa
     schedule = schedule_on_both(seed, tmp_path)
     assert schedule.world.violations == [], schedule.story
     assert holds()
+
+
+def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path) -> None:
+    a_model(enrolled=False)
+    a_policy()
+    a_price_book(valid_from=when(NOW))
+    lab = a_lab("lab", gpus=0, money="100000", now=when(NOW))
+    rng = random.Random(1)  # noqa: S311 (nothing is drawn)
+    world = World(rng, tmp_path, (2,), portal_of=lambda found: BothPortals(found, lab))
+    for node in world.nodes:
+        world.node_works(node)
+    world.portal_hears()
+    names = {profile: str(uuid.UUID(int=n)) for n, profile in enumerate(ASKED, 1)}
+    for profile, name in names.items():
+        shape = None if profile == "whole" else profile[:7]
+        wish = Wish(
+            count=1, profile=shape, together="any", required=False, duration=1200,
+            starts=int(world.now) + 600,
+        )  # fmt: skip
+        world.portal.request(name, wish, world.now)
+        world.portal.cycle(world.now)
+        if profile == "3g.40gb":
+            # The large slice beside it goes, and it is alone: it can lie beside the other.
+            tables = world.portal.tables
+            (small,) = tables.of(tables.bookings[name], "planned")
+            beside = next(
+                row
+                for row in tables.rows.values()
+                if row.place.gpu == small.place.gpu and row is not small
+            )
+            world.portal.cancel(beside.booking, world.now)
+    tables = world.portal.tables
+    assert tables.bookings[names["whole"]].state == "scheduled"
+    moved = [row for row in tables.rows.values() if row.state == "superseded"]
+    # One of them left with what was cancelled.
+    assert len(moved) == 2
+    assert world.violations == []
+    assert holds()
+
+
+ASKED = ("4g.40gb", "4g.40gb again", "3g.40gb", "whole")
 
 
 def test_a_model_that_does_something_else_is_seen(

@@ -161,8 +161,9 @@ def a_held(
     tenant: str = "other",
     project: str = "else",
     tier: str = "standard",
+    level: Together | None = None,
 ) -> Held:
-    """A live allocation; times from NOON."""
+    """A live allocation; times from NOON. With a level it may be laid anew before it starts."""
     return Held(
         id=f"{gpu}/{start}/{starts}",
         booking=booking or f"held-{gpu}-{start}-{starts}",
@@ -173,6 +174,7 @@ def a_held(
         ends=NOON + ends,
         started=starts <= 0,
         tier=tier,
+        level=level,
     )
 
 

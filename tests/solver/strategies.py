@@ -18,6 +18,7 @@ from allocation.solver import (
 )
 from allocation.solver.types import Held, Mode
 from tests.solver.builders import HOUR, NOON, a_limit, a_request, a_snapshot, an_ask, gpus
+from tests.solver.world import level_of, moved
 
 KINDS = (("h100", "h100-80gb"), ("a100", "a100-40gb"), ("l40s", "l40s"))
 PROFILES = {
@@ -119,6 +120,7 @@ def held_rows(draw: st.DrawFn, fleet: tuple[Gpu, ...]) -> tuple[Held, ...]:
                 tier=draw(st.sampled_from(("standard", "flex", "spot"))),
                 cores=draw(st.sampled_from((0, 0, 9_000))),
                 owner=draw(st.sampled_from(("ann", "bob"))),
+                level="any" if starts > 0 and draw(st.booleans()) else None,
             )
             found.append(row)
     return tuple(found)
@@ -185,7 +187,9 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
     """The site some seconds later, with the plan made true."""
     wishes = {request.booking: request for request in site.requests}
     until = {extend.booking: extend.until for extend in plan.extensions if extend.granted}
-    held = tuple(replace(row, ends=until.get(row.booking, row.ends)) for row in site.held)
+    held = tuple(
+        replace(row, ends=until.get(row.booking, row.ends)) for row in moved(site.held, plan)
+    )
     given = tuple(
         Held(
             id=f"{row.booking}/{place.gpu}/{place.start}",
@@ -200,6 +204,7 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
             owner=wishes[row.booking].owner,
             cores=wishes[row.booking].ask.cores,
             memory=wishes[row.booking].ask.memory,
+            level=level_of(wishes[row.booking]),
         )
         for row in plan.assigns
         for place in row.places

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from allocation.solver.exact import Movable, Rearranged, rearrange
+from allocation.solver.exact import Movable, Neighbourhood, Rearranged, Window, rearrange
 from allocation.solver.geometry import Masks
 from allocation.solver.placement import Want
 from allocation.solver.topology import Pool, pools_of
@@ -74,16 +74,21 @@ def asked(
 ) -> Rearranged | None:
     busy = busy_with(pool, fixed or [])
 
-    def is_free(place: Place, _seconds: int) -> bool:
+    def is_free(place: Place, _window: Window) -> bool:
         return not busy[pool.column[place.gpu]] & pool.mask_of(place)
 
-    return rearrange(pool, want, movable, tuple(columns or range(len(pool))), is_free)
+    near = Neighbourhood(pool, tuple(columns or range(len(pool))), is_free)
+    return rearrange(near, want, 0, movable)
+
+
+def movable_at(place: Place, cost: int, window: Window = (0, 60)) -> Movable:
+    return Movable(place, cost, window, f"{place.gpu}/{place.start}")
 
 
 def test_a_slice_in_the_way_of_a_whole_gpu_moves_beside_another() -> None:
     pool = a_pool(2)
     one, other = at(0, ONE, 0, 1), at(1, ONE, 0, 1)
-    found = asked(pool, a_want(None), [Movable(one, 100, 60), Movable(other, 30, 60)])
+    found = asked(pool, a_want(None), [movable_at(one, 100), movable_at(other, 30)])
     assert found is not None
     assert found.places == (at(1, None, 0, 8),)
     assert [start for start, _ in found.moves] == [other]
@@ -91,19 +96,19 @@ def test_a_slice_in_the_way_of_a_whole_gpu_moves_beside_another() -> None:
 
 
 def test_nothing_moves_when_the_ask_fits_already() -> None:
-    found = asked(a_pool(2), a_want(THREE), [Movable(at(0, THREE, 0, 4), 5, 60)])
+    found = asked(a_pool(2), a_want(THREE), [movable_at(at(0, THREE, 0, 4), 5)])
     assert found is not None
     assert (found.moves, found.cost) == ((), 0)
 
 
 def test_what_never_fits_is_none() -> None:
     pool = a_pool(1)
-    assert asked(pool, a_want(None), [Movable(at(0, ONE, 0, 1), 1, 60)]) is None
+    assert asked(pool, a_want(None), [movable_at(at(0, ONE, 0, 1), 1)]) is None
 
 
 def test_what_may_not_move_stays() -> None:
     pool = a_pool(2)
-    found = asked(pool, a_want(None), [Movable(at(0, ONE, 3, 1), 9, 60)], fixed=[at(1, ONE, 6, 1)])
+    found = asked(pool, a_want(None), [movable_at(at(0, ONE, 3, 1), 9)], fixed=[at(1, ONE, 6, 1)])
     assert found is not None
     assert found.places == (at(0, None, 0, 8),)
     assert found.moves[0][1].gpu == "n1-1"
@@ -111,7 +116,7 @@ def test_what_may_not_move_stays() -> None:
 
 def test_columns_outside_the_neighbourhood_are_an_error() -> None:
     pool = a_pool(2)
-    item = Movable(at(1, ONE, 0, 1), 1, 60)
+    item = movable_at(at(1, ONE, 0, 1), 1)
     with pytest.raises(ValueError, match="outside"):
         asked(pool, a_want(ONE), [item], columns=[0])
 
@@ -129,7 +134,7 @@ def test_no_cheaper_rearrangement_exists(seed: int) -> None:
         if free:
             place = free[int(chance.integers(len(free)))]
             now[pool.column[place.gpu]] |= pool.mask_of(place)
-            movable.append(Movable(place, int(chance.integers(1, 50)), 60))
+            movable.append(movable_at(place, int(chance.integers(1, 50))))
     want = a_want(str(chance.choice([TWO, THREE, "7g.80gb"])))
     found = asked(pool, want, movable)
     least = cheapest(pool, want, now, movable)
@@ -139,7 +144,7 @@ def test_no_cheaper_rearrangement_exists(seed: int) -> None:
 
 def test_the_same_question_has_the_same_answer_in_any_order() -> None:
     pool = a_pool(4)
-    items = [Movable(at(gpu, TWO, start, 2), 10, 60) for gpu in range(3) for start in (0, 4)]
+    items = [movable_at(at(gpu, TWO, start, 2), 10) for gpu in range(3) for start in (0, 4)]
     one = asked(pool, a_want(None, 2), items)
     other = asked(pool, a_want(None, 2), items[::-1])
     assert one == other

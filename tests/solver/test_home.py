@@ -56,6 +56,13 @@ def test_what_has_a_deadline_goes_on_there_only_if_time_is_left() -> None:
     assert where(solve(a_snapshot(request, held=busy), POLICY)) == (["n1-0"], 0)
 
 
+def test_a_pin_to_another_node_is_stronger() -> None:
+    fleet = gpus(2) + tuple(replace(g, node="n2", id="n2-0", number=2) for g in gpus(1))
+    request = suspended("n1-1", wait=HOUR)
+    pinned = replace(request, ask=replace(request.ask, pin=("n2",)))
+    assert where(solve(a_snapshot(pinned, fleet=fleet), POLICY)) == (["n2-0"], 0)
+
+
 def test_a_gpu_that_takes_no_work_is_no_home() -> None:
     fleet = gpus(7) + tuple(replace(gpu, node="n2", id="n2-0") for gpu in gpus(1, usable=False))
     fleet = tuple(replace(gpu, number=at) for at, gpu in enumerate(fleet))

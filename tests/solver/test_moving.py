@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from allocation.solver import Place, Plan, Request, Snapshot, encode, solve
+from allocation.solver.moving import Promised
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,
     NOON,
     POLICY,
-    a_held,
     a_promise,
     a_request,
     a_snapshot,
@@ -73,15 +73,6 @@ def test_nobody_is_moved_for_what_does_not_fit_all_the_same() -> None:
     assert places == {"p1": (a_slice("n1-0"),), "p2": (a_slice("n1-1"),)}
 
 
-def test_what_is_written_already_is_not_moved() -> None:
-    newcomer = a_request("new", earliest=HOUR, fixed=True)
-    held = tuple(
-        a_held(f"n1-{n}", starts=HOUR, ends=2 * HOUR, profile="1g.10gb", size=1) for n in (0, 1)
-    )
-    plan = solve(a_snapshot(newcomer, fleet=gpus(2), held=held), POLICY)
-    assert [row.booking for row in plan.refusals] == ["new"]
-
-
 def test_moved_promises_are_the_same_bytes_for_any_order_of_rows() -> None:
     site = scattered(a_request("new", earliest=HOUR, fixed=True))
     plan = encode(solve(site, POLICY))
@@ -89,6 +80,6 @@ def test_moved_promises_are_the_same_bytes_for_any_order_of_rows() -> None:
 
 
 def test_the_control_without_moving_the_window_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("allocation.solver.moving.Promised.make_way", lambda *_: None)
+    monkeypatch.setattr(Promised, "make_way", lambda *_: None)
     plan = solve(scattered(a_request("new", earliest=HOUR, fixed=True)), POLICY)
     assert [row.booking for row in plan.refusals] == ["new"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from allocation.solver import Gpu, Limit, Plan, Policy, Snapshot, encode, moving, solve
+from allocation.solver import Gpu, Limit, Plan, Policy, Snapshot, encode, relaying, solve
 from allocation.solver.calendar import Calendar
 from allocation.solver.outlook import Outlook
 from allocation.solver.quota import Quota, Use
@@ -119,7 +119,7 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
         without.setattr(Outlook, "is_full_until", lambda *_: False)
         without.setattr(Outlook, "none_before", lambda *_: 0)
         without.setattr(Quota, "is_never_over", lambda *_: False)
-        without.setattr(moving, "_would_fit", lambda *_: True)
+        without.setattr(relaying, "_would_fit", lambda *_: True)
         return solve(site, policy)
 
 
@@ -217,8 +217,8 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch.setattr(Outlook, "is_full_until", counted("full", full, bool))
     monkeypatch.setattr(Outlook, "none_before", counted("searched", before, lambda at: at > NOON))
     monkeypatch.setattr(Quota, "is_never_over", counted("quota", Quota.is_never_over, bool))
-    near = counted("near", moving._would_fit, lambda fits: not fits)
-    monkeypatch.setattr(moving, "_would_fit", near)
+    near = counted("near", relaying._would_fit, lambda fits: not fits)
+    monkeypatch.setattr(relaying, "_would_fit", near)
     for site in lives(2, 64, 200):
         solve(site, Policy(1))
     assert min(taken.values()) > 0, taken

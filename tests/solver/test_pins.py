@@ -155,7 +155,9 @@ def test_pinned_work_is_in_no_proposal_to_move() -> None:
     moves = [
         move.booking for row in propose(base, solve(base, POLICY), POLICY) for move in row.moves
     ]
-    assert moves == ["other"]
+    # Either would do.
+    assert len(moves) == 1
+    assert set(moves) <= {"one", "other"}
     fixed = replace(base, held=tuple(replace(row, pinned=True) for row in held))
     assert propose(fixed, solve(fixed, POLICY), POLICY) == ()
 
@@ -182,11 +184,12 @@ def test_a_quote_says_when_it_is_free_and_what_would_start_sooner_without_the_pi
     ]
 
 
-def test_no_random_booking_ever_lies_outside_its_pin() -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(600, marks=pytest.mark.long)])
+def test_no_random_booking_ever_lies_outside_its_pin(count: int) -> None:
     """Beside the usual truths; many are pinned, some to what is broken."""
     chance, seen = Random(7), 0  # noqa: S311  made-up sites
     names = ("n1", "n2", *(f"{gpu.node}/{gpu.index}" for gpu in TWO_NODES))
-    for _ in range(60):
+    for _ in range(count):
         fleet = tuple(replace(gpu, usable=chance.random() > 0.1) for gpu in TWO_NODES)
         wishes = [a_wish(chance, number, names) for number in range(chance.randint(2, 9))]
         before = site(*wishes, fleet=fleet)
@@ -202,7 +205,7 @@ def test_no_random_booking_ever_lies_outside_its_pin() -> None:
                 assert not pin or node in pin or f"{node}/{index}" in pin
             seen += bool(pin)
         assert not [row for row in plan.waits if asks[row.booking].pin]
-    assert seen > 60
+    assert seen > count
 
 
 def a_wish(chance: Random, number: int, names: tuple[str, ...]) -> Request:

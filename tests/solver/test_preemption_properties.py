@@ -130,10 +130,10 @@ class TestControls:
 
 
 def turns(site: Snapshot) -> int:
-    """How many pauses there are in twenty minutes when nothing else happens."""
+    """How many pauses there are in half an hour when nothing else happens."""
     quick = tuple(replace(tier, protected=0, pauses=None) for tier in site.tiers)
     world = World(replace(site, tiers=quick))
-    while world.site.now < NOON + HOUR // 3:
+    while world.site.now < NOON + HOUR // 2:
         world.cycle()
         world.until(world.site.now + GRACE)
     return len(world.log)

@@ -57,6 +57,7 @@ def assert_true(site: Snapshot, plan: Plan) -> None:
     assert truth.overshared(site, plan) == []
     assert truth.mixed(site, plan) == []
     assert truth.beyond_hosts(site, plan) == []
+    assert truth.moved_wrongly(site, plan, POLICY.freeze_horizon) == []
 
 
 @holds_for(sites(), st.sampled_from([1, 5, 60, 1_000, 5_000]), many=3_000)
@@ -145,9 +146,13 @@ HASHED = """
 from allocation.solver import digest, solve
 from tests.bench.cycle import a_site, the_next
 from tests.solver.builders import POLICY
+from tests.solver.test_written_properties import SEARCHED, worlds
 site = a_site(64, 60)
 plan = solve(site, POLICY)
-told = f"{digest(site)} {digest(plan)} {digest(solve(the_next(site, plan), POLICY))}"
+(moves,) = [solve(world, POLICY) for world in worlds(SEARCHED)]
+assert moves.moves
+later = solve(the_next(site, plan), POLICY)
+told = f"{digest(site)} {digest(plan)} {digest(later)} {digest(moves)}"
 """
 
 
@@ -164,7 +169,7 @@ def test_the_hash_seed_of_the_process_does_not_matter() -> None:
         text=True,
     ).stdout
     assert there.split() == here["told"].split()
-    assert len(there.split()) == 3
+    assert len(there.split()) == 4
 
 
 @holds_for(sites(), st.integers(1, 4), st.integers(1, 8))

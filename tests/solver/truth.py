@@ -1,11 +1,12 @@
 """What must hold of any plan, checked the slow and plain way, without the solver's own code."""
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import combinations
 from typing import NamedTuple
 
 from allocation.solver import Assign, Place, Plan, Request, Snapshot, Waiting
-from allocation.solver.types import Held, Limit, Model
+from allocation.solver.types import Held, Limit, Model, Together
 
 Row = tuple[Place, int, int]
 
@@ -27,13 +28,26 @@ def given_by(plan: Plan) -> list[Assign | Waiting]:
     return [*plan.assigns, *plan.waits]
 
 
-def rows_of(snapshot: Snapshot, plan: Plan) -> list[tuple[str, Row]]:
-    """(booking, (place, starts, ends)) of everything that is held, given or promised."""
+def held_by(snapshot: Snapshot, plan: Plan) -> list[tuple[str, Row]]:
+    """(booking, (place, starts, ends)) of everything that is held, where the plan leaves it."""
     until = {extend.booking: extend.until for extend in plan.extensions if extend.granted}
+    moved = {move.booking for move in plan.moves}
     rows = [
         (held.booking, (held.place, held.starts, max(held.ends, until.get(held.booking, 0))))
         for held in snapshot.held
+        if held.booking not in moved
     ]
+    rows += [
+        (move.booking, (place, move.starts, move.ends))
+        for move in plan.moves
+        for place in move.places
+    ]
+    return rows
+
+
+def rows_of(snapshot: Snapshot, plan: Plan) -> list[tuple[str, Row]]:
+    """The same of everything that is held, given or promised."""
+    rows = held_by(snapshot, plan)
     for given in given_by(plan):
         rows += [(given.booking, (place, given.starts, given.ends)) for place in given.places]
     return rows
@@ -92,9 +106,10 @@ def beyond_hosts(snapshot: Snapshot, plan: Plan) -> list[tuple[str, int]]:
         for ask in (asks[given.booking],)
         for place in given.places
     ]
+    held = {row.booking: row for row in snapshot.held}
     rows += [
-        (node_of[row.place.gpu], row.cores, row.memory, row.starts, row.ends)
-        for row in snapshot.held
+        (node_of[place.gpu], held[name].cores, held[name].memory, starts, ends)
+        for name, (place, starts, ends) in held_by(snapshot, plan)
     ]
     hosts = {host.id: (host.cores, host.memory) for host in snapshot.hosts}
     bad = []
@@ -125,12 +140,52 @@ def illegal(snapshot: Snapshot, plan: Plan) -> list[Place]:
 def torn(snapshot: Snapshot, plan: Plan) -> list[str]:
     """Gangs that are not whole, of the wrong shape, or apart where they must be together."""
     requests = {request.booking: request for request in snapshot.requests}
-    gpus = {gpu.id: gpu for gpu in snapshot.gpus}
     bad = []
     for given in given_by(plan):
         ask = requests[given.booking].ask
         level = ask.together if ask.required and ask.count > 1 else "any"
-        groups = {
+        shapes = {place.shape for place in given.places}
+        is_whole = len(given.places) == ask.count and shapes == {ask.shape}
+        if not is_whole or _groups(snapshot, given.places, level) != 1:
+            bad.append(given.booking)
+    return bad
+
+
+def moved_wrongly(snapshot: Snapshot, plan: Plan, freeze_horizon: int) -> list[str]:
+    """Moves of what has begun, begins too soon or may not move; to another time, shape or class,
+    apart where the gang must be together, where the hardware can't make it, or to nowhere new."""
+    gpus = {gpu.id: gpu for gpu in snapshot.gpus}
+    models = {model.slug: model for model in snapshot.models}
+    bad = []
+    for move in plan.moves:
+        rows = [row for row in snapshot.held if row.booking == move.booking]
+        may_move = all(
+            not row.started
+            and row.level is not None
+            and row.starts > snapshot.now + freeze_horizon
+            and (row.starts, row.ends) == (move.starts, move.ends)
+            for row in rows
+        )
+        sources = {row.place for row in rows}
+        goes = set(move.places)
+        is_same = sources == set(move.source) != goes and len(goes) == len(rows)
+        shapes = {place.shape for place in goes} | {place.shape for place in sources}
+        classes = {gpus[place.gpu].gpu_class for place in goes | sources} | {move.gpu_class}
+        new = [(gpus[place.gpu], place) for place in goes - sources]
+        can_be = all(gpu.usable and _is_legal(models[gpu.model], place) for gpu, place in new)
+        is_alike = len(shapes) == len(classes) == 1
+        level = rows[0].level if rows and rows[0].level else "any"
+        is_near = len(rows) == 1 or _groups(snapshot, move.places, level) == 1
+        if not (rows and may_move and is_same and is_alike and can_be and is_near):
+            bad.append(move.booking)
+    return bad
+
+
+def _groups(snapshot: Snapshot, places: Iterable[Place], level: Together) -> int:
+    """In how many groups of a level the places lie."""
+    gpus = {gpu.id: gpu for gpu in snapshot.gpus}
+    return len(
+        {
             {
                 "gpu": gpu.id,
                 "domain": f"{gpu.node}/{gpu.domain}" if gpu.domain is not None else gpu.id,
@@ -138,12 +193,9 @@ def torn(snapshot: Snapshot, plan: Plan) -> list[str]:
                 "rack": gpu.rack,
                 "any": "",
             }[level]
-            for gpu in (gpus[place.gpu] for place in given.places)
+            for gpu in (gpus[place.gpu] for place in places)
         }
-        shapes = {place.shape for place in given.places}
-        if len(given.places) != ask.count or shapes != {ask.shape} or len(groups) != 1:
-            bad.append(given.booking)
-    return bad
+    )
 
 
 def too_many_media_engines(snapshot: Snapshot, plan: Plan) -> list[str]:

@@ -116,13 +116,14 @@ def after(site: Snapshot, plan: Plan) -> Snapshot:
             pauses=asked[row.booking].pauses,
             cores=asked[row.booking].ask.cores,
             memory=asked[row.booking].ask.memory,
+            level=level_of(asked[row.booking]),
         )
         for row in plan.assigns
         for place in row.places
     ]
     held = [
         replace(row, ends=told[row.booking], pausing=True) if row.booking in told else row
-        for row in site.held
+        for row in moved(site.held, plan)
     ]
     paused = {
         wish.booking: replace(
@@ -140,6 +141,23 @@ def after(site: Snapshot, plan: Plan) -> Snapshot:
     waiting = {name: row for name, row in asked.items() if name not in gone} | paused
     requests = tuple(replace(row, promise=promised.get(name)) for name, row in waiting.items())
     return replace(site, held=(*held, *given), requests=requests)
+
+
+def level_of(wish: Request) -> Together | None:
+    """How near its gang must lie wherever it lies; what goes on after a pause is not moved."""
+    ask = wish.ask
+    if wish.paused:
+        return None
+    return ask.together if ask.required and ask.count > 1 else "any"
+
+
+def moved(held: Iterable[Held], plan: Plan) -> list[Held]:
+    """The rows with their places after the plan's moves."""
+    places = {move.booking: list(move.places) for move in plan.moves}
+    return [
+        replace(row, place=places[row.booking].pop()) if row.booking in places else row
+        for row in held
+    ]
 
 
 def promise_of(row: Waiting) -> Promise | None:

@@ -1,11 +1,13 @@
 """Shows the live policy, or changes it: no restart, and the next cycle decides by it."""
 
 from argparse import ArgumentParser
+from dataclasses import asdict
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from allocation.models import PolicyVersion
+from allocation.rules.node_policy import node_policy_of
 from allocation.services.policies import policy_of, policy_publish, policy_tunables
 from tenants.errors import Refused
 
@@ -29,7 +31,8 @@ class Command(BaseCommand):
             except Refused as refusal:
                 raise CommandError(f"{refusal.sentence} Version {live.number} stays.") from None
         self.stdout.write(f"Version {live.number} is live.")
-        for name, value in policy_tunables(policy_of(live)).items():
+        nodes = asdict(node_policy_of(live.document))
+        for name, value in {**policy_tunables(policy_of(live)), **nodes}.items():
             mark = "" if name in live.document else "  (default)"
             self.stdout.write(f"  {name} = {value}{mark}")
 

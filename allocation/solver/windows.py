@@ -1,4 +1,4 @@
-"""What is wrong with the window that is asked for, whatever the fleet looks like."""
+"""What is wrong with the window of a booking by itself, whatever the fleet looks like."""
 
 from allocation.solver.explain import reason
 from allocation.solver.plan import Reason
@@ -6,8 +6,8 @@ from allocation.solver.types import Request
 from allocation.solver.working import Working
 
 
-def untimely(working: Working, request: Request) -> Reason | None:
-    """Why it can't be had at that time at all; None when it can."""
+def why_untimely(working: Working, request: Request) -> Reason | None:
+    """The rule against it; None: it lies ahead, is near enough, and holds its own length."""
     now, ends = working.now, request.earliest + request.duration
     if request.duration <= 0:
         return reason("too_short", "The booking has no time left.")
