@@ -136,7 +136,8 @@ class Blackouts(ApiView):
         request=BlackoutIn,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """Its first date; bookings in its way get other places by the next decision."""
+        """The maintenance, the first date of what repeats; bookings in its way get other places by
+        the next decision."""
         wish = _wish(self.sent(BlackoutIn))
 
         def work() -> Response:
