@@ -212,7 +212,7 @@ class Agent:
             return []
         steady = self._clock.steady()
         fenced = self._leases.fence(self._store.held, steady)
-        self._store.held = reconcile.remember(desired, fenced, now)
+        self._store.held = reconcile.remember(desired, fenced, now, remembers=self._store.remembers)
         try:
             self._store.save()
         except StoreError as error:

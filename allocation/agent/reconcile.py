@@ -107,8 +107,13 @@ def place_of(allocation: DesiredAllocation) -> Place | None:
     return Place(allocation.profile_id, allocation.slot, allocation.size)
 
 
-def remember(desired: Desired, held: Mapping[str, Held], now: float) -> dict[str, Held]:
-    """The records to keep: one for each allocation that has begun or must be seen to its end."""
+def remember(
+    desired: Desired, held: Mapping[str, Held], now: float, *, remembers: bool = False
+) -> dict[str, Held]:
+    """The records to keep: one for each allocation that has begun or must be seen to its end.
+
+    `remembers`: there is a record of everything that was ever begun here and is not proven empty.
+    """
     kept = dict(held)
     for gpu in desired.gpus:
         for wanted in gpu.allocations:
@@ -119,7 +124,8 @@ def remember(desired: Desired, held: Mapping[str, Held], now: float) -> dict[str
             moved = old is not None and not _same_spot(old, wanted, gpu.uuid)
             if old is None or (moved and (old.emptied or not old.given)):
                 if wanted.state == "release" or wanted.starts <= now:
-                    kept[wanted.id] = _first_record(wanted, gpu.uuid, kept, now)
+                    others = None if remembers else kept
+                    kept[wanted.id] = _first_record(wanted, gpu.uuid, others, now)
             elif not moved:
                 # What was told to be empty comes back by another word, never by a clock set back.
                 again = wanted.state == "run" and wanted != old.allocation and now < wanted.ends
@@ -140,12 +146,15 @@ def _notice(record: Held, now: float) -> Held:
 
 
 def _first_record(
-    wanted: DesiredAllocation, gpu: str, held: Mapping[str, Held], now: float
+    wanted: DesiredAllocation, gpu: str, held: Mapping[str, Held] | None, now: float
 ) -> Held:
-    """A release we hold nothing of was either given by a life of ours that lost its records, or
-    never began; another's record on the same spot tells that it never did."""
+    """A release we hold nothing of never began where everything is remembered (`held` is None).
+    Else it was given by a life of ours that lost its records, unless another's record on the same
+    spot tells that it never began."""
     if wanted.state == "run" and now < wanted.ends:
         return Held(wanted, gpu)
+    if held is None:
+        return Held(wanted, gpu, emptied=True)
     others = [h.allocation for h in held.values() if h.gpu == gpu and not h.emptied]
     began = wanted.starts <= now and not any(_collide(wanted, other) for other in others)
     return Held(wanted, gpu, given=began, emptied=not began)

@@ -64,8 +64,8 @@ def reported_allocations(
     held: Mapping[str, Held],
     suspended: Collection[str],
 ) -> tuple[wire.ReportedAllocation, ...]:
-    """`since` gives the Unix seconds at which each allocation came into its state; of every one
-    there is a record in `held`."""
+    """`since` gives the Unix seconds at which each allocation came into its state. What there is no
+    record of in `held` any more was told, and the portal has heard it."""
     found = [
         wire.ReportedAllocation(
             id=name,
@@ -79,6 +79,7 @@ def reported_allocations(
         )
         for outcome in outcomes
         for name, state in outcome.states.items()
+        if name in held
     ]
     return tuple(sorted(found, key=lambda allocation: allocation.id))
 

@@ -59,7 +59,8 @@ def folder_locked(folder: Path) -> Iterator[None]:
 
 class Store:
     """The saved state. `desired` is None until a document was accepted; `held` and `suspended` are
-    by allocation."""
+    by allocation. `remembers` is False while no document was on disk: an earlier life may have
+    begun things of which there is no record."""
 
     def __init__(self, path: Path, *, keys: Mapping[int, bytes], epoch: int, now: float) -> None:
         """`epoch` is the one of the enrolment: no older document is ever accepted.
@@ -74,6 +75,7 @@ class Store:
         self._seq = int(now * 1000)
         self._saved: dict[str, Any] = {}
         self.desired: Desired | None = None
+        self.remembers = False
         self.held: dict[str, Held] = {}
         self.suspended: dict[str, Suspended] = {}
         if path.exists():
@@ -141,12 +143,14 @@ class Store:
             self.held, self.suspended = dict(held), dict(suspended)
             raise StoreError(f"{self._path} can't be written: {error}") from error
         self._saved, self._on_disk = data, self._now()
+        self.remembers = self._envelope is not None
 
     def _now(self) -> tuple[dict[str, Held], dict[str, Suspended]]:
         return dict(self.held), dict(self.suspended)
 
     def _load(self, data: dict[str, Any]) -> None:
         saved = (data["epoch"], data["generation"])
+        self.remembers = data["envelope"] is not None
         if data["envelope"] is not None:
             self._envelope = Envelope.from_json(data["envelope"].encode())
             self.desired = open_desired(self._envelope, self._keys)

@@ -24,13 +24,22 @@ def run_seconds(booking: Booking, until: datetime) -> int:
     return max(0, int((ends - booking.ready_at).total_seconds()))
 
 
+def granted_seconds(booking: Booking) -> int:
+    """The length it has by now, extensions and what earlier runs have used included."""
+    begins = booking.starts or booking.planned_starts
+    if begins is None or booking.planned_ends is None:
+        raise LookupError(f"{booking.id} has a place and no time")
+    earlier = 0 if booking.starts else booking.used_seconds
+    return earlier + int((booking.planned_ends - begins).total_seconds())
+
+
 def run_is_broken(booking: Booking) -> bool:
     """Whether its hardware has failed in the present run after the notice of a pause. Without a
     notice such a run is over at once, and the booking back in line."""
     ready, lost = booking.ready_at, booking.hardware_lost_at
     if ready is None or lost is None or booking.noticed_at is None:
         return False
-    return lost > ready
+    return lost >= ready
 
 
 def run_kept_seconds(booking: Booking) -> int:

@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 from allocation.models import Allocation, Blackout, Booking, Gpu, Node
 from allocation.queries.blackouts import blackouts_open, in_scope
 from allocation.rules.states import State
-from allocation.services.costs import run_kept_seconds
+from allocation.services.costs import granted_seconds, run_kept_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, run_break_off
 from allocation.services.pause_breaks import pause_break
@@ -69,7 +69,7 @@ def run_break(booking_id: UUID, because: Because, now: datetime) -> bool:
             return pause_break(booking, because.rule, because.sentence, now)
         if booking.state not in RUNNING:
             return False
-        booking.duration_seconds = _granted_seconds(booking)
+        booking.duration_seconds = granted_seconds(booking)
         kept = run_kept_seconds(booking)
         booking.used_seconds += kept
         booking.planned_places = [] if booking.starts else _places(booking, STARTED)
@@ -119,7 +119,7 @@ def _unplace(booking_id: UUID, because: Because, now: datetime) -> bool:
         if booking.state not in PLACED:
             return False
         planned = (Allocation.State.PLANNED,)
-        booking.duration_seconds = _granted_seconds(booking)
+        booking.duration_seconds = granted_seconds(booking)
         booking.planned_places = [] if booking.starts else _places(booking, planned)
         booking.allocations.filter(state__in=planned).update(state=Allocation.State.SUPERSEDED)
         if booking.state == State.SCHEDULED:
@@ -178,15 +178,6 @@ def _why(row: Allocation, now: datetime, blackouts: Iterable[Blackout]) -> Becau
         return Because("R85", f"{node.name} has not answered for long.")
     why = f": {node.state_reason.rstrip('.')}" if node.state_reason else ""
     return Because("R63", f"{node.name} takes no work now{why}.")
-
-
-def _granted_seconds(booking: Booking) -> int:
-    """The length it has by now, extensions and what earlier runs have used included."""
-    begins = booking.starts or booking.planned_starts
-    if begins is None or booking.planned_ends is None:
-        raise LookupError(f"{booking.id} has a place and no time")
-    earlier = 0 if booking.starts else booking.used_seconds
-    return earlier + int((booking.planned_ends - begins).total_seconds())
 
 
 def _places(booking: Booking, states: Iterable[str]) -> list[dict[str, object]]:

@@ -1,13 +1,8 @@
-"""Leases: what a node may go on with while it hears nothing, and how long its silence is counted.
-
-The agent counts TTL from when it made the heartbeat that was answered, and begins to end what it
-holds on lease MARGIN before that. We count from later, from when we *see* that it was heard, on a
-clock that never jumps, and wait longer: TTL + MARGIN + GRACE. So work has ended on its old node
-before it begins on another, however slow messages are and whatever happens to anybody's clock.
-"""
+"""Leases as the portal grants them: an answer to each heartbeat. How long a node's silence is
+counted is in rules/leases.py."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from uuid import UUID
 
 import redis
@@ -15,17 +10,13 @@ from django.db.models import Q
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Node, SolverState
+from allocation.rules.leases import TTL_SECONDS
 from allocation.rules.states import State
 from allocation.services.fleet import node_key, reads
 from allocation.services.links import agents_redis
 
 logger = logging.getLogger(__name__)
 
-TTL_SECONDS = 20
-MARGIN_SECONDS = 3
-# An agent gives programs 10 s between asking and killing; the rest is for its driver.
-GRACE_SECONDS = 15
-SILENCE_SECONDS = TTL_SECONDS + MARGIN_SECONDS + GRACE_SECONDS
 # What counts on its node's lease: what runs, and what pauses until it is proven empty.
 HELD = Q(leased=True, left=False) & (
     Q(state__in=[Allocation.State.STARTING, Allocation.State.ACTIVE])
@@ -71,25 +62,3 @@ def beats_of_leased() -> dict[UUID, int]:
     """The newest heartbeat of each node that holds something on lease."""
     rows = Allocation.objects.filter(HELD)
     return dict(rows.values_list("gpu__node_id", "gpu__node__heartbeat_seq").distinct())
-
-
-class LeaseWatch:
-    """How long each node has been silent, on the steady clock of the process that watches.
-
-    A watcher that begins knows of no silence yet, so it is never too early.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[UUID, tuple[int, float]] = {}
-
-    def silent(self, beats: Mapping[UUID, int], steady_now: float) -> dict[UUID, int]:
-        """Of the nodes with their newest heartbeats, those whose leases can't last any more."""
-        for node, seq in beats.items():
-            if self._seen.get(node, (None, 0.0))[0] != seq:
-                self._seen[node] = (seq, steady_now)
-        self._seen = {node: seen for node, seen in self._seen.items() if node in beats}
-        return {
-            node: seq
-            for node, (seq, since) in self._seen.items()
-            if steady_now - since > SILENCE_SECONDS
-        }

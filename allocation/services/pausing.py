@@ -10,6 +10,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Booking, Decision, Pause, PauseCause
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
+from allocation.services.costs import granted_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, nodes_bump
 from allocation.services.pauses import OPEN, pauses_put_off, pauses_unneeded
@@ -225,6 +226,8 @@ def _plan_again(booking: Booking, later: timedelta, because: str, now: datetime)
         booking.allocations.filter(state=Allocation.State.PLANNED).update(
             state=Allocation.State.SUPERSEDED
         )
+        # As long as it was granted by now, extensions included.
+        booking.duration_seconds = granted_seconds(booking)
     if booking.state == State.SCHEDULED:
         booking.state = State.QUEUED
     if booking.planned_starts and booking.planned_ends:
@@ -232,8 +235,11 @@ def _plan_again(booking: Booking, later: timedelta, because: str, now: datetime)
         booking.planned_ends += later
     booking.version += 1
     booking.save(
-        update_fields=["state", "planned_places", "planned_starts", "planned_ends", "version"]
-    )
+        update_fields=[
+            "state", "duration_seconds", "planned_places", "planned_starts", "planned_ends",
+            "version",
+        ]
+    )  # fmt: skip
     starts = booking.planned_starts
     detail = {"starts": starts.isoformat()} if starts and later else {}
     event_add(booking, kind="moved", sentence=f"{because} It is planned again.", now=now,

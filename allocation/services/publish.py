@@ -8,7 +8,7 @@ from uuid import UUID
 
 import redis
 from django.db import transaction
-from django.db.models import Count, F
+from django.db.models import Count, Exists, F, OuterRef
 
 from allocation import wire
 from allocation.models import Allocation, Booking, MigPlacement, Node, Pause, SolverState
@@ -95,13 +95,15 @@ def _publish_one(node_id: UUID, epoch: int, profiles: Profiles) -> None:
 def _gangs(node: Node) -> tuple[wire.Gang, ...]:
     """The bookings that lie on this node and on others.
 
-    Who belongs to a booking does not change from its start on, whatever becomes of its members, so
-    that one generation always has the same document.
+    Who belongs to a run does not change from its start on, whatever becomes of its members, so
+    that one generation always has the same document. What it had before a pause is no part of it.
     """
     here = Allocation.objects.filter(gpu__node=node, state__in=TOLD, left=False)
+    this_run = here.filter(
+        booking=OuterRef("booking"), period__startswith=OuterRef("period__startswith")
+    )
     rows = (
-        Allocation.objects.filter(booking__in=here.values("booking_id"), state__in=BEGUN)
-        .filter(left=False)
+        Allocation.objects.filter(Exists(this_run), state__in=BEGUN, left=False)
         .values("tenant__slug", "booking__number", "gpu__node__name")
         .annotate(devices=Count("id"))
         .order_by("tenant__slug", "booking__number", "gpu__node__name")

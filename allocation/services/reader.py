@@ -8,15 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import redis
 from django.db import OperationalError, close_old_connections
 
 from allocation import wire
 from allocation.models import Node
+from allocation.rules.leases import LeaseWatch
 from allocation.services.fleet import node_flooded
 from allocation.services.hearing import Said, messages_apply
-from allocation.services.leases import LeaseWatch, beats_of_leased
+from allocation.services.leases import beats_of_leased
 from allocation.services.links import agents_redis, links_ensure
 from allocation.services.node_policies import node_policy
 from allocation.services.publish import republish_all
@@ -62,7 +64,7 @@ class Reader:
         self._name = name
         self._clock = clock
         self._steady = steady
-        self._watch = LeaseWatch()
+        self._watch: LeaseWatch[UUID] = LeaseWatch()
         self._silence = SilenceWatch()
         self._watched = self._listened = steady()
         self._throttle = Throttle()

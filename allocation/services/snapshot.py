@@ -187,6 +187,8 @@ def _held_of(row: Allocation, now: int) -> Held:
     """What a booking has left behind keeps its place, but is nobody's use any more."""
     booking = row.booking
     started = row.state != Allocation.State.PLANNED
+    # What ends gives its room back by itself; what was left behind is not the run that is on.
+    is_had = booking.state in (State.ACTIVE, State.PAUSING) and not row.left
     ends = seconds(row.period.upper)
     cores, memory = of_host(booking)
     return Held(
@@ -199,7 +201,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         ends=out_by(ends, now) if started else ends,
         started=started,
         tier=booking.tier_id,
-        since=seconds(booking.ready_at) if booking.ready_at else None,
+        since=seconds(booking.ready_at) if booking.ready_at and is_had else None,
         saved=seconds(booking.saved_at) if booking.saved_at else None,
         pauses=booking.pause_count,
         pausing=booking.state == State.PAUSING and not row.left,

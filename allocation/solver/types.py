@@ -102,12 +102,13 @@ class Held:
     """A live allocation: on the calendar already.
 
     `tier` may be one that the snapshot does not describe: it counts, and is never paused. `since`
-    is when its owner was handed the device for this run (None: not yet), `saved` the last save
-    that the owner acknowledged. The booking has been paused `pauses` times; with `pausing` it has
-    been told to give the place back by `ends`. `cores` (thousandths) and `memory` (MiB) are of
-    the GPU's node. `owner` is whose work it is: the account that runs it. What is `pinned` lies
-    where its owner asked for it by name: its row is not moved to another place. Any other row with
-    a `level` may be laid elsewhere before it starts, its whole gang in one group of that level.
+    is when its owner was handed the device for this run (None: not yet, or it is being given
+    back), `saved` the last save that the owner acknowledged. The booking has been paused `pauses`
+    times; with `pausing` it has been told to give the place back by `ends`. `cores` (thousandths)
+    and `memory` (MiB) are of the GPU's node. `owner` is whose work it is: the account that runs
+    it. What is `pinned` lies where its owner asked for it by name: its row is not moved to another
+    place. Any other row with a `level` may be laid elsewhere before it starts, its whole gang in
+    one group of that level.
     """
 
     id: str

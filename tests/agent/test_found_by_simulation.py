@@ -1,5 +1,6 @@
 """What seeded schedules of faults have found in the agent, each as the smallest case of its own."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,10 +8,21 @@ import pytest
 
 from allocation.agent import handover, store
 from allocation.agent.gpu import GpuError, Place
+from allocation.agent.link import Document
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.reconcile import Held
 from allocation.agent.store import Store, StoreError
-from tests.agent.builders import KEYS, NOW, Rig, a_document, a_rig, a_slice, a_whole
+from tests.agent.builders import (
+    KEYS,
+    NOW,
+    Rig,
+    a_document,
+    a_rig,
+    a_slice,
+    a_whole,
+    noticed,
+    signed,
+)
 
 
 def full(path: Path, raw: bytes) -> None:
@@ -127,3 +139,31 @@ def test_an_agent_that_dies_while_it_hands_over_leaves_no_file_behind(
         rig.desire(a_document({rig.gpu: [a_slice(state="release")]}, generation=2))
         assert rig.sent.states() == {"a1": "empty"}
         assert list((tmp_path / "bookings").iterdir()) == []
+
+
+def test_a_stranger_is_not_ended_for_a_booking_that_never_began_here(rig: Rig) -> None:
+    rig.desire(a_document({rig.gpu: []}))
+    rig.hardware.process_start(rig.gpu, label="a stranger")
+    never_seen = a_whole(state="release")
+    rig.desire(a_document({rig.gpu: [never_seen]}, generation=2))
+    assert rig.sent.states() == {"w1": "empty"}
+    rig.later(60)
+    assert [p.label for p in rig.hardware.gpus[0].processes.values()] == ["a stranger"]
+
+
+def test_what_is_forgotten_is_not_told_again_before_the_next_look(rig: Rig, tmp_path: Path) -> None:
+    """An owner's word between two looks makes a report of what the last look saw."""
+    other = rig.hardware.gpus[1].uuid
+    runs = noticed(a_whole("w2", booking="BK-8"))
+    gone = a_whole(state="release")
+    rig.desire(a_document({rig.gpu: [a_whole()], other: [runs]}))
+    rig.desire(a_document({rig.gpu: [gone], other: [runs]}, generation=2))
+    newest = a_document({rig.gpu: [], other: [runs]}, generation=3)
+    rig.agent.arrived(Document(signed(newest).to_json()), rig.sent)
+    rig.agent.turn(rig.sent)
+    rig.delivered()
+    assert set(rig.node.store.held) == {"w2"}
+
+    os.utime(tmp_path / "bookings/biology.BK-8/saved", (NOW + 1, NOW + 1))
+    rig.later(1)
+    assert rig.sent.states() == {"w2": "ready"}

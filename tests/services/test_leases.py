@@ -12,12 +12,12 @@ from allocation.agent.leases import Leases
 from allocation.agent.reconcile import Held
 from allocation.models import Booking, Gpu, Node, Occupancy, SolverState
 from allocation.rules.ask import AskDocument
+from allocation.rules.leases import SILENCE_SECONDS, TTL_SECONDS, LeaseWatch
 from allocation.services import leases
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.costs import booking_cost
 from allocation.services.cycle import cycle_run
 from allocation.services.invariants import invariants_check
-from allocation.services.leases import SILENCE_SECONDS, TTL_SECONDS, LeaseWatch
 from allocation.services.lifecycle import allocation_empty
 from allocation.services.links import agents_redis
 from allocation.services.reader import Reader

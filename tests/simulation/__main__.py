@@ -1,7 +1,8 @@
 """`python -m tests.simulation --schedules N --first-seed S`: seeded schedules of faults.
 
-Ends with one JSON line, {"schedules", "violations", "seconds"}. A schedule that broke a promise is
-told with its seed and its whole story; the exit status is 1 then.
+Ends with two JSON lines: how often each kind of event happened, and {"schedules", "violations",
+"seconds"}. A schedule that broke a promise is told with its seed and its whole story; the exit
+status is 1 then.
 """
 
 import argparse
@@ -13,25 +14,28 @@ import os
 import sys
 import time
 import traceback
+from collections import Counter
 
+from tests.simulation.coverage import KINDS, happened
 from tests.simulation.schedule import schedule_run
 
 _BATCH = 20
 _STORIES = 5
 
 
-def told(seed: int) -> str | None:
-    """What went wrong in one schedule, or None."""
+def told(seed: int) -> tuple[str | None, Counter[str]]:
+    """What went wrong in one schedule, or None, and what happened."""
     logging.disable(logging.CRITICAL)
     # A schedule is over before its cycles are worth looking for.
     gc.set_threshold(200_000)
     try:
         found = schedule_run(seed)
     except Exception:  # noqa: BLE001 (whatever it was, it was this seed's)
-        return f"seed {seed}\n{traceback.format_exc()}"
-    if not found.world.violations:
-        return None
-    return "\n  ".join([f"seed {seed}", *found.story, *found.world.violations])
+        return f"seed {seed}\n{traceback.format_exc()}", Counter()
+    story = None
+    if found.world.violations:
+        story = "\n  ".join([f"seed {seed}", *found.story, *found.world.violations])
+    return story, happened(found)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.monotonic()
     seeds = range(options.first_seed, options.first_seed + options.schedules)
     with multiprocessing.Pool(options.processes) as pool:
-        stories = [story for story in pool.imap(told, seeds, _BATCH) if story is not None]
+        results = list(pool.imap(told, seeds, _BATCH))
+    stories = [story for story, _ in results if story is not None]
     for story in stories[:_STORIES]:
         sys.stdout.write(f"{story}\n")
     result = {
@@ -52,6 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
         "violations": len(stories),
         "seconds": round(time.monotonic() - began, 1),
     }
+    counts = sum((counted for _, counted in results), Counter())
+    sys.stdout.write(json.dumps({kind: counts[kind] for kind in KINDS}) + "\n")
     sys.stdout.write(json.dumps(result) + "\n")
     return 1 if stories else 0
 

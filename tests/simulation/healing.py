@@ -4,7 +4,8 @@ from allocation import wire
 from allocation.rules.fencing import STARTED
 from allocation.solver import Place
 from tests.simulation import lifecycle
-from tests.simulation.rows import Booking, Row, Site, Tables
+from tests.simulation.accounts import granted_seconds, run_kept_seconds
+from tests.simulation.rows import LIVE, Booking, Row, Site, Tables
 
 SOON = 3600
 
@@ -31,32 +32,78 @@ def gone(tables: Tables, site: Site, node: str, report: wire.Report, now: float)
     return {row.id for row in rows if _must_leave(tables, site, row, now)}
 
 
+def troubles(tables: Tables, report: wire.Report) -> None:
+    """See troubles_apply: a GPU with programs of nobody takes no new work."""
+    used = {item.gpu for item in report.foreign if not item.booked}
+    for uuid in (item.uuid for item in report.gpus):
+        gpu = tables.gpus[uuid]
+        gpu.foreign = uuid in used
+        if gpu.drain_by is None and gpu.health != "lost":
+            gpu.health = "draining" if gpu.foreign else "ok"
+
+
 def hardware_clear(tables: Tables, site: Site, now: float) -> None:
     """Takes bookings off hardware that they can't stay or start on."""
     bookings = [tables.bookings[name] for name in sorted(tables.bookings)]
-    for booking in bookings:
-        rows = tables.of(booking, *STARTED)
-        leaves = any(_must_leave(tables, site, row, now) for row in rows)
-        if leaves and booking.state in STARTED:
-            _run_break(tables, booking, now)
+    leaving = [booking for booking in bookings if _leaves(tables, site, booking, now)]
+    for booking in leaving:
+        _run_break(tables, booking, now)
     for booking in bookings:
         rows = tables.of(booking, "planned")
-        if booking.state == "scheduled" and any(_blocked(tables, site, r, now) for r in rows):
+        placed = booking.state in ("scheduled", "paused")
+        if placed and any(_blocked(tables, site, r, now) for r in rows):
             _unplace(tables, booking)
 
 
+def _leaves(tables: Tables, site: Site, booking: Booking, now: float) -> bool:
+    """See _leaving."""
+    if booking.state not in (*STARTED, "pausing"):
+        return False
+    rows = tables.of(booking, *STARTED)
+    if booking.state == "pausing":
+        rows += [r for r in tables.of(booking, "releasing") if _is_stuck(tables, site, r)]
+    return any(_must_leave(tables, site, row, now) for row in rows)
+
+
+def _is_stuck(tables: Tables, site: Site, row: Row) -> bool:
+    return not row.left and tables.gpus[site.uuids[row.place.gpu]].health == "lost"
+
+
 def _run_break(tables: Tables, booking: Booking, now: float) -> None:
-    booking.duration = _granted(booking)
+    if booking.state == "pausing":
+        pause_break(tables, booking, now)
+        return
+    booking.duration = granted_seconds(booking)
+    booking.used_seconds += run_kept_seconds(booking)
     booking.places = _places(booking, tables.of(booking, *STARTED))
+    _break_off(tables, booking, now)
+    booking.state, booking.lost_at, booking.extension = "queued", now, None
+
+
+def pause_break(tables: Tables, booking: Booking, now: float) -> None:
+    """See pause_break."""
+    if not tables.here(booking):
+        return
+    ready = booking.ready_at
+    _break_off(tables, booking, now)
+    booking.ready_at, booking.lost_at = ready, now
+    for row in tables.of(booking, *LIVE, "ended"):
+        row.suspended = False
+    lifecycle.run_complete(tables, booking, now)
+
+
+def _break_off(tables: Tables, booking: Booking, now: float) -> None:
     lifecycle.run_break_off(tables, booking, now)
-    booking.state, booking.lost_its_hardware, booking.extension = "queued", True, None
+    for row in tables.of(booking, "releasing"):
+        row.broken = True
 
 
 def _unplace(tables: Tables, booking: Booking) -> None:
-    booking.duration = _granted(booking)
+    booking.duration = granted_seconds(booking)
     booking.places = _places(booking, tables.of(booking, "planned"))
-    lifecycle.supersede(tables, booking)
-    booking.state = "queued"
+    tables.supersede(booking)
+    if booking.state == "scheduled":
+        booking.state = "queued"
 
 
 def _must_leave(tables: Tables, site: Site, row: Row, now: float) -> bool:
@@ -66,13 +113,6 @@ def _must_leave(tables: Tables, site: Site, row: Row, now: float) -> bool:
 
 def _blocked(tables: Tables, site: Site, row: Row, now: float) -> bool:
     return row.starts <= now + SOON and tables.gpus[site.uuids[row.place.gpu]].health != "ok"
-
-
-def _granted(booking: Booking) -> int:
-    begins = booking.starts if booking.wish.starts is None else booking.wish.starts
-    if begins is None or booking.ends is None:
-        raise LookupError(f"{booking.id} has a place and no time")
-    return booking.ends - begins
 
 
 def _places(booking: Booking, rows: list[Row]) -> tuple[Place, ...]:

@@ -2,7 +2,9 @@
 
 import contextlib
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -10,23 +12,22 @@ from unittest import mock
 import pynvml
 
 from allocation import wire
-from allocation.agent import bookings, handover, store
+from allocation.agent import bookings, handover, reports, store
 from allocation.agent import link as links
 from allocation.agent.bookings import Bookings
 from allocation.agent.enrol import Identity
 from allocation.agent.follow import Keys
 from allocation.agent.gpu import GpuError
-from allocation.agent.handover import Handover
-from allocation.agent.host import host_simulated, inventory_take
+from allocation.agent.host import Host, host_simulated, inventory_take
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.process import Agent, Clock
-from allocation.agent.simulated_hardware import Gpu, Hardware, Instance, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml
-from allocation.agent.simulated_programs import SimulatedPrograms, SimulatedSuspender
+from allocation.agent.simulated_programs import SimulatedPrograms
 from allocation.agent.store import Store
 from allocation.wire import DesiredAllocation
-from tests.simulation.occupancy import Occupancy
+from tests.simulation.machine import Machine, Onlooker, SlowSuspender, WatchedHandover
+from tests.simulation.occupancy import Occupancy, is_foreign
 
 CRASH_POINTS = (
     "before the state is on disk",
@@ -39,12 +40,17 @@ CRASH_POINTS = (
     "after a slice is taken away",
     "after the mode has changed",
     "after a program was asked to end",
+    "before a program is frozen or woken",
+    "while a program is frozen or woken",
     "before a device is handed over",
     "after a device is handed over",
     "after a device is taken back",
     "before a word is said",
     "after a word is said",
 )
+# Those that every life comes to soon hide the others.
+COMMON_POINTS = tuple(p for p in CRASH_POINTS if p.endswith(("on disk", "said")))
+RARE_POINTS = tuple(p for p in CRASH_POINTS if p not in COMMON_POINTS)
 _BEGINNINGS = (
     "before a slice is made",
     "after the mode has changed",
@@ -56,69 +62,20 @@ class Crash(BaseException):
     """The agent dies here: no handler of its own may see it."""
 
 
-class Machine(Hardware):
-    """GPUs that tell at which point of their work the agent is."""
+@dataclass(frozen=True)
+class Stopped:
+    """Somebody lost a device, or was asked to let it go, at `wall` by the node's clock; under a
+    notice that they were told of, or none. `early`: before their document says so."""
 
-    def __init__(self, name: str, gpus: int, at: Callable[[str], None], clock: Callable[[], float]):
-        super().__init__(name, fleet_parse(f"h100:{gpus}"), state=None, clock=clock)
-        self._at = at
-
-    def mode_set(self, gpu: Gpu, *, mig: bool) -> str:
-        said = super().mode_set(gpu, mig=mig)
-        self._at("after the mode has changed")
-        return said
-
-    def instance_create(self, gpu: Gpu, profile_id: int, start: int, size: int) -> Instance:
-        self._at("before a slice is made")
-        return super().instance_create(gpu, profile_id, start, size)
-
-    def compute_create(self, gpu: Gpu, instance: Instance) -> None:
-        self._at("between the two steps of a slice")
-        super().compute_create(gpu, instance)
-        self._at("after a slice is made")
-
-    def instance_destroy(self, gpu: Gpu, instance: Instance) -> None:
-        self._at("between the two steps of taking it away")
-        super().instance_destroy(gpu, instance)
-        self._at("after a slice is taken away")
-
-    def process_signal(self, pid: int, *, force: bool) -> None:
-        super().process_signal(pid, force=force)
-        self._at("after a program was asked to end")
-
-    def power_cycle(self) -> None:
-        """Programs and slices are gone; the mode stays, as it does on this model."""
-        for gpu in self.gpus:
-            gpu.processes.clear()
-            gpu.instances.clear()
-
-
-class WatchedHandover(Handover):
-    """Writes down who may use a device: from before its files are there until they are gone."""
-
-    def __init__(self, root: Path, node: "SimNode") -> None:
-        super().__init__(root, (node,))
-        self._node = node
-        # What is no longer on the disk was never given, or has been taken.
-        kept = node.occupancy.given
-        node.occupancy.given = {name: kept[name] for name in self.given if name in kept}
-
-    def give(self, allocation: DesiredAllocation, device: str, now: float) -> None:
-        self._node.at("before a device is handed over")
-        slots = self._node.slots_of(device)
-        self._node.occupancy.given[allocation.id] = slots
-        self._node.look()
-        super().give(allocation, device, now)
-        self._node.at("after a device is handed over")
-
-    def take(self, allocation: str) -> None:
-        super().take(allocation)
-        self._node.occupancy.given.pop(allocation, None)
-        self._node.at("after a device is taken back")
+    allocation: str
+    wall: float
+    notice: str | None
+    early: bool
 
 
 class SimNode:
-    """`clock` is everybody's time. `overlaps` collects what was held twice."""
+    """`clock` is everybody's time. `overlaps` collects what was held twice, `stopped` who had to
+    stop."""
 
     def __init__(
         self, name: str, gpus: int, folder: Path, clock: Callable[[], float], rng: random.Random
@@ -127,14 +84,22 @@ class SimNode:
         self.folder.mkdir()
         self.skew = 0.0
         self.disk_full = False
-        self.armed: tuple[str, int] | None = None
+        self.armed: tuple[frozenset[str], int] | None = None
         self.hears = self.speaks = True
         self.outbox: list[links.Outgoing] = []
         self.arrivals: list[links.Arrival] = []
         self.overlaps: list[str] = []
         # (epoch, generation) of the documents that something was begun for.
         self.fences: list[tuple[int, int]] = []
-        self.hardware = Machine(name, gpus, self.at, clock)
+        self.stopped: list[Stopped] = []
+        # Since when the agent runs and its driver answers; None: it can't do all that it must.
+        self.able_since: float | None = clock()
+        self.boots = 0
+        # Readings take a tenth of all the time, and no promise hangs on them.
+        self.measures = rng.random() < 0.2
+        self.happened: Counter[str] = Counter()
+        self.lease: bytes | None = None
+        self.hardware = Machine(self, gpus, clock)
         self.driver = SimulatedNvml(self.hardware)
         self._symbols: dict[str, Any] = {}
         self.occupancy = Occupancy(self.hardware)
@@ -146,7 +111,11 @@ class SimNode:
         """As the agent would say it."""
         with self.at_driver():
             port = NvmlGpu(self.hardware.process_signal)
-            return inventory_take(host_simulated(self.name, len(self.hardware.gpus)), port)
+            return inventory_take(self._host(), port)
+
+    def _host(self) -> Host:
+        host = host_simulated(self.name, len(self.hardware.gpus))
+        return replace(host, boot=f"{host.boot[:-2]}{self.boots:02}")
 
     def enrolled(self, identity: Identity) -> None:
         """Its key and the epoch it starts with."""
@@ -161,6 +130,7 @@ class SimNode:
             mock.patch.object(store, "write_synced", self._write_synced),
             mock.patch.object(handover, "write_whole", self._write_whole),
             mock.patch.object(bookings, "write_whole", self._write_whole),
+            mock.patch.object(reports, "samples_take", self._samples_take),
         ):
             yield
 
@@ -171,6 +141,7 @@ class SimNode:
         at once, to be started again."""
         self.outbox.clear()
         self.arrivals = [links.Connected()]
+        self.lease = None
         try:
             with self.at_driver():
                 self.agent = self._agent()
@@ -180,7 +151,7 @@ class SimNode:
     def _agent(self) -> Agent:
         identity = self.identity
         assert identity is not None
-        state, host = self.folder, host_simulated(self.name, len(self.hardware.gpus))
+        state, host = self.folder, self._host()
         keys = identity.keys
         port = NvmlGpu(self.hardware.process_signal)
         self.node = Node(
@@ -191,7 +162,8 @@ class SimNode:
             bookings=Bookings(state / "bookings"),
             inventory=lambda: inventory_take(host, port),
             programs=SimulatedPrograms(self.hardware),
-            suspender=SimulatedSuspender(self.hardware),
+            suspender=SlowSuspender(self),
+            watch=Onlooker(self.hardware.process_user),
         )
         return Agent(self.node, Clock(wall=self.wall, steady=self._clock))
 
@@ -204,13 +176,24 @@ class SimNode:
         """The node's own clock."""
         return self._clock() + self.skew
 
-    def works(self, document: bytes | None) -> None:
+    def loses_power(self) -> None:
+        """And is there again, with what is on its disk."""
+        self.dies()
+        self.boots += 1
+        self.hardware.power_cycle()
+        self.look()
+        self.boot()
+
+    def works(self, document: bytes | None, lease: bytes | None = None) -> None:
         """The agent takes what arrived, does what is due and says it; perhaps it dies of it."""
         if self.agent is None:
             return
         arrivals, self.arrivals = self.arrivals, []
         if document is not None:
             arrivals.append(links.Document(document))
+        if lease is not None and lease != self.lease:
+            self.lease = lease
+            arrivals.append(links.Granted(lease))
         try:
             with self.at_driver():
                 for arrival in arrivals:
@@ -220,10 +203,15 @@ class SimNode:
             self.dies()
         self.look()
 
-    def waits(self) -> None:
-        """To be called before time passes: the agent notes what it will be due for."""
-        if self.agent is not None:
-            self.agent.pause()
+    def waits(self) -> float | None:
+        """To be called before time passes: the agent notes what it will be due for, and tells in
+        how many seconds."""
+        return None if self.agent is None else self.agent.pause()
+
+    def is_on_lease(self) -> bool:
+        """Whether something here has to end in time if the portal is not heard."""
+        held = self.node.store.held.values() if self.node is not None else ()
+        return any(each.allocation.lease and each.given and not each.emptied for each in held)
 
     def send(self, outgoing: links.Outgoing) -> None:
         """See voice.Sender: said, and waiting for the server."""
@@ -235,7 +223,7 @@ class SimNode:
 
     def given(self, allocation: DesiredAllocation, device: str) -> None:
         """Most run something, soon; some programs end only when they are killed."""
-        if self.rng.random() < 0.8:
+        if self.rng.random() < 0.8 and allocation.resumes is None:
             self.hardware.process_start(
                 device,
                 label=allocation.id,
@@ -253,17 +241,41 @@ class SimNode:
         """The agent is here; raises Crash when it is to die here."""
         if point in _BEGINNINGS and self.node is not None:
             self.fences.append((self.node.store.epoch, self.node.store.generation))
-        if self.armed is None or self.armed[0] != point:
+        if self.armed is None or point not in self.armed[0]:
             return
-        if self.armed[1] > 0:
-            self.armed = (point, self.armed[1] - 1)
+        points, skipped = self.armed
+        if skipped > 0:
+            self.armed = (points, skipped - 1)
             return
         self.armed = None
+        self.happened[f"died {point}"] += 1
         raise Crash(point)
 
+    def stops(self, label: str) -> None:
+        """The agent takes a device, or lets a program end."""
+        name = self.occupancy.now_of(label)
+        if is_foreign(name):
+            self.overlaps.append(f"{name} was ended, and is nobody's here")
+            return
+        assert self.node is not None
+        record, desired = self.node.store.held.get(name), self.node.store.desired
+        every = (a for gpu in desired.gpus for a in gpu.allocations) if desired else ()
+        wanted = next((a for a in every if a.id == name and a.state == "run"), None)
+        fenced = record is not None and record.fenced
+        self.happened["leases that ran out"] += fenced
+        early = wanted is not None and self.wall() < wanted.ends and not fenced
+        notice = None if record is None or fenced else record.notice
+        self.stopped.append(Stopped(name, self.wall(), notice, early))
+
     def look(self) -> None:
-        """Records who holds what."""
+        """Records who holds what, and whether the agent can do what it must."""
+        self.hardware.toggles_settle()
         self.overlaps += self.occupancy.look()
+        lost = any(gpu.lost for gpu in self.hardware.gpus)
+        if self.agent is None or lost or any(self.driver.faults.values()):
+            self.able_since = None
+        elif self.able_since is None:
+            self.able_since = self._clock()
 
     def slots_of(self, device: str) -> tuple[str, int, int]:
         """Of a device by UUID."""
@@ -272,6 +284,9 @@ class SimNode:
                 if gpu.mig_uuid(instance) == device:
                     return gpu.uuid, instance.start, instance.start + instance.profile.size
         return device, 0, 8
+
+    def _samples_take(self, *asked: Any) -> tuple[wire.Sample, ...]:  # noqa: ANN401 (as the real one)
+        return _SAMPLES_TAKE(*asked) if self.measures else ()
 
     def _write_synced(self, path: Path, raw: bytes) -> None:
         self.at("before the state is on disk")
@@ -291,3 +306,4 @@ class SimNode:
 
 
 _WRITE_WHOLE = handover.write_whole
+_SAMPLES_TAKE = reports.samples_take

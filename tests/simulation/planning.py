@@ -1,17 +1,18 @@
-"""The model's snapshot and how a plan is written: see services/snapshot.py and plans.py."""
+"""How the model writes a plan: see services/changes.py and plans.py."""
 
 import dataclasses
-import uuid
 from collections.abc import Callable, Iterable
 
-from allocation.solver import Assign, Gpu, Held, Move, Plan, Promise, Request, Snapshot
-from allocation.solver import Extension as SolverExtension
-from allocation.solver.types import Together
-from tests.simulation import lifecycle
-from tests.simulation.rows import LIVE, Booking, Row, Site, Tables
+from allocation.rules.catalogue import BY_ID
+from allocation.solver import Assign, Extend, Move, Pause, Plan, Refuse, Waiting
+from tests.simulation.accounts import is_rest, none_left, pause_over, time_left
+from tests.simulation.calendar import is_excluded
+from tests.simulation.pausing import pause_begin, pause_withdraw
+from tests.simulation.rows import LIVE, Booking, Row, Tables
 
-CLEARING_SECONDS = 5
 EXTENDABLE = ("scheduled", "starting", "active")
+WORTH = 60
+NewId = Callable[[], str]
 
 
 class PlanStale(Exception):
@@ -20,160 +21,148 @@ class PlanStale(Exception):
 
 def is_anyone_waiting(tables: Tables) -> bool:
     """Whether there is a wish for the solver to answer."""
+    waits = ("requested", "queued", "pausing", "paused")
     return any(
-        b.state in ("requested", "queued") or (b.extension is not None and b.state in EXTENDABLE)
+        b.state in waits or (b.extension is not None and b.state in EXTENDABLE)
         for b in tables.bookings.values()
     )
 
 
-def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
-    """One project, so nothing hangs on past use."""
-    bookings = [tables.bookings[name] for name in sorted(tables.bookings)]
-    rows = [tables.rows[name] for name in sorted(tables.rows)]
-    return Snapshot(
-        now=int(now),
-        models=site.models,
-        gpus=tuple(
-            dataclasses.replace(gpu, usable=_is_usable(tables, site, gpu)) for gpu in site.gpus
+def plan_apply(tables: Tables, plan: Plan, now: float, *, row_id: NewId, pause_id: NewId) -> None:
+    """Raises PlanStale with half of it written; the caller keeps a copy."""
+    news = _changes_of(tables, plan, now)
+    _pauses_begin(tables, news.pauses, pause_id, now)
+    for name in news.withdrawn:
+        if not pause_withdraw(tables, tables.bookings[name], now):
+            raise PlanStale(f"the pause of {name} is out, or all was saved")
+    _move_all(tables, news.moves, row_id)
+    for assign in news.assigns:
+        _assign(tables, assign, row_id)
+    for wait in news.waits:
+        _wait(tables, wait)
+    for refuse in news.refusals:
+        _refuse(tables, refuse, now)
+    for extend in news.extensions:
+        _extend(tables, extend)
+
+
+def _pauses_begin(tables: Tables, told: Iterable[Pause], new_id: NewId, now: float) -> None:
+    for pause in told:
+        if getattr(tables.bookings.get(pause.booking), "state", None) != "active":
+            raise PlanStale(f"{pause.booking} is to be paused and does not run")
+        pause_begin(tables, pause, new_id, now)
+
+
+def _changes_of(tables: Tables, plan: Plan, now: float) -> Plan:
+    """See changes_of."""
+    told = {pause.booking for pause in plan.pauses}
+    leaving = told | {b.id for b in tables.bookings.values() if b.state == "pausing"}
+    stays = (a for a in plan.assigns if a.booking in leaving)
+    waits = (*plan.waits, *(_promised(assign) for assign in stays))
+    return dataclasses.replace(
+        plan,
+        assigns=tuple(a for a in plan.assigns if a.booking not in leaving),
+        waits=tuple(wait for wait in waits if not _is_known(tables, wait)),
+        refusals=tuple(
+            r
+            for r in plan.refusals
+            if r.booking not in leaving and not _waits_on(tables.bookings[r.booking], now)
         ),
-        held=tuple(_held(tables, row, site, int(now)) for row in rows if row.state in LIVE),
-        requests=tuple(_request(b, site) for b in bookings if b.state in ("requested", "queued")),
-        extensions=tuple(
-            SolverExtension(b.id, b.extension)
-            for b in bookings
-            if b.extension is not None and b.state in EXTENDABLE
-        ),
-        limits=site.limits,
-        tiers=site.tiers,
-        hosts=site.hosts,
+        extensions=tuple(e for e in plan.extensions if e.booking not in leaving),
     )
 
 
-def _is_usable(tables: Tables, site: Site, gpu: Gpu) -> bool:
-    return tables.gpus[site.uuids[gpu.id]].health == "ok" and tables.nodes[gpu.node].takes_work
+def _promised(assign: Assign) -> Waiting:
+    return Waiting(
+        assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons
+    )
 
 
-def plan_apply(tables: Tables, plan: Plan, new_id: Callable[[], str]) -> None:
-    """Raises PlanStale with half of it written; the caller keeps a copy."""
-    _move_all(tables, plan.moves, new_id)
-    for assign in plan.assigns:
-        _assign(tables, assign, new_id)
-    for wait in plan.waits:
-        booking = _waiting(tables, wait.booking)
-        booking.state = "queued"
-        booking.starts, booking.ends, booking.places = wait.starts, wait.ends, wait.places
-    for refuse in plan.refusals:
-        booking = _waiting(tables, refuse.booking)
-        booking.state = _refused_as(booking)
-        booking.outcome, booking.places = booking.state, ()
-    for extend in plan.extensions:
-        booking = tables.bookings[extend.booking]
-        if extend.granted:
-            rows = [row for row in tables.of(booking, *LIVE) if not row.left]
-            for row in rows:
-                row.ends = extend.until
-            lifecycle.bump(tables, rows)
-            booking.ends = extend.until
-        booking.extension = None
+def _is_known(tables: Tables, wait: Waiting) -> bool:
+    booking = tables.bookings[wait.booking]
+    known = (booking.starts, booking.places, booking.reasons)
+    waits = booking.state in ("queued", "pausing", "paused")
+    return waits and known == (wait.starts, wait.places, wait.reasons)
 
 
-def _move_all(tables: Tables, moves: Iterable[Move], new_id: Callable[[], str]) -> None:
+def _waits_on(booking: Booking, now: float) -> bool:
+    if booking.state == "paused":
+        return booking.wish.starts is not None
+    return is_rest(booking) and time_left(booking, now)[0] >= WORTH
+
+
+def _assign(tables: Tables, assign: Assign, new_id: NewId) -> None:
+    booking = tables.bookings[assign.booking]
+    if booking.state == "paused" and tables.here(booking):
+        raise PlanStale(f"{booking.id} has a place to go on")
+    _rows_write(tables, booking, assign, new_id)
+    if booking.state != "paused":
+        booking.state = "scheduled"
+    booking.starts, booking.ends = assign.starts, assign.ends
+    late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
+    booking.places, booking.reasons = (), tuple(late)
+
+
+def _move_all(tables: Tables, moves: Iterable[Move], new_id: NewId) -> None:
     for move in moves:
-        lifecycle.supersede(tables, tables.bookings[move.booking])
+        booking = tables.bookings[move.booking]
+        rows = tables.here(booking)
+        is_same = {row.place for row in rows if row.state == "planned"} == set(move.source)
+        if booking.state != "scheduled" or not is_same or len(rows) != len(move.source):
+            raise PlanStale(f"{move.booking} has other places by now")
+        tables.supersede(booking)
     for move in moves:
         _rows_write(tables, tables.bookings[move.booking], move, new_id)
+        tables.bookings[move.booking].reasons = move.reasons
 
 
-def _refused_as(booking: Booking) -> str:
-    if booking.lost_its_hardware:
-        return "failed"
-    is_window = booking.state == "requested" or booking.wish.starts is not None
-    return "refused" if is_window else "expired"
-
-
-def _assign(tables: Tables, assign: Assign, new_id: Callable[[], str]) -> None:
-    booking = _waiting(tables, assign.booking)
-    _rows_write(tables, booking, assign, new_id)
-    booking.state = "scheduled"
-    booking.starts, booking.ends = assign.starts, assign.ends
-
-
-def _rows_write(
-    tables: Tables, booking: Booking, assign: Assign | Move, new_id: Callable[[], str]
-) -> None:
+def _rows_write(tables: Tables, booking: Booking, assign: Assign | Move, new_id: NewId) -> None:
     rows = [
         Row(id=new_id(), booking=booking.id, place=p, starts=assign.starts, ends=assign.ends)
         for p in sorted(assign.places, key=lambda place: (place.gpu, place.start))
     ]
     live = [row for row in tables.rows.values() if row.state in LIVE]
     for row in rows:
-        if any(_excluded(row, other) for other in live):
-            raise PlanStale(booking.id)
+        if is_excluded(row, live):
+            raise PlanStale(f"a place of {booking.id} is taken")
         tables.rows[row.id] = row
 
 
-def _excluded(row: Row, other: Row) -> bool:
-    """What the database's two exclusion constraints forbid."""
-    same_time = row.starts < other.ends and other.starts < row.ends
-    same_gpu = row.place.gpu == other.place.gpu
-    mixed = (row.place.profile is None) != (other.place.profile is None)
-    return same_time and same_gpu and (mixed or row.collides(other))
+def _wait(tables: Tables, wait: Waiting) -> None:
+    booking = tables.bookings[wait.booking]
+    if booking.state == "requested":
+        booking.state = "queued"
+    booking.starts, booking.ends = wait.starts, wait.ends
+    booking.places, booking.reasons = wait.places, wait.reasons
 
 
-def _waiting(tables: Tables, name: str) -> Booking:
-    booking = tables.bookings[name]
-    if booking.state not in ("requested", "queued"):
-        raise PlanStale(name)
-    return booking
+def _refuse(tables: Tables, refuse: Refuse, now: float) -> None:
+    booking = tables.bookings[refuse.booking]
+    booking.reasons = refuse.reasons
+    if booking.state == "paused":
+        none_left(tables, booking, "not_resumed", now)
+        return
+    pause_over(tables, booking, now)
+    booking.state = booking.outcome = _refused_as(booking)
+    booking.places = ()
 
 
-def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
-    booking = tables.bookings[row.booking]
-    ready_at = booking.ready_at
-    started = row.state != "planned"
-    clearing = max(row.ends, now + max(CLEARING_SECONDS, now - row.ends))
-    name = str(uuid.UUID(row.id))
-    return Held(
-        id=name,
-        booking=f"left {name}" if row.left else row.booking,
-        tenant="" if row.left else site.tenant,
-        project="" if row.left else site.project,
-        place=row.place,
-        starts=row.starts,
-        ends=clearing if started else row.ends,
-        started=started,
-        tier=site.tier,
-        since=None if ready_at is None else int(ready_at),
-        owner=site.owner_id,
-        level=_level(booking) if row.state == "planned" else None,
-    )
+def _extend(tables: Tables, extend: Extend) -> None:
+    booking = tables.bookings[extend.booking]
+    if extend.granted:
+        rows = tables.here(booking)
+        for row in rows:
+            row.ends = extend.until
+        tables.bump(rows)
+        booking.bought += extend.until - (booking.ends or extend.until)
+        booking.ends = extend.until
+    booking.extension = None
 
 
-def _level(booking: Booking) -> Together | None:
-    """How near its gang must lie wherever it lies; None: it is not to be moved."""
-    if booking.state != "scheduled" or booking.extension is not None:
-        return None
-    ask = booking.wish.ask()
-    return ask.together if ask.required and ask.count > 1 else "any"
-
-
-def _request(booking: Booking, site: Site) -> Request:
-    promise = None
-    is_one = bool(booking.places) or booking.wish.starts is None
-    if is_one and booking.starts is not None and booking.ends is not None:
-        promise = Promise(booking.starts, booking.ends, booking.places)
-    return Request(
-        booking=booking.id,
-        tenant=site.tenant,
-        project=site.project,
-        tier=site.tier,
-        priority=site.priority,
-        submitted=booking.submitted,
-        ask=booking.wish.ask(),
-        duration=booking.duration,
-        earliest=booking.not_before,
-        latest=None,
-        fixed=booking.wish.starts is not None,
-        promise=promise,
-        owner=site.owner_id,
-    )
+def _refused_as(booking: Booking) -> str:
+    if booking.lost_at is not None:
+        return "failed"
+    if booking.replaced:
+        return "expired"
+    is_window = booking.state == "requested" or booking.wish.starts is not None
+    return "refused" if is_window else "expired"

@@ -8,25 +8,39 @@ the real services and compares every row and every document.
 from collections.abc import Callable
 
 from allocation import wire
-from allocation.rules.clocks import clock_is_wrong
-from allocation.rules.fencing import STARTED, Known, is_ahead, is_news, is_proof, is_stale
+from allocation.rules.fencing import STARTED
+from allocation.rules.leases import LeaseWatch
 from allocation.solver import Policy, solve
-from tests.simulation import healing, lifecycle, planning
-from tests.simulation.documents import document_of
-from tests.simulation.rows import OVER, Booking, GpuRow, NodeRow, Site, Tables, Wish
+from tests.simulation import accounts, healing, hearing, lifecycle, pausing, planning, replacing
+from tests.simulation.documents import document_of, lease_of
+from tests.simulation.frozen import frozen_forget
+from tests.simulation.people import Wish
+from tests.simulation.rows import OVER, Booking, GpuRow, NodeRow, Site, Tables
+from tests.simulation.snapshots import snapshot_take
 
-POLICY = Policy(version=1)
+TUNABLES = {"notice_margin": 5, "cool_down": 60}
+POLICY = Policy(version=1, **TUNABLES)
 
 
 class ModelPortal:
-    """`new_id` gives the ids of allocations, in hex; `write(node, raw)` stands for Redis."""
+    """`row_id` and `pause_id` give the ids of allocations and pauses, in hex; `write(node, raw)`
+    and `grant(node, raw)` stand for Redis."""
 
     def __init__(
-        self, site: Site, new_id: Callable[[], str], write: Callable[[str, bytes], None]
+        self,
+        site: Site,
+        *,
+        row_id: Callable[[], str],
+        pause_id: Callable[[], str],
+        write: Callable[[str, bytes], None],
+        grant: Callable[[str, bytes], None],
     ) -> None:
         self.site = site
-        self._new_id = new_id
-        self._write = write
+        self._ids = {"row_id": row_id, "pause_id": pause_id}
+        self._write, self._grant = write, grant
+        # Plans that could not be written, with why. Nobody else writes here, so there is no excuse.
+        self.dropped: list[str] = []
+        self._watch: LeaseWatch[str] = LeaseWatch()
         self.tables = Tables(
             epoch=site.epoch,
             node_of=site.node_of,
@@ -38,12 +52,14 @@ class ModelPortal:
 
     def request(self, identifier: str, wish: Wish, now: float) -> None:
         """Admission is not a schedule's subject: every wish is taken in."""
-        self.tables.counted += 1
+        slug = self.site.parties[wish.who].slug
+        self.tables.counted[slug] = self.tables.counted.get(slug, 0) + 1
         self.tables.bookings[identifier] = Booking(
             id=identifier,
-            number=self.tables.counted,
+            number=self.tables.counted[slug],
             wish=wish,
             duration=wish.duration,
+            bought=wish.duration,
             not_before=int(now) if wish.starts is None else wish.starts,
             submitted=int(now),
         )
@@ -53,16 +69,19 @@ class ModelPortal:
         booking = self.tables.bookings.get(identifier)
         if booking is None or booking.state in ("ending", *OVER):
             return
-        if booking.state in STARTED:
+        if booking.state in (*STARTED, "pausing"):
             self._give_back(booking, "cancelled", now)
             return
-        lifecycle.supersede(self.tables, booking)
-        booking.state = booking.outcome = "cancelled"
+        self._take_back(booking, "cancelled", "cancelled", now)
 
     def release(self, identifier: str, now: float) -> None:
         """See booking_release."""
         booking = self.tables.bookings.get(identifier)
-        if booking is not None and booking.state in STARTED:
+        if booking is None:
+            return
+        if booking.state == "paused":
+            self._take_back(booking, "ended", "released", now)
+        elif booking.state in (*STARTED, "pausing"):
             self._give_back(booking, "released", now)
 
     def extend(self, identifier: str, until: int, now: float) -> None:
@@ -76,10 +95,27 @@ class ModelPortal:
         ):
             booking.extension = until
 
+    def saved(self, identifier: str, now: float) -> None:
+        """See booking_saved."""
+        booking = self.tables.bookings.get(identifier)
+        if booking is not None:
+            pausing.saved(self.tables, booking, now)
+
+    def more_time(self, identifier: str, now: float) -> None:
+        """See more_time_ask."""
+        booking = self.tables.bookings.get(identifier)
+        if booking is not None:
+            pausing.more_time_ask(self.tables, booking, now)
+
     def _give_back(self, booking: Booking, outcome: str, now: float) -> None:
         booking.state, booking.outcome = "ending", outcome
         booking.released_at = now if booking.ends is None else min(now, booking.ends)
         booking.extension = None
+
+    def _take_back(self, booking: Booking, state: str, outcome: str, now: float) -> None:
+        self.tables.supersede(booking)
+        booking.state, booking.outcome = state, outcome
+        accounts.pause_over(self.tables, booking, now)
 
     # What the processes do.
 
@@ -87,6 +123,7 @@ class ModelPortal:
         """One turn; without `publishes` it is one that was killed after it had decided."""
         lifecycle.ends_due(self.tables, now)
         healing.hardware_clear(self.tables, self.site, now)
+        pausing.pauses_due(self.tables, now)
         if planning.is_anyone_waiting(self.tables) and not self._decide(now):
             self._decide(now)
         lifecycle.starts_due(self.tables, now)
@@ -94,17 +131,29 @@ class ModelPortal:
             self.publish()
 
     def _decide(self, now: float) -> bool:
-        plan = solve(planning.snapshot_take(self.tables, self.site, now), POLICY)
+        plan = solve(snapshot_take(self.tables, self.site, now), POLICY)
         before = self.tables.copy()
         try:
-            planning.plan_apply(self.tables, plan, self._new_id)
-        except planning.PlanStale:
+            planning.plan_apply(self.tables, plan, now, **self._ids)
+        except planning.PlanStale as stale:
             self.tables = before
+            self.dropped.append(str(stale))
             return False
         return True
 
+    def replace_lost(self, now: float) -> None:
+        """See Reader: what silent nodes hold on lease begins anew elsewhere."""
+        beats = replacing.beats_of_leased(self.tables)
+        for name, seq in self._watch.silent(beats, now).items():
+            replacing.node_replace(self.tables, self.site, name, seq, now)
+
+    def reader_restarts(self) -> None:
+        """Another one knows of no silence yet."""
+        self._watch = LeaseWatch()
+
     def publish(self) -> None:
         """See publish_due."""
+        frozen_forget(self.tables)
         for name, node in self.tables.nodes.items():
             if node.published < node.generation:
                 self._publish(name)
@@ -120,88 +169,19 @@ class ModelPortal:
 
     # What nodes say.
 
-    def hear(self, name: str, envelope: wire.Envelope, now: float) -> str:
-        """See message_apply."""
-        try:
-            message = wire.open_report(envelope, {self.site.key_version: self.site.keys[name]})
-        except wire.WireError:
-            return "refused"
-        match message:
-            case wire.Report():
-                return self._report(name, message, now)
-            case wire.Heartbeat():
-                return self._heartbeat(name, message, now)
-            case wire.Telemetry():
-                return self._numbered(name, "telemetry_seq", message.seq)
-            case wire.Inventory():
-                said = self._numbered(name, "inventory_seq", message.seq)
-                if said == "applied":
-                    self.inventory(name, message, now)
-                return said
-
-    def _numbered(self, name: str, field: str, seq: int) -> str:
-        node = self.tables.nodes[name]
-        if seq <= getattr(node, field):
-            return "stale"
-        setattr(node, field, seq)
-        return "applied"
-
-    def _heartbeat(self, name: str, message: wire.Heartbeat, now: float) -> str:
-        node = self.tables.nodes[name]
-        skew = message.sent_at - int(now)
-        wrong = clock_is_wrong(skew=skew, before=node.skew, was_wrong=node.clock_wrong)
-        said = self._numbered(name, "heartbeat_seq", message.seq)
-        if said == "applied":
-            node.skew, node.clock_wrong = skew, wrong
-        return said
-
     def inventory(self, name: str, message: wire.Inventory, now: float) -> None:
-        """See inventory_apply."""
-        gpus = {self.site.uuids[g.id]: self.tables.gpus[self.site.uuids[g.id]]
-                for g in self.site.gpus if g.node == name}  # fmt: skip
-        found = {item.uuid: item for item in message.gpus}
-        modes = {uuid: gpu.mode for uuid, gpu in gpus.items()}
-        for uuid, gpu in gpus.items():
-            if uuid in found:
-                gpu.health, gpu.drain_by, gpu.mode = "ok", None, found[uuid].mode
-        if modes != {uuid: gpu.mode for uuid, gpu in gpus.items()}:
-            self.tables.nodes[name].generation += 1
-        healing.gpus_lost(self.tables, gpus.keys() - found.keys(), now)
+        """As it is taken at enrolment."""
+        hearing.inventory_apply(self.tables, self.site, name, message, now)
 
-    def _report(self, name: str, report: wire.Report, now: float) -> str:
-        node, rows = self.tables.nodes[name], self.tables.rows
-        known = Known(self.tables.epoch, node.generation, node.seq)
-        if is_stale(report, known):
-            node.ahead = report.epoch if is_ahead(report, known) else node.ahead
-            return "stale"
-        excused = healing.gone(self.tables, self.site, name, report, now)
-        own = {
-            item.id
-            for item in report.allocations
-            if item.id in rows
-            and self.site.node_of[rows[item.id].place.gpu] == name
-            and is_news(item.state, rows[item.id].state)
-            and not (item.state == "failed" and item.id in excused)
-        }
-        for item in report.allocations:
-            if item.id in own and (item.state != "empty" or is_proof(report, known)):
-                self._word(item, now)
-        changed = [gpu for gpu in report.gpus if self.tables.gpus[gpu.uuid].mode != gpu.mode]
-        for gpu in changed:
-            self.tables.gpus[gpu.uuid].mode = gpu.mode
-        node.generation += bool(changed)
-        node.seq, node.observed, node.ahead = report.seq, report.observed_generation, None
-        return "applied"
-
-    def _word(self, item: wire.ReportedAllocation, now: float) -> None:
-        row = self.tables.rows[item.id]
-        match item.state:
-            case "ready":
-                lifecycle.ready(self.tables, row, item.devices, now)
-            case "empty":
-                lifecycle.empty(self.tables, row, now)
-            case "failed":
-                lifecycle.failed(self.tables, row, now)
+    def hear(self, name: str, envelope: wire.Envelope, now: float) -> str:
+        """See message_apply, and lease_grant."""
+        message = hearing.message_of(self.site, name, envelope)
+        if message is None:
+            return "refused"
+        said = hearing.message_apply(self.tables, self.site, name, message, now)
+        if said == "applied" and isinstance(message, wire.Heartbeat):
+            self._grant(name, lease_of(self.tables, self.site, name, message.seq).to_json())
+        return said
 
     # After a disaster.
 

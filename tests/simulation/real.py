@@ -3,8 +3,7 @@
 import itertools
 import json
 import uuid
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
@@ -12,10 +11,12 @@ from uuid import UUID
 
 from allocation import wire
 from allocation.agent.enrol import Identity
-from allocation.models import Allocation, Booking, Gpu, Node, Occupancy
+from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy, Pause
 from allocation.rules.ask import AskDocument
+from allocation.rules.leases import LeaseWatch
 from allocation.services import cycle as cycles
-from allocation.services import plans
+from allocation.services import pausing, plans
+from allocation.services import snapshot as snapshots
 from allocation.services.bookings import (
     booking_cancel,
     booking_extend,
@@ -25,18 +26,23 @@ from allocation.services.bookings import (
 from allocation.services.cycle import cycle_run
 from allocation.services.fleet import enrolment_token_create, node_enrol, node_key
 from allocation.services.invariants import invariants_check
+from allocation.services.leases import beats_of_leased
 from allocation.services.links import agents_redis
+from allocation.services.pause_choices import booking_saved, more_time_ask
 from allocation.services.publish import publish_due, republish_all
+from allocation.services.replace import node_replace
 from allocation.services.reports import message_apply
-from allocation.services.snapshot import snapshot_take
 from allocation.solver import digest
+from tenants.access import Actor
 from tenants.errors import Refused
-from tenants.models import Tier, User
-from tests.builders_allocation import Lab, a_wish
+from tenants.models import Project, User
+from tests.builders_allocation import a_wish
 from tests.roles import as_system
-from tests.simulation.planning import snapshot_take as model_snapshot
+from tests.simulation.people import Party, Wish
 from tests.simulation.portal import ModelPortal
-from tests.simulation.rows import GpuRow, NodeRow, Site, Tables, Wish
+from tests.simulation.rows import GpuRow, NodeRow, Site, Tables
+from tests.simulation.rows import Pause as ModelPause
+from tests.simulation.snapshots import snapshot_take as model_snapshot
 from tests.simulation.world import World
 
 _NAMESPACE = uuid.UUID("d7f6f9bb-9a3f-5a3e-8b1e-5a4de0a3b7c1")
@@ -47,24 +53,32 @@ def when(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def names() -> Callable[[], UUID]:
-    """Ids of allocations, the same for both."""
+def names(kind: str = "") -> Callable[[], UUID]:
+    """Ids of allocations or pauses, the same for both."""
     numbers = itertools.count(1)
-    return lambda: uuid.uuid5(_NAMESPACE, str(next(numbers)))
+    return lambda: uuid.uuid5(_NAMESPACE, f"{kind}{next(numbers)}")
 
 
 class BothPortals:
     """A `world.Portal`; the schedule looks at the model, which is held to the database."""
 
-    def __init__(self, world: World, lab: Lab) -> None:
-        self._world, self._lab = world, lab
+    def __init__(self, world: World, actors: Sequence[tuple[Project, Actor]]) -> None:
+        """`actors` are the people who book, each with the project that they book in."""
+        self._world, self._actors = world, actors
         with as_system():
             for node in world.nodes:
                 self._enrol(node.name, node.inventory())
-            self.site = _site(lab, world.now)
-        own = names()
-        self._model = ModelPortal(self.site, lambda: own().hex, world.server.write)
-        self._ids = names()
+            self.site = _site(actors, world.now)
+        own, own_pauses = names(), names("pause ")
+        self._model = ModelPortal(
+            self.site,
+            row_id=lambda: own().hex,
+            pause_id=lambda: own_pauses().hex,
+            write=world.server.write,
+            grant=world.server.grant,
+        )
+        self._ids, self._pause_ids = names(), names("pause ")
+        self._watch: LeaseWatch[UUID] = LeaseWatch()
         self._adopt()
         for node in world.nodes:
             keys = {self.site.key_version: self.site.keys[node.name]}
@@ -75,6 +89,11 @@ class BothPortals:
     def tables(self) -> Tables:
         """The model's."""
         return self._model.tables
+
+    @property
+    def dropped(self) -> list[str]:
+        """The model's."""
+        return self._model.dropped
 
     def _enrol(self, name: str, inventory: wire.Inventory) -> None:
         now = when(self._world.now)
@@ -102,12 +121,14 @@ class BothPortals:
             wish.required,
             wish.duration,
             starts,
+            share=wish.share,
         )
+        project, actor = self._actors[wish.who]
         try:
             with as_system():
                 booking_request(
-                    actor=self._lab.actor,
-                    wish=a_wish(self._lab.project, ask),
+                    actor=actor,
+                    wish=a_wish(project, ask, tier=wish.tier),
                     now=when(now),
                     booking_id=UUID(identifier),
                 )
@@ -131,13 +152,35 @@ class BothPortals:
         self._model.extend(identifier, until, now)
         self._compare()
 
+    def saved(self, identifier: str, now: float) -> None:
+        self._person(booking_saved, identifier, now=when(now))
+        self._model.saved(identifier, now)
+        self._compare()
+
+    def more_time(self, identifier: str, now: float) -> None:
+        self._person(more_time_ask, identifier, now=when(now))
+        self._model.more_time(identifier, now)
+        self._compare()
+
     def _person(self, service: Callable[..., Any], identifier: str, **named: datetime) -> None:
         with as_system():
             booking = Booking.objects.get(id=identifier)
+            _, actor = self._actors[self.tables.bookings[identifier].wish.who]
             try:
-                service(actor=self._lab.actor, booking=booking, **named)
+                service(actor=actor, booking=booking, **named)
             except Refused:
                 return
+
+    def replace_lost(self, now: float) -> None:
+        with as_system():
+            for node, seq in self._watch.silent(beats_of_leased(), now).items():
+                node_replace(node_id=node, seq=seq, now=when(now))
+        self._model.replace_lost(now)
+        self._compare()
+
+    def reader_restarts(self) -> None:
+        self._watch = LeaseWatch()
+        self._model.reader_restarts()
 
     def cycle(self, now: float, *, publishes: bool = True) -> None:
         publish = publish_due if publishes else lambda _: 0
@@ -145,11 +188,14 @@ class BothPortals:
             as_system(),
             mock.patch.object(cycles, "publish_due", publish),
             mock.patch.object(plans, "uuid4", self._ids),
+            mock.patch.object(pausing, "uuid4", self._pause_ids),
+            mock.patch.object(snapshots, "used_read", return_value=()),
         ):
-            cycle_run(when(now))
+            result = cycle_run(when(now))
+            real = snapshots.snapshot_take(when(now))
+        before = len(self.dropped)
         self._model.cycle(now, publishes=publishes)
-        with as_system():
-            real = replace(snapshot_take(when(now)), used=())
+        assert (result.outcome == "stale") == (len(self.dropped) == before + 2)
         assert digest(real) == digest(model_snapshot(self.tables, self.site, now))
         self._compare()
 
@@ -183,9 +229,15 @@ class BothPortals:
     def _compare(self) -> None:
         with as_system():
             assert self._real_bookings() == {
-                b.id: (b.state, b.outcome, b.starts, b.ends, b.extension, b.ready_at, b.released_at)
+                b.id: (
+                    *(b.state, b.outcome, b.starts, b.ends, b.extension, b.ready_at),
+                    *(b.released_at, b.noticed_at, b.saved_at, b.lost_at),
+                    *(b.duration, b.used_seconds, b.replaced, b.pause_count),
+                )
                 for b in self.tables.bookings.values()
             }
+            pauses = {p.id: pause_facts(p) for p in self.tables.pauses.values()}
+            assert self._real_pauses() == pauses
             assert self._real_rows() == {
                 r.id: (
                     r.booking,
@@ -196,6 +248,7 @@ class BothPortals:
                     list(r.devices),
                     r.occupied,
                     r.left,
+                    *(r.leased, r.suspended, r.saved_at, r.place.share),
                 )
                 for r in self.tables.rows.values()
             }
@@ -206,6 +259,8 @@ class BothPortals:
             assert self._real_gpus() == self.tables.gpus
         for name, raw in self._world.server.documents.items():
             assert agents_redis().get(wire.desired_key(name)) == raw
+        for name, raw in self._world.server.leases.items():
+            assert agents_redis().get(wire.lease_key(name)) == raw
 
     def _real_bookings(self) -> dict[str, tuple[object, ...]]:
         rows = Booking.objects.all()
@@ -214,7 +269,9 @@ class BothPortals:
                 b.state,
                 b.outcome,
                 *map(_seconds, (b.planned_starts, b.planned_ends, b.extension_until)),
-                *map(_seconds, (b.ready_at, b.released_at)),
+                *map(_seconds, (b.ready_at, b.released_at, b.noticed_at, b.saved_at)),
+                _seconds(b.hardware_lost_at),
+                *(b.duration_seconds, b.used_seconds, b.replaced, b.pause_count),
             )
             for b in rows
         }
@@ -231,13 +288,32 @@ class BothPortals:
                 r.devices,
                 open_ones[r.id] is None if r.id in open_ones else None,
                 r.left,
+                *(r.leased, r.suspended, _seconds(r.saved_at), r.share),
             )
             for r in Allocation.objects.all()
         }
 
+    def _real_pauses(self) -> dict[str, tuple[object, ...]]:
+        return {
+            p.id.hex: (
+                *(str(p.booking_id), str(p.cause.beneficiary_id), p.number, p.may_wait),
+                *map(_seconds, (p.ready_at, p.noticed_at, p.deadline, p.ends_before)),
+                *(p.cause.handed_at is not None, p.more_times_used),
+                *map(_seconds, (p.more_asked_at, p.acknowledged_at, p.emptied_at)),
+                *map(_seconds, (p.resumed_at, p.ended_at)),
+                *(p.lost_seconds, p.credit_seconds, p.remaining_seconds),
+            )
+            for p in Pause.objects.select_related("cause")
+        }
+
     def _real_gpus(self) -> dict[str, GpuRow]:
         return {
-            g.uuid: GpuRow(mode=g.mode, health=g.health, drain_by=_seconds(g.drain_by))
+            g.uuid: GpuRow(
+                mode=g.mode,
+                health=g.health,
+                drain_by=_seconds(g.drain_by),
+                foreign=GpuEvent.objects.filter(gpu=g, kind="foreign", until=None).exists(),
+            )
             for g in Gpu.objects.all()
         }
 
@@ -264,9 +340,21 @@ def _seconds(instant: datetime | None) -> float | None:
     return None if instant is None else instant.timestamp()
 
 
-def _site(lab: Lab, now: float) -> Site:
+def pause_facts(pause: ModelPause) -> tuple[object, ...]:
+    """As `_real_pauses` has them."""
+    return (
+        *(pause.booking, pause.beneficiary, pause.number, pause.may_wait),
+        *(pause.ready_at, pause.noticed_at, pause.deadline, pause.ends_before),
+        *(pause.handed, pause.more_times_used),
+        *(pause.more_asked_at, pause.acknowledged_at, pause.emptied_at),
+        *(pause.resumed_at, pause.ended_at),
+        *(pause.lost_seconds, pause.credit_seconds, pause.remaining_seconds),
+    )
+
+
+def _site(actors: Iterable[tuple[Project, Actor]], now: float) -> Site:
     """As the database has it after enrolment."""
-    seen = snapshot_take(when(now))
+    seen = snapshots.snapshot_take(when(now))
     nodes = list(Node.objects.order_by("name"))
     (version,) = {node.key_version for node in nodes}
     return Site(
@@ -276,13 +364,16 @@ def _site(lab: Lab, now: float) -> Site:
         hosts=seen.hosts,
         limits=seen.limits,
         tiers=seen.tiers,
-        tenant=str(lab.tenant_id),
-        project=str(lab.project.id),
-        tier="standard",
-        priority=Tier.objects.get(slug="standard").priority,
-        slug=lab.tenant.slug,
-        owner=User.objects.get(id=lab.actor.user_id).username,
-        owner_id=str(lab.actor.user_id),
+        parties=tuple(
+            Party(
+                tenant=str(project.tenant_id),
+                project=str(project.id),
+                slug=project.tenant.slug,
+                owner=User.objects.get(id=actor.user_id).username,
+                owner_id=str(actor.user_id),
+            )
+            for project, actor in actors
+        ),
         keys={node.name: node_key(node) for node in nodes},
         key_version=version,
         epoch=1,

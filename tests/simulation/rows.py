@@ -3,16 +3,19 @@
 Times are Unix seconds; what the database keeps in whole seconds is whole here too.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from allocation.solver import Ask, Gpu, Host, Limit, Model, Place, Tier
+from allocation.solver import Gpu, Host, Limit, Model, Place, Reason, Tier
+from tests.simulation.people import SERVICES, Party, Service, Wish
 
 LIVE = ("planned", "starting", "active", "releasing")
 TOLD = ("starting", "active", "releasing")
 OVER = ("ended", "refused", "expired", "cancelled", "failed")
 TRANSITIONAL = ("requested", "starting", "ending", "pausing")
+WHOLE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +28,7 @@ class Site:
     hosts: tuple[Host, ...]
     limits: tuple[Limit, ...]
     tiers: tuple[Tier, ...]
-    tenant: str
-    project: str
-    tier: str
-    priority: int
-    slug: str
-    owner: str
-    owner_id: str
+    parties: tuple[Party, ...]
     keys: dict[str, bytes]
     key_version: int
     epoch: int
@@ -40,6 +37,11 @@ class Site:
     def node_of(self) -> dict[str, str]:
         """The node of each GPU, by the GPU's id."""
         return {gpu.id: gpu.node for gpu in self.gpus}
+
+    @cached_property
+    def index_of(self) -> dict[str, int]:
+        """The index of each GPU on its node, by the GPU's id."""
+        return {gpu.id: gpu.index for gpu in self.gpus}
 
     def profile_id(self, gpu: str, profile: str | None) -> int | None:
         """As NVML numbers it; None for a whole GPU."""
@@ -50,46 +52,42 @@ class Site:
         return next(p.profile_id for p in model.placements if p.profile == profile)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What somebody asks for, in whole seconds; `starts` makes the window fixed."""
-
-    count: int
-    profile: str | None
-    together: str
-    required: bool
-    duration: int
-    starts: int | None = None
-
-    def ask(self) -> Ask:
-        """As the solver reads it."""
-        together = self.together
-        return Ask(self.count, ("h100",), self.profile, together, self.required)  # type: ignore[arg-type]  # one of its words
-
-
 @dataclass(slots=True, kw_only=True)
 class Booking:
+    """`bought` are the seconds that were asked for, extensions included."""
+
     id: str
     number: int
     wish: Wish
     duration: int
     not_before: int
     submitted: int
+    bought: int
     state: str = "requested"
     outcome: str = ""
     starts: int | None = None
     ends: int | None = None
     places: tuple[Place, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     extension: int | None = None
     ready_at: float | None = None
+    noticed_at: float | None = None
+    saved_at: float | None = None
     released_at: float | None = None
-    lost_its_hardware: bool = False
+    lost_at: float | None = None
+    used_seconds: int = 0
+    pause_count: int = 0
+    replaced: int = 0
+
+    @property
+    def tier(self) -> Service:
+        return SERVICES[self.wish.tier]
 
 
 @dataclass(slots=True, kw_only=True)
 class Row:
     """An allocation with its occupancy: None before it was opened, then True until proof. `left`:
-    the booking has gone on without it."""
+    the booking has gone on without it; `broken`: because its hardware failed."""
 
     id: str
     booking: str
@@ -100,15 +98,54 @@ class Row:
     devices: tuple[str, ...] = ()
     occupied: bool | None = None
     left: bool = False
+    broken: bool = False
+    leased: bool = False
+    suspended: bool = False
+    saved_at: float | None = None
 
     def collides(self, other: "Row") -> bool:
-        """On the same slots, at whatever time."""
+        """On the same slots, at whatever time; shares beside shares are counted instead."""
         mine, its = self.place, other.place
         return (
             mine.gpu == its.gpu
+            and (mine.share is None or its.share is None)
             and mine.start < its.start + its.size
             and its.start < mine.start + mine.size
         )
+
+    def meets(self, other: "Row") -> bool:
+        """At the same time, at whatever place."""
+        return self.starts < other.ends and other.starts < self.ends
+
+
+@dataclass(slots=True, kw_only=True)
+class Pause:
+    """See `allocation.models.Pause`. `handed` and `beneficiary` are its cause's."""
+
+    id: str
+    booking: str
+    beneficiary: str
+    number: int
+    may_wait: bool
+    ready_at: float
+    noticed_at: float
+    deadline: int
+    ends_before: int
+    handed: bool = False
+    more_asked_at: float | None = None
+    more_times_used: int = 0
+    acknowledged_at: float | None = None
+    emptied_at: float | None = None
+    resumed_at: float | None = None
+    ended_at: float | None = None
+    withdrawn: bool = False
+    lost_seconds: int = 0
+    credit_seconds: int = 0
+    remaining_seconds: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.resumed_at is None and self.ended_at is None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,23 +155,28 @@ class NodeRow:
     observed: int = -1
     seq: int = 0
     heartbeat_seq: int = 0
+    heartbeat_at: float | None = None
     telemetry_seq: int = 0
     inventory_seq: int = 0
     skew: int | None = None
     clock_wrong: bool = False
+    cut_off: bool = False
     ahead: int | None = None
 
     @property
     def takes_work(self) -> bool:
         """Whether anything new may be placed there."""
-        return not self.clock_wrong and self.ahead is None
+        return not self.clock_wrong and not self.cut_off and self.ahead is None
 
 
 @dataclass(slots=True, kw_only=True)
 class GpuRow:
+    """`foreign`: somebody has programs there without a booking."""
+
     mode: str = "whole"
     health: str = "ok"
     drain_by: float | None = None
+    foreign: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,23 +186,58 @@ class Tables:
 
     epoch: int
     node_of: dict[str, str]
-    counted: int = 0
+    counted: dict[str, int] = field(default_factory=dict)
     bookings: dict[str, Booking] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
+    pauses: dict[str, Pause] = field(default_factory=dict)
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     gpus: dict[str, GpuRow] = field(default_factory=dict)
     proof_needed: bool = True
 
     def copy(self) -> "Tables":
         """As a backup would hold it."""
-        same = {name: getattr(self, name) for name in ("node_of", "epoch", "counted")}
         tables: dict[str, Any] = {
             name: {key: replace(row) for key, row in getattr(self, name).items()}
-            for name in ("bookings", "rows", "nodes", "gpus")
+            for name in ("bookings", "rows", "pauses", "nodes", "gpus")
         }
-        return Tables(**same, **tables, proof_needed=self.proof_needed)
+        return Tables(
+            epoch=self.epoch,
+            node_of=self.node_of,
+            counted=dict(self.counted),
+            proof_needed=self.proof_needed,
+            **tables,
+        )
 
     def of(self, booking: Booking, *states: str) -> list[Row]:
         """The rows of a booking in some states, by id."""
         found = (r for r in self.rows.values() if r.booking == booking.id and r.state in states)
         return sorted(found, key=lambda row: row.id)
+
+    def here(self, booking: Booking) -> list[Row]:
+        """What is live of a booking and was not left behind, by id."""
+        return [row for row in self.of(booking, *LIVE) if not row.left]
+
+    def pause_of(self, booking: Booking) -> Pause | None:
+        """The pause that is neither resumed nor over."""
+        mine = (p for p in self.pauses.values() if p.booking == booking.id and p.is_open)
+        return next(mine, None)
+
+    def supersede(self, booking: Booking) -> bool:
+        """Its plan is void; False when there was none."""
+        planned = self.of(booking, "planned")
+        for row in planned:
+            row.state = "superseded"
+        return bool(planned)
+
+    def bump(self, rows: Iterable[Row]) -> None:
+        """The assignment of their nodes has changed."""
+        for node in {self.node_of[row.place.gpu] for row in rows}:
+            self.nodes[node].generation += 1
+
+
+def shares_fit(row: Row, others: Iterable[Row]) -> bool:
+    """Whether a share fits beside other shares that are there all the time."""
+    if row.place.share is None:
+        return True
+    there = sum(o.place.share or 0 for o in others if o.place.gpu == row.place.gpu)
+    return there + row.place.share <= WHOLE

@@ -6,11 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders_allocation import a_lab, a_model, a_policy, a_price_book
+from billing.services import price_book_publish
+from tenants.access import Actor
+from tenants.models import Project, Tier
+from tests.builders import (
+    a_gpu_class,
+    a_member,
+    a_project,
+    a_quota,
+    a_tenant,
+    a_tier,
+    an_actor,
+)
+from tests.builders_allocation import PRICE, a_budget, a_model, a_policy
+from tests.roles import as_system
 from tests.servers.servers import Servers
-from tests.simulation import lifecycle
+from tests.simulation.people import SERVICES, Service, Wish
+from tests.simulation.portal import TUNABLES
 from tests.simulation.real import BothPortals, holds, when
-from tests.simulation.rows import Wish
+from tests.simulation.rows import Tables
 from tests.simulation.schedule import SITES, Schedule
 from tests.simulation.world import NOW, World
 
@@ -19,15 +33,51 @@ pytestmark = pytest.mark.faults
 SEEDS = range(24)
 
 
+def some_people(gpus: int) -> list[tuple[Project, Actor]]:
+    """As `people.WHO` has them: two of a tenant that is guaranteed everything, one who borrows."""
+    a_model(enrolled=False)
+    a_policy(**TUNABLES)
+    for each in SERVICES.values():
+        a_service(each)
+    tiers = {("h100", slug): PRICE for slug in SERVICES}
+    a_gpu_class()
+    with as_system():
+        price_book_publish(actor_id=None, valid_from=when(NOW), prices=tiers, now=when(NOW))
+    lab, club = a_tenant("lab"), a_tenant("club")
+    folding, chess = a_project(lab), a_project(club)
+    a_quota(lab, guaranteed=gpus)
+    a_quota(club)
+    for project in (folding, chess):
+        a_budget(project, "100000", now=when(NOW))
+    members = [a_member(folding), a_member(folding), a_member(chess)]
+    return [(member.project, an_actor(member)) for member in members if member.project]
+
+
+def a_service(each: Service) -> None:
+    """The tier of the schedules' people."""
+    a_tier(
+        each.slug,
+        priority=each.priority,
+        pausable=each.pausable,
+        grace_seconds=each.grace,
+        more_times=each.more_times,
+        more_time_seconds=each.more_time,
+    )
+    with as_system():
+        Tier.objects.filter(slug=each.slug).update(
+            pause_method=each.method,
+            counts_against_guarantee=each.counts,
+            credit_cap_seconds=each.credit_cap,
+            replace_on_lost=each.replace,
+        )
+
+
 def schedule_on_both(seed: int, folder: Path) -> Schedule:
     """A schedule that has run on the services and on the model."""
-    a_model(enrolled=False)
-    a_policy()
-    a_price_book(valid_from=when(NOW))
-    lab = a_lab("lab", gpus=0, money="100000", now=when(NOW))
     rng = random.Random(seed)  # noqa: S311 (a schedule, not a secret)
     sizes = SITES[seed % len(SITES)]
-    world = World(rng, folder, sizes, portal_of=lambda found: BothPortals(found, lab))
+    people = some_people(sum(sizes))
+    world = World(rng, folder, sizes, portal_of=lambda found: BothPortals(found, people))
     schedule = Schedule(world, can_restore=False)
     schedule.run()
     return schedule
@@ -41,12 +91,9 @@ def test_the_services_do_what_the_model_does(seed: int, real_db: Servers, tmp_pa
 
 
 def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path) -> None:
-    a_model(enrolled=False)
-    a_policy()
-    a_price_book(valid_from=when(NOW))
-    lab = a_lab("lab", gpus=0, money="100000", now=when(NOW))
+    people = some_people(2)
     rng = random.Random(1)  # noqa: S311 (nothing is drawn)
-    world = World(rng, tmp_path, (2,), portal_of=lambda found: BothPortals(found, lab))
+    world = World(rng, tmp_path, (2,), portal_of=lambda found: BothPortals(found, people))
     for node in world.nodes:
         world.node_works(node)
     world.portal_hears()
@@ -84,6 +131,6 @@ ASKED = ("4g.40gb", "4g.40gb again", "3g.40gb", "whole")
 def test_a_model_that_does_something_else_is_seen(
     real_db: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "bump", lambda *_: None)
+    monkeypatch.setattr(Tables, "bump", lambda *_: None)
     with pytest.raises(AssertionError):
         schedule_on_both(1, tmp_path)

@@ -1,30 +1,53 @@
 """Seeded schedules of faults, and that the simulator would see a broken promise."""
 
+import dataclasses
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from unittest import mock
 
 import pytest
 
 from allocation.agent import nvml_gpu, reconcile
+from allocation.agent.leases import Leases
 from allocation.agent.store import Store
+from allocation.rules import leases
+from allocation.solver import Held
 from tests.servers.servers import ROOT
+from tests.simulation import accounts, lifecycle, pausing, planning, snapshots
+from tests.simulation.coverage import KINDS, happened
+from tests.simulation.rows import Row, Site, Tables
+from tests.simulation.scenes import beside_each_other, cut_off_on_lease
 from tests.simulation.schedule import Schedule, schedule_run
 
-MOST_SEEDS = 150
+MOST_SEEDS = 300
 
 
-def is_found(*promises: str, prepare: Callable[[Schedule], None] = lambda _: None) -> bool:
-    """Whether some seed sees one of the promises broken."""
+def is_found(
+    *promises: str, says: str = "", prepare: Callable[[Schedule], None] = lambda _: None
+) -> bool:
+    """Whether some seed sees one of the promises broken, in such words."""
     runs = (schedule_run(seed, prepare).world.violations for seed in range(MOST_SEEDS))
-    return any(violation.startswith(promises) for found in runs for violation in found)
+    return any(text.startswith(promises) and says in text for found in runs for text in found)
 
 
 def without_proof(schedule: Schedule) -> None:
     """A portal that starts a booking wherever the calendar is free."""
     schedule.portal.tables.proof_needed = False
+
+
+def _without_shares(really: Callable[..., Held]) -> Callable[..., Held]:
+    """What is shared is nobody's, and over."""
+
+    def blind(tables: Tables, row: Row, site: Site, now: int) -> Held:
+        held = really(tables, row, site, now)
+        if row.place.share is None:
+            return held
+        return dataclasses.replace(held, starts=now - 9, ends=now - 8, owner="")
+
+    return blind
 
 
 def test_schedules_break_no_promise() -> None:
@@ -71,6 +94,108 @@ def test_an_agent_that_follows_its_clock_back_in_time_is_seen() -> None:
 
     with mock.patch.object(reconcile, "wishes", forgetful):
         assert is_found("P2")
+
+
+def test_an_agent_that_does_not_fence_itself_is_seen() -> None:
+    with mock.patch.object(Leases, "fence", lambda _, held, __: dict(held)):
+        assert is_found("P12", says="runs twice", prepare=cut_off_on_lease)
+
+
+def test_a_portal_that_begins_work_anew_too_early_is_seen() -> None:
+    with mock.patch.object(leases, "SILENCE_SECONDS", 4):
+        assert is_found("P12", says="runs twice", prepare=cut_off_on_lease)
+
+
+def test_an_agent_that_pauses_at_the_notice_is_seen() -> None:
+    really = reconcile.wishes
+
+    def hasty(desired, held, now):  # type: ignore[no-untyped-def]  # as the real one
+        return [
+            dataclasses.replace(
+                wish,
+                tasks=tuple(
+                    dataclasses.replace(task, ending=task.ending or bool(task.allocation.notice))
+                    for task in wish.tasks
+                ),
+            )
+            for wish in really(desired, held, now)
+        ]
+
+    with mock.patch.object(reconcile, "wishes", hasty):
+        assert is_found("P12", says="before the end of its grace")
+
+
+def test_a_portal_that_tells_too_late_is_seen() -> None:
+    really = pausing.pause_begin
+
+    def late(tables, told, *rest):  # type: ignore[no-untyped-def]  # as the real one
+        really(tables, dataclasses.replace(told, at=told.at - 9), *rest)
+
+    with mock.patch.object(planning, "pause_begin", late):
+        assert is_found("P12", says="was not told in time")
+
+
+def test_a_beneficiary_that_starts_at_the_word_and_not_at_the_proof_is_seen() -> None:
+    really = lifecycle.starts_due
+
+    def trusting(tables, now):  # type: ignore[no-untyped-def]  # as the real one
+        saved = {p.booking for p in tables.pauses.values() if p.acknowledged_at is not None}
+        rows = [r for r in tables.rows.values() if r.occupied and r.booking in saved]
+        for row in rows:
+            row.occupied = False
+        really(tables, now)
+
+    with mock.patch.object(lifecycle, "starts_due", trusting):
+        assert is_found("P2")
+
+
+def test_a_credit_that_is_given_twice_is_seen() -> None:
+    really = accounts._bill
+
+    def generous(tables, booking, pause):  # type: ignore[no-untyped-def]  # as the real one
+        really(tables, booking, pause)
+        pause.remaining_seconds += pause.credit_seconds
+
+    with mock.patch.object(accounts, "_bill", generous):
+        assert is_found("P12", says="seconds")
+
+
+def test_shares_without_a_guard_are_seen() -> None:
+    """Neither the solver nor the portal nor the agent counts what is shared already."""
+    with (
+        mock.patch.object(snapshots, "_held", _without_shares(snapshots._held)),
+        mock.patch.object(planning, "is_excluded", return_value=False),
+    ):
+        assert is_found("P1", says="shared beyond the whole", prepare=beside_each_other)
+
+
+def test_shares_that_no_agent_keeps_apart_are_seen() -> None:
+    with (
+        mock.patch.object(lifecycle, "_is_free", return_value=True),
+        mock.patch.object(reconcile, "_waits", return_value=None),
+    ):
+        assert is_found("P2", says="shared", prepare=beside_each_other)
+
+
+def test_an_agent_that_takes_what_strangers_made_for_its_own_is_seen() -> None:
+    really = reconcile.wishes
+
+    def grasping(desired, held, now):  # type: ignore[no-untyped-def]  # as the real one
+        return [
+            dataclasses.replace(
+                wish, tasks=tuple(dataclasses.replace(task, given=True) for task in wish.tasks)
+            )
+            for wish in really(desired, held, now)
+        ]
+
+    with mock.patch.object(reconcile, "wishes", grasping):
+        assert is_found("P2", says="foreign")
+
+
+@pytest.mark.faults
+def test_everything_that_may_happen_does() -> None:
+    counts = sum((happened(schedule_run(seed)) for seed in range(200)), Counter())
+    assert [kind for kind in KINDS if not counts[kind]] == []
 
 
 @pytest.mark.faults

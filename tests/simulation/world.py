@@ -9,13 +9,17 @@ from typing import Protocol
 from allocation import wire
 from allocation.agent import link as links
 from allocation.agent.enrol import Identity
-from allocation.solver import Gpu, Host, Model, Placement, Tier, units_of
+from allocation.solver import Gpu, Host, Model, Placement, units_of
 from allocation.solver.types import Limit
 from tests.simulation.node import SimNode
+from tests.simulation.people import SERVICES, Party, Wish
 from tests.simulation.portal import ModelPortal
-from tests.simulation.rows import Site, Tables, Wish
+from tests.simulation.promises import promises_broken, runs_broken, stops_broken
+from tests.simulation.rows import Site, Tables
 
 NOW = 1_800_014_400.0
+# What an agent is due for sooner waits until then.
+_SHORTEST_STEP = 1.0
 MASTER = b"m" * 32
 _NAMESPACE = uuid.UUID("0c9a6c1e-3c3f-5f0e-9f7e-1f6f7cf1a5b1")
 
@@ -27,10 +31,16 @@ class Portal(Protocol):
 
     @property
     def tables(self) -> Tables: ...
+    @property
+    def dropped(self) -> list[str]: ...
     def request(self, identifier: str, wish: Wish, now: float) -> None: ...
     def cancel(self, identifier: str, now: float) -> None: ...
     def release(self, identifier: str, now: float) -> None: ...
     def extend(self, identifier: str, until: int, now: float) -> None: ...
+    def saved(self, identifier: str, now: float) -> None: ...
+    def more_time(self, identifier: str, now: float) -> None: ...
+    def replace_lost(self, now: float) -> None: ...
+    def reader_restarts(self) -> None: ...
     def cycle(self, now: float, *, publishes: bool = True) -> None: ...
     def publish(self) -> None: ...
     def republish(self) -> None: ...
@@ -40,11 +50,14 @@ class Portal(Protocol):
 
 
 class Server:
-    """Where documents and reports lie between portal and nodes. `past` is what it once held."""
+    """Where documents, leases and reports lie between portal and nodes; `past` is what it once
+    held."""
 
     def __init__(self) -> None:
         self.documents: dict[str, bytes] = {}
+        self.leases: dict[str, bytes] = {}
         self.past: dict[str, list[bytes]] = {}
+        self.past_leases: dict[str, list[bytes]] = {}
         self.lost = False
         self.stream: list[tuple[str, wire.Envelope]] = []
         self.heard: list[tuple[str, wire.Envelope]] = []
@@ -54,10 +67,16 @@ class Server:
         self.documents[node] = raw
         self.past.setdefault(node, []).append(raw)
 
+    def grant(self, node: str, raw: bytes) -> None:
+        """The node's lease is replaced."""
+        self.leases[node] = raw
+        self.past_leases.setdefault(node, []).append(raw)
+
     def loses_everything(self) -> None:
         """A restart without its data."""
         self.lost = True
         self.documents.clear()
+        self.leases.clear()
         self.stream.clear()
 
 
@@ -91,18 +110,32 @@ class World:
     # The passing of time.
 
     def passes(self, seconds: float) -> None:
-        """Time passes; nobody does anything about it yet."""
-        for node in self.nodes:
-            node.waits()
-        self.now += seconds
+        """Time passes. Nobody does anything about it yet, but those that have to end what they hold
+        on lease in time: they are awake, begun again when they have died, and mostly answered."""
+        until, answered = self.now + seconds, self.rng.random() < 0.8
+        while self.now < until:
+            held = [node for node in self.nodes if node.is_on_lease()]
+            for node in held:
+                if node.agent is None:
+                    node.boot()
+            waits = {node.name: node.waits() for node in self.nodes}
+            soonest = (max(_SHORTEST_STEP, waits[node.name] or 0) for node in held)
+            self.now = min(until, self.now + min(soonest, default=seconds))
+            if held and self.now < until:
+                for node in held:
+                    self.node_works(node)
+                if answered:
+                    self.portal_hears()
 
     def node_works(self, node: SimNode, *, stale: bool = False) -> None:
         """The agent reads, works, and says what it has to say as far as the line lets it."""
         document = self.server.documents.get(node.name) if node.hears else None
-        past = self.server.past.get(node.name)
+        lease = self.server.leases.get(node.name) if node.hears else None
+        past, leases = self.server.past.get(node.name), self.server.past_leases.get(node.name)
         if stale and past and node.hears:
             document = self.rng.choice(past)
-        node.works(document)
+            lease = self.rng.choice(leases) if leases else None
+        node.works(document, lease)
         self._flush(node)
         self.look()
 
@@ -126,6 +159,7 @@ class World:
         if self.server.lost:
             self.server.lost = False
             self.portal.republish()
+        self.portal.replace_lost(self.now)
         taken, self.server.stream = (
             self.server.stream[:count],
             [] if count is None else self.server.stream[count:],
@@ -138,7 +172,7 @@ class World:
     # What must hold at every instant.
 
     def look(self) -> None:
-        """P2 at the drivers, P2 in what the portal believes, P3 at the nodes, P13."""
+        """P2 and P12 at the drivers, P3 at the nodes, and what the portal believes."""
         tables = self.portal.tables
         for node in self.nodes:
             node.look()
@@ -151,32 +185,11 @@ class World:
             if node.fences != sorted(node.fences):
                 self.violations.append(f"P3 {node.name} acted on {node.fences}")
             node.fences = node.fences[-1:]
+            self.violations += stops_broken(tables, node)
+        self.violations += [f"P14 a plan was dropped: {why}" for why in self.portal.dropped]
+        self.portal.dropped.clear()
+        self.violations += runs_broken(tables, self.nodes, self.now)
         self.violations += promises_broken(tables)
-
-
-def promises_broken(tables: Tables) -> list[str]:
-    """What `manage.py invariants` asks of the real tables: P1, P2 and P13."""
-    live = [
-        row
-        for row in tables.rows.values()
-        if row.state in ("planned", "starting", "active", "releasing")
-    ]
-    on_node = [row for row in live if row.state != "planned"]
-    found = []
-    for i, one in enumerate(live):
-        for other in live[i + 1 :]:
-            if one.collides(other) and one.starts < other.ends and other.starts < one.ends:
-                found.append(f"P1 {one.id} and {other.id}")
-            if one.collides(other) and one.occupied and other.occupied:
-                found.append(f"P2 {one.id} and {other.id} are both taken to be there")
-    found += [f"P2 {row.id} is {row.state} and not there" for row in on_node if not row.occupied]
-    for booking in tables.bookings.values():
-        if booking.state not in ("scheduled", "starting", "active"):
-            continue
-        members = [row for row in live if row.booking == booking.id and not row.left]
-        if len(members) != booking.wish.count or len({row.starts for row in members}) != 1:
-            found.append(f"P13 {booking.id} has {len(members)} of {booking.wish.count}")
-    return found
 
 
 def model_portal(world: World) -> ModelPortal:
@@ -184,8 +197,13 @@ def model_portal(world: World) -> ModelPortal:
     inventories = {node.name: node.inventory() for node in world.nodes}
     site = site_of(inventories)
     ids = iter(range(1, 1_000_000))
+    pauses = iter(range(1, 1_000_000))
     portal = ModelPortal(
-        site, lambda: uuid.uuid5(_NAMESPACE, str(next(ids))).hex, world.server.write
+        site,
+        row_id=lambda: uuid.uuid5(_NAMESPACE, str(next(ids))).hex,
+        pause_id=lambda: uuid.uuid5(_NAMESPACE, f"pause {next(pauses)}").hex,
+        write=world.server.write,
+        grant=world.server.grant,
     )
     for node in world.nodes:
         portal.inventory(node.name, inventories[node.name], world.now)
@@ -195,7 +213,8 @@ def model_portal(world: World) -> ModelPortal:
 
 
 def site_of(inventories: dict[str, wire.Inventory]) -> Site:
-    """As enrolment would make it: one class, one tenant with quota for all of it."""
+    """As enrolment would make it: one class, and a tenant that is guaranteed all of it and lends
+    it to another."""
     gpus = [(node, item) for node in sorted(inventories) for item in inventories[node].gpus]
     model = _model(gpus[0][1])
     solver_gpus = tuple(
@@ -222,15 +241,16 @@ def site_of(inventories: dict[str, wire.Inventory]) -> Site:
             Host(node, found.cores * 1_000, found.memory_mb)
             for node, found in sorted(inventories.items())
         ),
-        limits=(Limit("lab", None, "h100", units, 0, None),),
-        tiers=(Tier("standard", pausable=False, counts=True),),
-        tenant="lab",
-        project="folding",
-        tier="standard",
-        priority=50,
-        slug="lab",
-        owner="ada",
-        owner_id="1",
+        limits=(
+            Limit("club", None, "h100", 0, None, None),
+            Limit("lab", None, "h100", units, None, None),
+        ),
+        tiers=tuple(SERVICES[slug].tier for slug in sorted(SERVICES)),
+        parties=(
+            Party(tenant="lab", project="folding", slug="lab", owner="ada", owner_id="1"),
+            Party(tenant="lab", project="folding", slug="lab", owner="bea", owner_id="2"),
+            Party(tenant="club", project="chess", slug="club", owner="cleo", owner_id="3"),
+        ),
         keys={node: wire.node_key(MASTER, node, 1) for node in inventories},
         key_version=1,
         epoch=1,

@@ -1,0 +1,40 @@
+"""Leases: what a node may go on with while it hears nothing, and how long its silence is counted.
+
+The agent counts TTL from when it made the heartbeat that was answered, and begins to end what it
+holds on lease MARGIN before that. We count from later, from when we *see* that it was heard, on a
+clock that never jumps, and wait longer: TTL + MARGIN + GRACE. So work has ended on its old node
+before it begins on another, however slow messages are and whatever happens to anybody's clock.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Generic, TypeVar
+
+N = TypeVar("N", bound=Hashable)
+
+TTL_SECONDS = 20
+MARGIN_SECONDS = 3
+# An agent gives programs 10 s between asking and killing; the rest is for its driver.
+GRACE_SECONDS = 15
+SILENCE_SECONDS = TTL_SECONDS + MARGIN_SECONDS + GRACE_SECONDS
+
+
+class LeaseWatch(Generic[N]):
+    """How long each node has been silent, on the steady clock of the process that watches.
+
+    A watcher that begins knows of no silence yet, so it is never too early.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[N, tuple[int, float]] = {}
+
+    def silent(self, beats: Mapping[N, int], steady_now: float) -> dict[N, int]:
+        """Of the nodes with their newest heartbeats, those whose leases can't last any more."""
+        for node, seq in beats.items():
+            if self._seen.get(node, (None, 0.0))[0] != seq:
+                self._seen[node] = (seq, steady_now)
+        self._seen = {node: seen for node, seen in self._seen.items() if node in beats}
+        return {
+            node: seq
+            for node, (seq, since) in self._seen.items()
+            if steady_now - since > SILENCE_SECONDS
+        }

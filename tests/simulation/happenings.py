@@ -1,0 +1,125 @@
+"""What people and the portal do in a schedule."""
+
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+from tests.simulation.node import SimNode
+from tests.simulation.people import Wish, claim_draw, wish_draw
+from tests.simulation.rows import OVER
+
+if TYPE_CHECKING:
+    from tests.simulation.schedule import Schedule
+
+
+def time_passes(it: "Schedule") -> None:
+    seconds = it.world.rng.choice((0.25, 1, 2, 5, 5, 10, 30, 60, 300))
+    it.tell(f"{seconds} s pass")
+    it.world.passes(seconds)
+    everybody_works(it)
+
+
+def everybody_works(it: "Schedule") -> None:
+    rng, world = it.world.rng, it.world
+    for node in rng.sample(world.nodes, len(world.nodes)):
+        if rng.random() < 0.9:
+            world.node_works(node)
+    if rng.random() < 0.8:
+        world.portal_hears()
+    if rng.random() < 0.9:
+        it.portal.cycle(world.now)
+        world.look()
+
+
+def request(it: "Schedule") -> None:
+    ask(it, wish_draw(it.world.rng, it.world.now))
+
+
+def claim(it: "Schedule") -> None:
+    """A stronger claim on something that runs and may be paused; else somebody asks."""
+    tables = it.portal.tables.bookings
+    runs = sorted(n for n, b in tables.items() if b.state == "active" and b.tier.pausable)
+    if not runs:
+        request(it)
+        return
+    wish = tables[it.world.rng.choice(runs)].wish
+    for _ in range(it.world.rng.choice((1, 1, 2))):
+        ask(it, claim_draw(it.world.rng, wish))
+
+
+def ask(it: "Schedule", wish: Wish) -> None:
+    rng = it.world.rng
+    it.tell(f"somebody asks for {wish}")
+    it.portal.request(str(uuid.UUID(int=rng.getrandbits(128), version=4)), wish, it.world.now)
+    if rng.random() < 0.8:
+        it.portal.cycle(it.world.now)
+        it.world.look()
+
+
+def release(it: "Schedule") -> None:
+    name = _some_booking(it)
+    if name is not None:
+        it.tell(f"{name} is released")
+        it.portal.release(name, it.world.now)
+
+
+def cancel(it: "Schedule") -> None:
+    name = _some_booking(it)
+    if name is not None:
+        it.tell(f"{name} is cancelled")
+        it.portal.cancel(name, it.world.now)
+
+
+def extend(it: "Schedule") -> None:
+    name = _some_booking(it)
+    if name is not None:
+        ends = it.portal.tables.bookings[name].ends
+        if ends is not None:
+            it.tell(f"{name} shall be longer")
+            it.portal.extend(name, ends + it.world.rng.choice((60, 600)), it.world.now)
+
+
+def portal_is_killed_before_it_tells(it: "Schedule") -> None:
+    it.tell("a cycle is killed before nodes are told")
+    it.portal.cycle(it.world.now, publishes=False)
+    it.world.look()
+
+
+def saves_are_told(it: "Schedule") -> None:
+    """Owners say that all is saved: to the portal, or where the work runs."""
+    name = _some_booking(it, "pausing") or _some_booking(it, "active")
+    if name is None:
+        return
+    if it.world.rng.random() < 0.5:
+        it.tell(f"{name} is saved, the portal hears")
+        it.portal.saved(name, it.world.now)
+    else:
+        it.tell(f"{name} is saved, its nodes hear")
+        for node in it.world.nodes:
+            _saved_on(it, node, name)
+
+
+def _saved_on(it: "Schedule", node: SimNode, name: str) -> None:
+    booking = it.portal.tables.bookings[name]
+    slug = it.portal.site.parties[booking.wish.who].slug
+    file = node.folder / "bookings" / f"{slug}.BK-{booking.number}" / "saved"
+    if file.exists():
+        os.utime(file, (node.wall(), node.wall()))
+
+
+def more_time_is_asked(it: "Schedule") -> None:
+    name = _some_booking(it, "pausing")
+    if name is not None:
+        it.tell(f"{name} asks for more time")
+        it.portal.more_time(name, it.world.now)
+
+
+def reader_restarts(it: "Schedule") -> None:
+    it.tell("the reader of reports starts anew")
+    it.portal.reader_restarts()
+
+
+def _some_booking(it: "Schedule", *states: str) -> str | None:
+    bookings = it.portal.tables.bookings.items()
+    found = sorted(n for n, b in bookings if b.state in states or not (states or b.state in OVER))
+    return it.world.rng.choice(found) if found else None

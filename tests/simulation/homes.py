@@ -1,0 +1,50 @@
+"""Where the model's bookings that were suspended, or would be, have their memory: see
+services/snapshot_homes.py."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from allocation.solver import Place, Request
+from tests.simulation.rows import Booking, Pause, Row, Tables
+
+Home = tuple[tuple[Place, ...], float, float | None]
+"""Places; what was done from then until then, or until now, is lost anywhere else."""
+
+
+def at_home(request: Request, home: Home | None, now: float) -> Request:
+    """See at_home."""
+    if home is None:
+        return request
+    places, saved, until = home
+    lost = int((now if until is None else until) - saved)
+    return dataclasses.replace(request, home=places, home_wait=max(0, lost))
+
+
+def home_running(tables: Tables, booking: Booking) -> Home | None:
+    """See homes_running."""
+    if booking.tier.method != "suspend":
+        return None
+    saved = booking.saved_at or booking.ready_at or booking.submitted
+    return _home(tables, tables.of(booking, "active"), saved, None)
+
+
+def home_paused(tables: Tables, booking: Booking, pause: Pause) -> Home | None:
+    """See homes_paused."""
+    if booking.tier.method != "suspend":
+        return None
+    rows = tables.of(booking, "active", "releasing", "ended")
+    there = [r for r in rows if not r.left and (r.state != "ended" or r.suspended)]
+    if pause.emptied_at is None:
+        return _home(tables, there, booking.saved_at or pause.ready_at, pause.noticed_at)
+    saved = pause.noticed_at - pause.lost_seconds
+    return _home(tables, there, saved, pause.noticed_at)
+
+
+def _home(tables: Tables, rows: Sequence[Row], saved: float, until: float | None) -> Home | None:
+    """Of the last run, if agents can suspend it: whole GPUs of one node."""
+    begun = max((row.starts for row in rows), default=0)
+    last = sorted((row for row in rows if row.starts == begun), key=lambda row: row.place.gpu)
+    whole = all(row.place.profile is None and row.place.share is None for row in last)
+    if not last or not whole or len({tables.node_of[row.place.gpu] for row in last}) > 1:
+        return None
+    return tuple(row.place for row in last), saved, until

@@ -1,0 +1,162 @@
+"""The hardware and the owners of a simulated node, with somebody who looks on."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allocation.agent.handover import Handover
+from allocation.agent.nvml_watch import NvmlWatch
+from allocation.agent.simulated_hardware import (
+    Gpu,
+    Hardware,
+    HardwareFault,
+    Instance,
+    fleet_parse,
+)
+from allocation.agent.simulated_programs import program, program_toggle
+from allocation.wire import DesiredAllocation
+from tests.simulation.occupancy import is_foreign
+
+if TYPE_CHECKING:
+    from tests.simulation.node import SimNode
+
+
+class Machine(Hardware):
+    """GPUs that tell at which point of their work the agent is, and what it stops."""
+
+    def __init__(self, node: "SimNode", gpus: int, clock: Callable[[], float]) -> None:
+        super().__init__(node.name, fleet_parse(f"h100:{gpus}"), state=None, clock=clock)
+        self._node, self._at = node, node.at
+        # Freezing and waking that is under way, with when it is done: it outlives the agent.
+        self.toggles: dict[int, float] = {}
+
+    def mode_set(self, gpu: Gpu, *, mig: bool) -> str:
+        said = super().mode_set(gpu, mig=mig)
+        self._at("after the mode has changed")
+        return said
+
+    def instance_create(self, gpu: Gpu, profile_id: int, start: int, size: int) -> Instance:
+        self._at("before a slice is made")
+        return super().instance_create(gpu, profile_id, start, size)
+
+    def compute_create(self, gpu: Gpu, instance: Instance) -> None:
+        self._at("between the two steps of a slice")
+        super().compute_create(gpu, instance)
+        self._at("after a slice is made")
+
+    def instance_destroy(self, gpu: Gpu, instance: Instance) -> None:
+        self._at("between the two steps of taking it away")
+        super().instance_destroy(gpu, instance)
+        self._at("after a slice is taken away")
+
+    def made_by_hand(self, gpu: Gpu, profile_id: int, start: int) -> Instance:
+        """Somebody makes a slice past the agent. Raises HardwareFault."""
+        size = gpu.model.profile(profile_id).size
+        made = super().instance_create(gpu, profile_id, start, size)
+        super().compute_create(gpu, made)
+        return made
+
+    def process_signal(self, pid: int, *, force: bool) -> None:
+        found = program(self, pid)
+        if found is not None and not found.frozen:
+            self._node.stops(found.label)
+        super().process_signal(pid, force=force)
+        self._at("after a program was asked to end")
+
+    def toggle(self, pid: int, seconds: float) -> None:
+        """Begins to freeze or to wake a program."""
+        self._at("before a program is frozen or woken")
+        found = program(self, pid)
+        if found is not None and not found.frozen:
+            self._node.stops(found.label)
+        self.toggles[pid] = self.clock() + seconds
+        self._at("while a program is frozen or woken")
+
+    def toggles_settle(self) -> None:
+        """What is under way is done when its time has come; what can't be stays as it is."""
+        for pid in [pid for pid, at in self.toggles.items() if at <= self.clock()]:
+            del self.toggles[pid]
+            found = program(self, pid)
+            try:
+                program_toggle(self, pid)
+            except HardwareFault:
+                continue
+            word = "woken" if found is not None and found.frozen else "frozen"
+            self._node.happened[f"programs {word}"] += 1
+
+    def power_cycle(self) -> None:
+        """Programs and slices are gone; the mode stays, as it does on this model."""
+        self.toggles.clear()
+        for gpu in self.gpus:
+            gpu.processes.clear()
+            gpu.instances.clear()
+
+
+class SlowSuspender:
+    """See suspender.Suspender: takes its time, and sometimes fails."""
+
+    def __init__(self, node: "SimNode") -> None:
+        self._node = node
+        self._failed: dict[int, bool] = {}
+
+    def room_mb(self) -> int | None:
+        return None
+
+    def toggle(self, pid: int) -> None:
+        if self.busy(pid):
+            return
+        rng = self._node.rng
+        self._failed[pid] = rng.random() < 0.1
+        if not self._failed[pid]:
+            self._node.hardware.toggle(pid, rng.choice((0, 1, 8)))
+
+    def busy(self, pid: int) -> bool:
+        self._node.hardware.toggles_settle()
+        return pid in self._node.hardware.toggles
+
+    def result(self, pid: int) -> str | None:
+        if self.busy(pid) or pid not in self._failed:
+            return None
+        return "it ended with 1" if self._failed[pid] else ""
+
+
+class Onlooker(NvmlWatch):
+    """Whose processes are where. Errors of hardware are no subject of a schedule."""
+
+    def errors(self) -> tuple[()]:
+        return ()
+
+
+class WatchedHandover(Handover):
+    """Writes down who may use a device: from before its files are there until they are gone."""
+
+    def __init__(self, root: Path, node: "SimNode") -> None:
+        super().__init__(root, (node,))
+        self._node = node
+        # What is no longer on the disk was never given, or has been taken.
+        kept = node.occupancy.given
+        node.occupancy.given = {name: kept[name] for name in self.given if name in kept}
+
+    def give(self, allocation: DesiredAllocation, device: str, now: float) -> None:
+        self._node.at("before a device is handed over")
+        occupancy = self._node.occupancy
+        if allocation.share is not None:
+            occupancy.shares[allocation.id] = (allocation.share, allocation.owner)
+        if allocation.resumes is not None:
+            occupancy.goes_on_as[allocation.resumes] = allocation.id
+        occupancy.given[allocation.id] = self._node.slots_of(device)
+        self._node.look()
+        super().give(allocation, device, now)
+        self._node.at("after a device is handed over")
+
+    def take(self, allocation: str) -> None:
+        self._node.stops(allocation)
+        super().take(allocation)
+        self._node.occupancy.given.pop(allocation, None)
+        self._node.at("after a device is taken back")
+
+
+def strangers_on(machine: Machine) -> list[int]:
+    """The programs of people without a booking."""
+    every = (process for gpu in machine.gpus for process in gpu.processes.values())
+    return [process.pid for process in every if is_foreign(process.label)]

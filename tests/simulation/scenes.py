@@ -1,0 +1,102 @@
+"""How some schedules begin: what chance alone brings about too seldom."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tests.simulation.faults import gpu_falls_off, will_die
+from tests.simulation.happenings import (
+    ask,
+    claim,
+    everybody_works,
+    more_time_is_asked,
+    saves_are_told,
+    time_passes,
+)
+from tests.simulation.people import BORROWER, LENDER, Wish, borrowing_draw
+
+if TYPE_CHECKING:
+    from tests.simulation.schedule import Schedule
+
+MAKING = ("before a slice is made", "between the two steps of a slice", "after a slice is made")
+TAKING = (
+    "between the two steps of taking it away",
+    "after a slice is taken away",
+    "after a device is taken back",
+)
+PAUSING = (
+    "after a program was asked to end",
+    "before a program is frozen or woken",
+    "while a program is frozen or woken",
+)
+_ONE = Wish(count=1, profile=None, together="any", required=False, duration=1200)
+
+
+def fully_borrowed(it: "Schedule") -> None:
+    """A site that is full of work that may be paused, and somebody stronger who comes."""
+    tiers = it.world.rng.choice((("flex", "frozen", "spot"), ("frozen",)))
+    for _ in it.portal.site.gpus:
+        ask(it, borrowing_draw(it.world.rng, tiers))
+    _begun(it)
+    _may_die(it, PAUSING)
+    claim(it)
+    it.world.rng.choice((more_time_is_asked, saves_are_told, gpu_falls_off, time_passes))(it)
+    it.portal.cycle(it.world.now)
+    it.world.passes(40)
+    everybody_works(it)
+
+
+def cut_off_on_lease(it: "Schedule") -> None:
+    """Work that may begin anew elsewhere, and a node that neither hears nor speaks for long."""
+    ask(it, dataclasses.replace(_ONE, tier="steady"))
+    _begun(it)
+    node = it.world.rng.choice(it.world.nodes)
+    it.tell(f"{node.name} is cut off")
+    node.hears = node.speaks = False
+    for seconds in (10, 30, 30):
+        it.world.passes(seconds)
+        everybody_works(it)
+
+
+def beside_each_other(it: "Schedule") -> None:
+    """Shares of several people at once, more than there is room for."""
+    for who in (LENDER, BORROWER, LENDER, LENDER):
+        share = it.world.rng.choice((300, 500, 600))
+        tier = "flex" if who == BORROWER else "standard"
+        ask(it, dataclasses.replace(_ONE, share=share, who=who, tier=tier))
+    _begun(it)
+    claim(it)
+
+
+def sliced(it: "Schedule") -> None:
+    """Slices come and go, and somebody makes one by hand; the agents die of it."""
+    _may_die(it, MAKING)
+    for profile in ("1g.10gb", "2g.20gb", "3g.40gb"):
+        ask(it, dataclasses.replace(_ONE, profile=profile, duration=60))
+    _begun(it)
+    _may_die(it, TAKING)
+    it.world.passes(60)
+    everybody_works(it)
+
+
+def _may_die(it: "Schedule", kind: Sequence[str]) -> None:
+    for node in it.world.nodes:
+        if it.world.rng.random() < 0.6:
+            will_die(it, node, kind)
+
+
+def _begun(it: "Schedule") -> None:
+    for seconds in (1, it.world.rng.choice((2, 30))):
+        it.world.passes(seconds)
+        everybody_works(it)
+
+
+SCENES: tuple[Callable[["Schedule"], None], ...] = (
+    fully_borrowed,
+    fully_borrowed,
+    fully_borrowed,
+    cut_off_on_lease,
+    beside_each_other,
+    sliced,
+    sliced,
+)
