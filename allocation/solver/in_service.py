@@ -46,6 +46,7 @@ def _short(working: Working, want: Want, first: int) -> Reason | None:
 
 def _most(pool: Pool, want: Want, away: Iterable[str]) -> int:
     """The most of the want that one group could have with these gone, were nothing taken."""
-    gone = np.zeros(len(pool), dtype=np.bool_)
-    gone[[pool.column[gpu] for gpu in away]] = True
-    return pool.most_in_service(want.shape, want.level, gone)
+    able = pool.eligible(want.shape).copy()
+    able[[pool.column[gpu] for gpu in away]] = False
+    capacity = pool.capacity_on(want.shape, np.zeros(len(pool), dtype=np.uint16), able)
+    return int(pool.sums(want.level, capacity).max())

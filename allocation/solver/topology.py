@@ -164,12 +164,6 @@ class Pool:
             self._most[key] = int(self.sums(level, capacity).max())
         return self._most[key]
 
-    def most_in_service(self, shape: Shape, level: Together, gone: Bools) -> int:
-        """As `most`, of the GPUs that take new work and are not `gone` (by column)."""
-        empty = np.zeros(len(self), dtype=np.uint16)
-        capacity = self.capacity_on(shape, empty, self.eligible(shape) & ~gone)
-        return int(self.sums(level, capacity).max())
-
     def out_of_service(self, shape: Shape) -> int:
         """GPUs that suit the shape and are not there for it."""
         return int((self.suits(shape) & ~self.in_service).sum())

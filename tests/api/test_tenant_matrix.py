@@ -32,6 +32,7 @@ OPEN = {
     "fleet/nodes/<slug:name>/fence",
     "fleet/nodes/<slug:name>/events",
     "fleet/gpus/<uuid:gpu_id>/return",
+    "fleet/gpus/<uuid:gpu_id>/use",
     "blackouts/<uuid:blackout_id>/end",
 }
 BODIES: dict[str, Any] = {

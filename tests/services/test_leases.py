@@ -2,7 +2,6 @@
 
 import dataclasses
 from datetime import datetime, timedelta
-from uuid import uuid4
 
 import pytest
 import redis
@@ -12,7 +11,7 @@ from allocation.agent.leases import Leases
 from allocation.agent.reconcile import Held
 from allocation.models import Booking, Gpu, Node, Occupancy, SolverState
 from allocation.rules.ask import AskDocument
-from allocation.rules.leases import SILENCE_SECONDS, TTL_SECONDS, LeaseWatch
+from allocation.rules.leases import SILENCE_SECONDS
 from allocation.services import leases
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.costs import booking_cost
@@ -395,15 +394,3 @@ def test_a_heartbeat_counts_although_its_answer_is_lost(
     monkeypatch.setattr(leases, "agents_redis", away)
     plant.portal_reads()
     assert node().heartbeat_seq > before
-
-
-def test_a_watcher_counts_silence_from_what_it_has_seen_itself() -> None:
-    one, two = uuid4(), uuid4()
-    watch = LeaseWatch()
-    assert watch.silent({one: 1, two: 1}, 1000.0) == {}
-    assert watch.silent({one: 1, two: 2}, 1000.0 + SILENCE_SECONDS) == {}
-    assert watch.silent({one: 1, two: 2}, 1001.0 + SILENCE_SECONDS) == {one: 1}
-    # What comes back is counted anew, and so is what was of no interest for a while.
-    assert watch.silent({two: 2}, 1002.0 + SILENCE_SECONDS) == {}
-    assert watch.silent({one: 1, two: 2}, 1003.0 + SILENCE_SECONDS) == {}
-    assert TTL_SECONDS < SILENCE_SECONDS

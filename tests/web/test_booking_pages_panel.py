@@ -10,7 +10,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocation.models import Booking, Gpu, Node, PolicyVersion, WorkSpeed
+from allocation.models import Booking, Node, PolicyVersion, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask_text import document_text, duration_text
 from billing.rules import month_of
@@ -368,20 +368,6 @@ def test_a_kind_of_work_is_chosen_in_the_fields_and_written_into_the_line() -> N
     _client(member).post(f"/t/{member.tenant.slug}/book", sent)
     (booking,) = _bookings(member)
     assert booking.ask["workload"] == "training"
-
-
-@pytest.mark.django_db
-def test_what_is_out_of_service_can_be_waited_for() -> None:
-    member = _site()
-    with as_system():
-        Gpu.objects.update(health=Gpu.Health.LOST)
-    page = _ask(member, q="1 h100 6h")
-    assert "4 of 4 h100 are out of service or do not answer" in page
-    assert "Wait in line as asked" in page
-    form = _form(member, page) | {"option": "standard 1 h100 6h"}
-    _client(member).post(f"/t/{member.tenant.slug}/book", form)
-    (booking,) = _bookings(member)
-    assert (booking.state, booking.held) == ("requested", Decimal("28.8"))
 
 
 @pytest.mark.django_db
