@@ -63,6 +63,9 @@ class Machine(Hardware):
         if found is not None and not found.frozen and not (woken and force):
             self._node.stops(found.label)
         super().process_signal(pid, force=force)
+        if program(self, pid) is None:
+            # Its number may soon be another's.
+            self.toggles.pop(pid, None)
         self._at("after a program was asked to end")
 
     def toggle(self, pid: int, seconds: float) -> None:

@@ -120,8 +120,10 @@ class Schedule:
             if booking.state not in OVER:
                 self.portal.cancel(name, self.world.now)
         self.rest("when all was given back")
+        # What was frozen is forgotten with the next document, for which nobody waits.
+        self.world.passes(5)
         for node in self.world.nodes:
-            node.look()
+            self.world.node_works(node)
             programs = [p.label for g in node.hardware.gpus for p in g.processes.values()]
             if programs:
                 self.world.violations.append(f"P14 {node.name} still has {programs}")
