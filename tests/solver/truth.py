@@ -24,8 +24,8 @@ class Piece(NamedTuple):
 
 
 def given_by(plan: Plan) -> list[Assign | Waiting]:
-    """Everything that got a window."""
-    return [*plan.assigns, *plan.waits]
+    """Everything that got a window: what waits for hardware to come back has none."""
+    return [*plan.assigns, *(wait for wait in plan.waits if wait.places)]
 
 
 def held_by(snapshot: Snapshot, plan: Plan) -> list[tuple[str, Row]]:
@@ -140,7 +140,11 @@ def illegal(snapshot: Snapshot, plan: Plan) -> list[Place]:
 def torn(snapshot: Snapshot, plan: Plan) -> list[str]:
     """Gangs that are not whole, of the wrong shape, or apart where they must be together."""
     requests = {request.booking: request for request in snapshot.requests}
-    bad = []
+    bad = [
+        wait.booking
+        for wait in plan.waits
+        if not wait.places and "none_in_service" not in {why.code for why in wait.reasons}
+    ]
     for given in given_by(plan):
         ask = requests[given.booking].ask
         level = ask.together if ask.required and ask.count > 1 else "any"
