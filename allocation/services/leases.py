@@ -31,8 +31,14 @@ Beat = tuple[Node, int, int]
 def leases_grant(beats: Iterable[Beat]) -> None:
     """Answers heartbeats, which must be known to the database by now: a lease that we forget would
     be counted from an earlier one. Each is signed with the key that its heartbeat was heard by.
+
+    A node whose lease ran out has none until it acts on our newest word: by an older one it could
+    begin what has been begun elsewhere.
     """
-    granted = [beat for beat in beats if reads(beat[0], wire.LEASES_SINCE)]
+    beats = [beat for beat in beats if reads(beat[0], wire.LEASES_SINCE)]
+    asked = [node.id for node, _, _ in beats]
+    cut_off = set(Node.objects.filter(id__in=asked, cut_off=True).values_list("id", flat=True))
+    granted = [beat for beat in beats if beat[0].id not in cut_off]
     if not granted:
         return
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)

@@ -179,7 +179,8 @@ class ModelPortal:
         if message is None:
             return "refused"
         said = hearing.message_apply(self.tables, self.site, name, message, now)
-        if said == "applied" and isinstance(message, wire.Heartbeat):
+        cut_off = self.tables.nodes[name].cut_off
+        if said == "applied" and isinstance(message, wire.Heartbeat) and not cut_off:
             self._grant(name, lease_of(self.tables, self.site, name, message.seq).to_json())
         return said
 
