@@ -109,7 +109,7 @@ def _make_saved(path: Path, part: Part) -> None:
     try:
         if account is None:
             who = part.account or f"for {part.owner}"
-            log.warning("no account %s here: nobody can say that %s is saved", who, path.parent)
+            log.info("no account %s here: nobody can say that %s is saved", who, path.parent)
         elif account != os.geteuid():
             os.chown(fresh, account, -1)
     except PermissionError:
