@@ -1,6 +1,6 @@
 """A quote's promise about the price: a signed instant, whose price book counts for five minutes."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from django.core import signing
 
@@ -12,7 +12,7 @@ SALT = "allocation.quote"
 
 def price_lock(now: datetime) -> str:
     """The text that whoever was shown prices at `now` hands in when booking."""
-    return signing.dumps(int(now.timestamp()), salt=SALT)
+    return signing.dumps(now.isoformat(), salt=SALT)
 
 
 def price_lock_read(text: str, now: datetime) -> datetime:
@@ -22,7 +22,7 @@ def price_lock_read(text: str, now: datetime) -> datetime:
         Refused: `quote_expired`, for a lock that is too old or was not made here.
     """
     try:
-        at = datetime.fromtimestamp(signing.loads(text, salt=SALT), UTC)
+        at = datetime.fromisoformat(signing.loads(text, salt=SALT))
     except (signing.BadSignature, ValueError, TypeError) as error:
         raise _expired() from error
     if not now - PRICE_LOCKED <= at <= now + timedelta(seconds=1):

@@ -169,7 +169,7 @@ def test_a_batch_of_heartbeats_and_readings_is_a_few_statements(
     django_assert_max_num_queries: Watched,
 ) -> None:
     said = [each for node in NODES for each in (a_beat(node, 1), readings(node, 2))]
-    with as_system(), django_assert_max_num_queries(9):
+    with as_system(), django_assert_max_num_queries(10):
         assert set(messages_apply(said, NOW)) == {"applied"}
 
 

@@ -132,26 +132,6 @@ def test_a_cut_that_is_shorter_than_the_lease_changes_nothing(plant: Plant, lab:
     assert fresh(booking).state == "active"
 
 
-def test_a_node_whose_lease_ran_out_has_none_until_it_acts_on_our_newest_word(
-    plant: Plant, lab: Lab
-) -> None:
-    """Back on the line, by the old word it could begin here what has been begun elsewhere."""
-    booking = on_lease(plant, lab)
-    plant.line.speaks = plant.line.hears = False
-    watched(plant, booking, SILENCE_SECONDS + 8)
-    assert node().cut_off
-    before = agents_redis().get(wire.lease_key(NAME))
-    with as_system():
-        leases.leases_grant([(node(), 10**15, node().key_version)])
-    assert agents_redis().get(wire.lease_key(NAME)) == before
-
-    plant.line.speaks = plant.line.hears = True
-    for _ in range(12):
-        plant.later(SECOND)
-    assert not node().cut_off
-    assert agents_redis().get(wire.lease_key(NAME)) != before
-
-
 def test_other_tiers_run_on_where_they_are(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
     with as_system():

@@ -24,7 +24,8 @@ def test_what_is_out_of_service_can_be_waited_for() -> None:
     page = client.get(address, {"q": "1 h100 6h"}).content.decode()
     assert "4 of 4 h100 are out of service or do not answer" in page
     (form,) = re.findall(r"<form(?:(?!</form>).)*Wait in line as asked.*?</form>", page, re.S)
-    assert client.post(address, dict(FIELD.findall(form))).status_code == 302
+    answer = client.post(address, dict(FIELD.findall(form)))
+    assert answer.status_code == 302, answer.content.decode()
     with as_system():
         booking = Booking.objects.get(tenant=member.tenant)
     assert (booking.state, booking.held) == ("requested", Decimal("28.8"))
