@@ -17,8 +17,8 @@ POINTS = {
     "before the plan is written": ("allocation.services.cycle", "plan_apply", 1),
     "in the middle of writing it": ("allocation.services.plans", "event_add", 2),
     "after it is committed": ("allocation.services.cycle", "starts_due", 1),
-    "in the middle of a start": ("allocation.services.lifecycle", "nodes_bump", 1),
-    "between two starts": ("allocation.services.lifecycle", "_start", 2),
+    "in the middle of starts": ("allocation.services.starts", "_begin", 1),
+    "when starts are nearly written": ("allocation.services.starts", "events_add", 1),
     "before nodes are told": ("allocation.services.cycle", "publish_due", 1),
     "while a node is told": ("allocation.wire", "seal", 1),
 }
@@ -28,6 +28,8 @@ OF_MOVES = {
     "when one place is taken": ("allocation.services.plans", "_rows_write", 2),
     "when the move is committed": ("allocation.services.cycle", "starts_due", 1),
 }
+# Where it dies if it ends something.
+OF_ENDS = {"in the middle of an end": ("allocation.services.lifecycle", "nodes_bump", 1)}
 
 
 def dying(
@@ -50,7 +52,7 @@ def main(point: str, now: str, number: str = "SIGKILL") -> None:
     django.setup()
     from allocation.services.cycle import cycle_run  # noqa: PLC0415 (needs the settings)
 
-    name, function, times = (POINTS | OF_MOVES)[point]
+    name, function, times = (POINTS | OF_MOVES | OF_ENDS)[point]
     module = importlib.import_module(name)
     setattr(module, function, dying(getattr(module, function), times, signal.Signals[number]))
     cycle_run(datetime.fromisoformat(now))

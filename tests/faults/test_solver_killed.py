@@ -115,7 +115,7 @@ def test_a_cycle_killed_while_it_ends_bookings_ends_them_next_time(
     plant.round()
     plant.agent.pause()
     plant.now += timedelta(hours=2)
-    cycle_killed(real_db, plant, "in the middle of a start")
+    cycle_killed(real_db, plant, "in the middle of an end")
     assert fresh(booking).state == "active"
     plant.round()
     assert (fresh(booking).state, str(fresh(booking).charged)) == ("ended", "9.600000")
