@@ -27,7 +27,7 @@ from allocation.solver.relaying import Way, at_place, laid_anew, newcomer_first,
 from allocation.solver.repack import make_room
 from allocation.solver.types import Request, Snapshot
 from allocation.solver.working import Found, Working
-from allocation.solver.written import Bits, written_of
+from allocation.solver.written import Bits, Windows, written_of
 
 _MOST_SLICES = 200
 """No more slices are packed closer, or looked at one by one, for one newcomer;"""
@@ -46,6 +46,8 @@ class Promised:
         self._written: dict[str, Found] | None = None
         self._bits: dict[str, Bits] = {}
         self._hopeless: dict[tuple[object, ...], int] = {}
+        self._lay: list[tuple[str, Found]] = []
+        self._windows: dict[str, Windows] = {}
         # A quarter is for promises, which have a start; what they leave is for newcomers too.
         self._left = working.policy.neighbourhoods // 4
         self._exact_left = 0
@@ -61,6 +63,7 @@ class Promised:
         and what is pinned where it is."""
         if not found.over and not found.want.pin:
             self._reserved.setdefault(found.want.gpu_class, {})[booking] = found
+            self._windows.pop(found.want.gpu_class, None)
 
     def keep(self, kept: Mapping[str, Found]) -> None:
         """All these promises of earlier cycles."""
@@ -72,6 +75,7 @@ class Promised:
         before = kept.get(booking)
         if before is None:
             return None
+        self._windows.pop(before.want.gpu_class, None)
         return self._reserved.get(before.want.gpu_class, {}).pop(booking, before)
 
     def found(self, booking: str, gpu_class: str) -> Found | None:
@@ -116,11 +120,11 @@ class Promised:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """For looking only, as a newcomer would: afterwards everything lies again where it lay."""
-        before, left = self.lying(), (self._left, self._exact_left)
+        mark, left = self.mark(), (self._left, self._exact_left)
         policy = self._working.policy
         self._left, self._exact_left = policy.neighbourhoods, policy.exact_neighbourhoods
         yield
-        self.back(before)
+        self.back(mark)
         self._left, self._exact_left = left
 
     def make_way(self, wants: Iterable[Want], starts: int) -> Found | None:
@@ -152,24 +156,33 @@ class Promised:
         self._hopeless[kind] = want.duration
         return False
 
-    def back(self, before: Mapping[str, Found]) -> None:
-        """Undo moves that were in vain: all lie again where they did (see `lying`)."""
-        changed = [
-            (booking, found, before[booking])
-            for rows in self._reserved.values()
-            for booking, found in rows.items()
-            if booking in before and before[booking] is not found
-        ]
-        for _, found, _ in changed:
-            self._working.free(found)
-        for booking, _, found in changed:
-            self._working.reserve(found)
-            self._reserved[found.want.gpu_class][booking] = found
+    def mark(self) -> int:
+        """For `back`: what has been moved so far."""
+        return len(self._lay)
 
-    def lying(self) -> dict[str, Found]:
-        """Where everything lies now."""
-        self._read()
-        return {name: found for rows in self._reserved.values() for name, found in rows.items()}
+    def moved_since(self, mark: int) -> int:
+        """How many lie elsewhere than they did then."""
+        return sum(rows[name].places != found.places for name, found, rows in self._before(mark))
+
+    def back(self, mark: int) -> None:
+        """Undo the moves since then, made in vain: all lie again where they did."""
+        changed = list(self._before(mark))
+        del self._lay[mark:]
+        for booking, _, rows in changed:
+            self._working.free(rows[booking])
+        for booking, found, rows in changed:
+            self._working.reserve(found)
+            rows[booking] = found
+
+    def _before(self, mark: int) -> Iterator[tuple[str, Found, dict[str, Found]]]:
+        """Where who has been moved since then lay, and among whom it lies now."""
+        first: dict[str, Found] = {}
+        for booking, found in self._lay[mark:]:
+            first.setdefault(booking, found)
+        for booking, found in first.items():
+            rows = self._reserved[found.want.gpu_class]
+            if booking in rows:
+                yield booking, found, rows
 
     def _read(self) -> None:
         if self._written is not None:
@@ -187,40 +200,57 @@ class Promised:
         if working.over(want, starts) is not None:
             return None
         room = self._room(want, starts)
-        near = {
-            booking: found
-            for booking, found in self._reserved.get(want.gpu_class, {}).items()
-            if found.starts < starts + want.duration and starts < found.ends
-        }
+        near = self._near(want.gpu_class, (starts, starts + want.duration))
         for rows, way in self._ways(want, starts, near, room):
             answer = laid_anew(working, want, starts, rows, way)
             if answer is not None:
                 newcomer, ends = answer
-                self._reserved[want.gpu_class] |= ends
+                there = self._reserved[want.gpu_class]
+                self._lay += [(name, there[name]) for name in ends]
+                there |= ends
                 return newcomer
         return None
+
+    def _near(self, gpu_class: str, window: tuple[int, int]) -> Reserved:
+        """What may move and meets the window."""
+        rows = self._reserved.get(gpu_class, {})
+        known = self._windows.get(gpu_class)
+        if known is None:
+            known = self._windows[gpu_class] = Windows(rows)
+        return {booking: rows[booking] for booking in known.meeting(window)}
 
     def _ways(
         self, want: Want, starts: int, near: Reserved, room: Counts
     ) -> Iterator[tuple[Reserved, Way]]:
         """Who is laid anew, and how, as often as the policy allows."""
         sets = neighbourhoods(self._working, want, starts, near, room)
-        few = self._few_moves(want, starts, near)
-        tries: list[tuple[Reserved, Way]] = [few] if few else []
-        tries += [(rows, newcomer_first) for rows in sets]
-        rows = slices(near, _MOST_SLICES)
-        tries += [(rows, packed)] if rows else []
-        for each in tries[: self._left]:
+        for each in self._greedy(want, starts, near, sets):
+            if self._left <= 0:
+                break
             self._left -= 1
             yield each
         if sets and self._exact_left > 0:
             self._exact_left -= 1
             yield joined(sets), proven
 
+    def _greedy(
+        self, want: Want, starts: int, near: Reserved, sets: Iterable[Reserved]
+    ) -> Iterator[tuple[Reserved, Way]]:
+        """The ways that search for no proof."""
+        few = self._few_moves(want, starts, near)
+        if few:
+            yield few
+        yield from ((rows, newcomer_first) for rows in sets)
+        rows = slices(near, _MOST_SLICES)
+        if rows:
+            yield rows, packed
+
     def _few_moves(self, want: Want, starts: int, near: Reserved) -> tuple[Reserved, Way] | None:
         """For one slice: the fewest that must go elsewhere, as far as its own window shows."""
+        if want.profile is None or want.count > 1:
+            return None
         alone = at_one_place(near, _MOST_SLICES)
-        if want.profile is None or want.count > 1 or not alone:
+        if not alone:
             return None
         busy, _ = self._working.busy(want, np.array([starts], dtype=np.int64))
         room = make_room(self._working.pools[want.gpu_class], want, busy[0], tuple(alone), _FEW)
