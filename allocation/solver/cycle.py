@@ -103,7 +103,7 @@ def _in_turn(
         found = _newcomer(outcome, request, None)
         return [found] if found else []
     members, before = series.pop(request.series, ()), len(outcome.refusals)
-    mark = outcome.promised.mark()
+    mark = outcome.promised.lying.mark()
     got: list[tuple[Request, Found]] = []
     for each in members:
         able = _able(outcome, each)
@@ -115,7 +115,7 @@ def _in_turn(
         outcome.working.free(found)
     refused = outcome.refusals[before:]
     if refused:
-        outcome.promised.back(mark)
+        outcome.promised.lying.back(mark)
         outcome.refusals[before:] = all_or_none(members, refused)
         return []
     for each, found in got:

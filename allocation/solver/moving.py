@@ -13,6 +13,7 @@ import numpy as np
 
 from allocation.solver.explain import reason
 from allocation.solver.groups import Counts
+from allocation.solver.lying import Lying
 from allocation.solver.neighbourhoods import (
     Reserved,
     at_one_place,
@@ -27,7 +28,7 @@ from allocation.solver.relaying import Way, at_place, laid_anew, newcomer_first,
 from allocation.solver.repack import make_room
 from allocation.solver.types import Request, Snapshot
 from allocation.solver.working import Found, Working
-from allocation.solver.written import Bits, Windows, written_of
+from allocation.solver.written import Bits, written_of
 
 _MOST_SLICES = 200
 """No more slices are packed closer, or looked at one by one, for one newcomer;"""
@@ -42,12 +43,10 @@ class Promised:
     def __init__(self, working: Working, snapshot: Snapshot) -> None:
         """Nothing is promised yet. What is written is read when it is first in the way."""
         self._working, self._snapshot = working, snapshot
-        self._reserved: dict[str, dict[str, Found]] = {}
+        self.lying = Lying(working)
         self._written: dict[str, Found] | None = None
         self._bits: dict[str, Bits] = {}
         self._hopeless: dict[tuple[object, ...], int] = {}
-        self._lay: list[tuple[str, Found]] = []
-        self._windows: dict[str, Windows] = {}
         # A quarter is for promises, which have a start; what they leave is for newcomers too.
         self._left = working.policy.neighbourhoods // 4
         self._exact_left = 0
@@ -62,8 +61,7 @@ class Promised:
         """It is promised or given, and reserved. What stands on the room of others stays there,
         and what is pinned where it is."""
         if not found.over and not found.want.pin:
-            self._reserved.setdefault(found.want.gpu_class, {})[booking] = found
-            self._windows.pop(found.want.gpu_class, None)
+            self.lying.add(booking, found)
 
     def keep(self, kept: Mapping[str, Found]) -> None:
         """All these promises of earlier cycles."""
@@ -75,18 +73,13 @@ class Promised:
         before = kept.get(booking)
         if before is None:
             return None
-        self._windows.pop(before.want.gpu_class, None)
-        return self._reserved.get(before.want.gpu_class, {}).pop(booking, before)
-
-    def found(self, booking: str, gpu_class: str) -> Found | None:
-        """Where it lies now; None when it does not move."""
-        return self._reserved.get(gpu_class, {}).get(booking)
+        return self.lying.take(booking, before.want.gpu_class) or before
 
     def moves(self) -> Iterator[Move]:
         """What is written and lies elsewhere now."""
         for booking, before in sorted((self._written or {}).items()):
-            found = self._reserved[before.want.gpu_class][booking]
-            if found.places != before.places:
+            found = self.lying.found(booking, before.want.gpu_class)
+            if found is not None and found.places != before.places:
                 why = reason("laid_anew", "It lies elsewhere at its own time, so that more fits.")
                 gpu_class, places = found.want.gpu_class, (before.places, found.places)
                 yield Move(booking, gpu_class, *places, *found.window, (why,))
@@ -120,11 +113,11 @@ class Promised:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """For looking only, as a newcomer would: afterwards everything lies again where it lay."""
-        mark, left = self.mark(), (self._left, self._exact_left)
+        mark, left = self.lying.mark(), (self._left, self._exact_left)
         policy = self._working.policy
         self._left, self._exact_left = policy.neighbourhoods, policy.exact_neighbourhoods
         yield
-        self.back(mark)
+        self.lying.back(mark)
         self._left, self._exact_left = left
 
     def make_way(self, wants: Iterable[Want], starts: int) -> Found | None:
@@ -156,34 +149,6 @@ class Promised:
         self._hopeless[kind] = want.duration
         return False
 
-    def mark(self) -> int:
-        """For `back`: what has been moved so far."""
-        return len(self._lay)
-
-    def moved_since(self, mark: int) -> int:
-        """How many lie elsewhere than they did then."""
-        return sum(rows[name].places != found.places for name, found, rows in self._before(mark))
-
-    def back(self, mark: int) -> None:
-        """Undo the moves since then, made in vain: all lie again where they did."""
-        changed = list(self._before(mark))
-        del self._lay[mark:]
-        for booking, _, rows in changed:
-            self._working.free(rows[booking])
-        for booking, found, rows in changed:
-            self._working.reserve(found)
-            rows[booking] = found
-
-    def _before(self, mark: int) -> Iterator[tuple[str, Found, dict[str, Found]]]:
-        """Where who has been moved since then lay, and among whom it lies now."""
-        first: dict[str, Found] = {}
-        for booking, found in self._lay[mark:]:
-            first.setdefault(booking, found)
-        for booking, found in first.items():
-            rows = self._reserved[found.want.gpu_class]
-            if booking in rows:
-                yield booking, found, rows
-
     def _read(self) -> None:
         if self._written is not None:
             return
@@ -200,24 +165,14 @@ class Promised:
         if working.over(want, starts) is not None:
             return None
         room = self._room(want, starts)
-        near = self._near(want.gpu_class, (starts, starts + want.duration))
+        near = self.lying.near(want.gpu_class, (starts, starts + want.duration))
         for rows, way in self._ways(want, starts, near, room):
             answer = laid_anew(working, want, starts, rows, way)
             if answer is not None:
                 newcomer, ends = answer
-                there = self._reserved[want.gpu_class]
-                self._lay += [(name, there[name]) for name in ends]
-                there |= ends
+                self.lying.move(want.gpu_class, ends)
                 return newcomer
         return None
-
-    def _near(self, gpu_class: str, window: tuple[int, int]) -> Reserved:
-        """What may move and meets the window."""
-        rows = self._reserved.get(gpu_class, {})
-        known = self._windows.get(gpu_class)
-        if known is None:
-            known = self._windows[gpu_class] = Windows(rows)
-        return {booking: rows[booking] for booking in known.meeting(window)}
 
     def _ways(
         self, want: Want, starts: int, near: Reserved, room: Counts

@@ -161,7 +161,7 @@ class Outcome:
 
     def _lies(self, row: Given) -> Given:
         """What was given or promised, where it lies after others have been let in."""
-        found = self.promised.found(row.booking, row.gpu_class)
+        found = self.promised.lying.found(row.booking, row.gpu_class)
         if found is None or found.places == row.places:
             return row
         if isinstance(row, Waiting):

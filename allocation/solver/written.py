@@ -89,21 +89,6 @@ def _is_reached_into(working: Working, found: Found, there: Mapping[str, Sequenc
     )
 
 
-class Windows:
-    """When bookings of one class begin and end: they keep that, wherever they are moved."""
-
-    def __init__(self, rows: Mapping[str, Found]) -> None:
-        """As they are now; neither more of them nor fewer."""
-        self._names = tuple(rows)
-        self._starts: Ints = np.fromiter((found.starts for found in rows.values()), dtype=np.int64)
-        self._ends: Ints = np.fromiter((found.ends for found in rows.values()), dtype=np.int64)
-
-    def meeting(self, window: tuple[int, int]) -> list[str]:
-        """Those that share an instant with the window."""
-        near = (self._starts < window[1]) & (window[0] < self._ends)
-        return [self._names[at] for at in np.flatnonzero(near).tolist()]
-
-
 class Bits:
     """What written rows of one class take, to be taken away from masks at once."""
 

@@ -118,13 +118,13 @@ class Moves:
         left = int(self._percent * self._running) // 100 - self.made
         if left <= 0:
             return None
-        mark = self._promised.mark()
+        mark = self._promised.lying.mark()
         found = self._promised.make_way(wants, 0)
         if found is None:
             return None
-        moved = self._promised.moved_since(mark)
+        moved = self._promised.lying.moved_since(mark)
         if moved > left:
-            self._promised.back(mark)
+            self._promised.lying.back(mark)
             return None
         self.made += moved
         return found

@@ -1,8 +1,9 @@
 """What a quote takes: `python -m tests.bench.quote --gpus 6212 --allocations 100000`.
 
 Every GPU is booked ahead for windows on the grid over four weeks, one after the other with gaps,
-and each of them may lie elsewhere at its time; the questions are the mix of `tests.bench.cycle`, half of them for a fixed window. In process, on
-an `Availability` that is kept, as the portal keeps one. A JSON line on stdout, milliseconds.
+and each of them may lie elsewhere at its time; the questions are the mix of `tests.bench.cycle`,
+half of them for a fixed window. In process, on an `Availability` that is kept. A JSON line on
+stdout, milliseconds.
 """
 
 import argparse
@@ -65,9 +66,10 @@ def main() -> None:
     site = Snapshot(NOON, MODELS, fleet, held, (), (), ())
     policy = Policy(1, horizon=asked.days * DAY)
     availability, build = timed(lambda: Availability(site, policy))
-    # The first search of a process loads OR-Tools, and the first that looks for moves reads what may
-    # move; told apart, because a portal that is warm has had both.
-    first = Question(Ask(8, ("h100",)), 6 * HOUR, NOON, None, True, "t1", "p1")
+    # The first search of a process loads OR-Tools, and the first that looks for moves reads what
+    # may move: told apart.
+    ask = Ask(asked.gpus // 5, ("h100",), None, "any", required=False)
+    first = Question(ask, 6 * HOUR, NOON, None, fixed=True, tenant="t1", project="p1")
     _, first_ms = timed(lambda: availability.quote(first))
     found: dict[bool, list[float]] = {True: [], False: []}
     cpu: list[float] = []
