@@ -112,13 +112,19 @@ class Promised:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """For looking only, as a newcomer would: afterwards everything lies again where it lay."""
+        """For looking only: afterwards everything lies again where it lay."""
         mark, left = self.lying.mark(), (self._left, self._exact_left)
-        policy = self._working.policy
-        self._left, self._exact_left = policy.neighbourhoods, policy.exact_neighbourhoods
         yield
         self.lying.back(mark)
         self._left, self._exact_left = left
+
+    @contextmanager
+    def rehearsed(self) -> Iterator[None]:
+        """The same while room is taken that is free again afterwards: then there is hope again."""
+        hopeless = dict(self._hopeless)
+        with self.kept():
+            yield
+        self._hopeless = hopeless
 
     def make_way(self, wants: Iterable[Want], starts: int) -> Found | None:
         """Places for exactly this start, after others have moved to other places at their starts.
@@ -126,7 +132,8 @@ class Promised:
         The room found is free, not reserved. None: no such plan, and nothing is changed.
         """
         for want in wants:
-            if not self._may_hope(want, starts):
+            # A limit is its owner's: it says nothing of others who want the same.
+            if self._working.over(want, starts) is not None or not self._may_hope(want, starts):
                 continue
             found = self._cleared(want, starts)
             if found is not None:
@@ -162,8 +169,6 @@ class Promised:
     def _cleared(self, want: Want, starts: int) -> Found | None:
         """By the first way that finds room, the ways that cost least first."""
         working = self._working
-        if working.over(want, starts) is not None:
-            return None
         room = self._room(want, starts)
         near = self.lying.near(want.gpu_class, (starts, starts + want.duration))
         for rows, way in self._ways(want, starts, near, room):
