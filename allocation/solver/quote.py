@@ -129,7 +129,7 @@ class Availability:
             self._lay()
         asked = self._asked(question)
         able = tuple(want for want in asked if want.gpu_class in self._working.pools)
-        with self._ahead.had(self._request(question, able or asked)):
+        with self._ahead.had(_request(question, able or asked, self._working.now)):
             return self._answer(question, asked, only_as_asked=only_as_asked)
 
     def _answer(self, question: Question, asked: tuple[Want, ...], *, only_as_asked: bool) -> Quote:
@@ -141,7 +141,7 @@ class Availability:
         )
         for variant in others:
             able, _ = possible_wants(working, (variant.want,))
-            other = self._find(question, able)
+            other = self._find(question, able, with_moves=False)
             found += [(other, variant.kind)] if other else []
         options = [self._option(question, asked[0], *each) for each in found]
         return Quote(worth_showing(options), blocked)
@@ -174,22 +174,28 @@ class Availability:
         (blocked,) = freed_by((self._why(question, wants, never),), later)
         return [(later, "later")] if later else [], blocked
 
-    def _find(self, question: Question, wants: tuple[Want, ...]) -> Found | None:
-        """What the next cycle would give: see `cycle`. Nothing is reserved, and nobody is told."""
+    def _find(
+        self, question: Question, wants: tuple[Want, ...], *, with_moves: bool = True
+    ) -> Found | None:
+        """What the next cycle would give: see `cycle`. Nothing is reserved, and nobody is told.
+
+        Without moves, which cost most, it may be earlier still.
+        """
         working, first = self._working, self._first(question)
         if not wants or first > self._horizon():
             return None
         if question.fixed and question.earliest < working.now:
             return None
-        request = self._request(question, wants)
+        request = _request(question, wants, working.now)
         last = last_start(working, request)
         if question.fixed:
-            free = working.first_at(wants, first) or self._beside(wants, first)
+            free = working.first_at(wants, first)
+            free = free or (self._beside(wants, first) if with_moves else None)
             return free or self._preemption.earliest(request, wants, first, last)
         found = self._preemption.earliest(request, wants, first, last)
         is_late = found is None or found.starts > first or bool(found.over)
         is_chosen = found is not None and (request.cheapest or bool(request.durations))
-        if is_late and first <= last and not is_chosen:
+        if with_moves and is_late and first <= last and not is_chosen:
             return self._beside(wants, first) or found
         return found
 
@@ -197,27 +203,6 @@ class Availability:
         """Exactly then, if promises can lie elsewhere; all of them are where they were after it."""
         with self._promised.kept():
             return self._promised.make_way(wants, starts)
-
-    def _request(self, question: Question, wants: tuple[Want, ...]) -> Request:
-        """The booking that it would be."""
-        lengths = tuple((want.gpu_class, want.duration) for want in wants)
-        return Request(
-            booking=_LAST,
-            tenant=question.tenant,
-            project=question.project,
-            tier=question.tier,
-            priority=question.priority,
-            submitted=self._working.now,
-            ask=question.ask,
-            duration=min(seconds for _, seconds in lengths),
-            earliest=question.earliest,
-            latest=question.latest,
-            fixed=question.fixed,
-            promise=None,
-            owner=question.owner,
-            durations=lengths if question.lengths and len(lengths) > 1 else (),
-            cheapest=question.cheapest,
-        )
 
     def _why(
         self, question: Question, wants: tuple[Want, ...], never: tuple[Reason, ...]
@@ -298,6 +283,28 @@ class Availability:
 def quote(snapshot: Snapshot, policy: Policy, question: Question) -> Quote:
     """One question on a snapshot; keep an `Availability` to ask many."""
     return Availability(snapshot, policy).quote(question)
+
+
+def _request(question: Question, wants: tuple[Want, ...], now: int) -> Request:
+    """The booking that it would be."""
+    lengths = tuple((want.gpu_class, want.duration) for want in wants)
+    return Request(
+        booking=_LAST,
+        tenant=question.tenant,
+        project=question.project,
+        tier=question.tier,
+        priority=question.priority,
+        submitted=now,
+        ask=question.ask,
+        duration=min(seconds for _, seconds in lengths),
+        earliest=question.earliest,
+        latest=question.latest,
+        fixed=question.fixed,
+        promise=None,
+        owner=question.owner,
+        durations=lengths if question.lengths and len(lengths) > 1 else (),
+        cheapest=question.cheapest,
+    )
 
 
 def worth_showing(options: Iterable[Option], most: int = _MOST_OPTIONS) -> tuple[Option, ...]:
