@@ -1,7 +1,14 @@
 """Quotes know what others have asked for and is not decided, and which of their windows may move;
-both by number, never by name."""
+both by number, never by name. And calendars that programs subscribe to."""
 
-from django.db import migrations
+import uuid
+
+import django.db.models.deletion
+from django.conf import settings
+from django.db import migrations, models
+from django.db.models import Q
+
+from tenants.wall import protect, tenant_key
 
 LIVE = "state IN ('planned', 'starting', 'active', 'releasing')"
 ME = "nullif(current_setting('portal.tenant', true), '')::uuid"
@@ -57,6 +64,86 @@ GRANT EXECUTE ON FUNCTION portal_beside(timestamptz, timestamptz), portal_asked(
 """
 
 
+# Who has the address says no tenant: like a token for programs, it is found by its hash.
+FEEDS = "\n".join(
+    [
+        protect("allocation_calendarfeed", grants="SELECT, INSERT, UPDATE (revoked)"),
+        tenant_key("allocation_calendarfeed", "project_id", "tenants_project"),
+        """
+CREATE FUNCTION portal_feed(wanted bytea)
+RETURNS TABLE (owner_id bigint, tenant_slug text, project_id uuid, gpu_class text)
+STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT f.owner_id, t.slug, f.project_id, f.gpu_class_id
+  FROM allocation_calendarfeed f JOIN tenants_tenant t ON t.id = f.tenant_id
+  WHERE f.digest = wanted AND f.revoked IS NULL
+$$;
+REVOKE EXECUTE ON FUNCTION portal_feed(bytea) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION portal_feed(bytea) TO portal_web, portal_system, portal_ops;
+""",
+    ]
+)
+
+
 class Migration(migrations.Migration):
-    dependencies = [("allocation", "0015_life")]
-    operations = [migrations.RunSQL(BESIDE)]
+    dependencies = [
+        ("allocation", "0015_life"),
+        ("tenants", "0006_mail"),
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+    ]
+    operations = [
+        migrations.RunSQL(BESIDE),
+        migrations.CreateModel(
+            name="CalendarFeed",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("digest", models.BinaryField(max_length=32, unique=True)),
+                ("created", models.DateTimeField()),
+                ("revoked", models.DateTimeField(blank=True, null=True)),
+                (
+                    "gpu_class",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        to="tenants.gpuclass",
+                    ),
+                ),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        to="tenants.project",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant"
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["created", "id"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=Q(project=None) | Q(gpu_class=None), name="feed_of_one_thing"
+                    )
+                ],
+            },
+        ),
+        migrations.RunSQL(FEEDS),
+    ]
