@@ -101,6 +101,7 @@ def test_what_is_moved_or_cancelled_is_the_same_entry_with_a_higher_sequence() -
     booking = a_booking(member, now=timezone.now(), state=State.QUEUED)
     path = made(member)
     (before,) = events(path).values()
+    assert booking.planned_starts is not None
     later = booking.planned_starts + timedelta(hours=3)
     changed(booking, planned_starts=later, planned_ends=later + timedelta(hours=6))
     (moved,) = events(path).values()
@@ -114,6 +115,7 @@ def test_what_is_moved_or_cancelled_is_the_same_entry_with_a_higher_sequence() -
 def test_what_was_released_early_ends_then() -> None:
     member = a_member(a_project())
     booking = a_booking(member, now=timezone.now(), state=State.ENDED)
+    assert booking.planned_starts is not None
     released = booking.planned_starts + timedelta(minutes=20)
     changed(booking, released_at=released)
     (event,) = events(made(member)).values()
