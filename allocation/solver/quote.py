@@ -148,7 +148,6 @@ class Availability:
 
     def _asked(self, question: Question) -> tuple[Want, ...]:
         owners = (question.tenant, question.project)
-        owners = (question.tenant, question.project)
         return tuple(
             want_of(
                 question.ask,

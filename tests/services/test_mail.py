@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from email.message import EmailMessage
+from typing import Any
 
 import icalendar
 import pytest
@@ -251,7 +252,8 @@ def test_what_may_have_another_time_now_comes_with_its_entry_for_a_calendar(
     (letter,) = sink.letters
     (attached,) = letter.iter_attachments()
     assert attached.get_content_type() == "text/calendar"
-    (entry,) = icalendar.Calendar.from_ical(attached.get_content()).walk("VEVENT")
+    calendar: Any = icalendar.Calendar.from_ical(attached.get_content())
+    (entry,) = calendar.walk("VEVENT")
     planned = fresh(booking)
     assert entry["UID"] == f"bk_{booking.id.hex}@gpu.example.org"
     assert (entry.start, entry.end) == (planned.planned_starts, planned.planned_ends)
