@@ -41,6 +41,21 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
     -- What should be out and is not is still there.
     AND (upper(a.period) > since OR a.state <> 'planned')
 $$;
+DROP FUNCTION portal_waiting(timestamptz, timestamptz);
+CREATE FUNCTION portal_waiting(since timestamptz, until timestamptz)
+RETURNS TABLE (tenant bigint, booking bigint, tier text, gpu_class text, places jsonb,
+               together text, is_required boolean, cores bigint, memory bigint,
+               starts timestamptz, ends timestamptz, pin jsonb)
+STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT (SELECT count(*) FROM tenants_tenant t WHERE t.id < b.tenant_id),
+         dense_rank() OVER (ORDER BY b.id), b.tier_id, b.planned_class, b.planned_places,
+         b.ask->>'together', (b.ask->>'required')::boolean,
+         coalesce((b.ask->>'cores')::bigint, 0), coalesce((b.ask->>'memory')::bigint, 0),
+         b.planned_starts, b.planned_ends, coalesce(b.ask->'pin', '[]')
+  FROM allocation_booking b
+  WHERE b.state IN ('queued', 'pausing', 'paused') AND jsonb_array_length(b.planned_places) > 0
+    AND b.planned_starts < until AND b.planned_ends > since AND b.tenant_id IS DISTINCT FROM {ME}
+$$;
 CREATE FUNCTION portal_asked()
 RETURNS TABLE (tenant bigint, booking bigint, tier text, ask jsonb, lengths jsonb,
                duration integer, starts timestamptz, not_before timestamptz, deadline timestamptz,
@@ -58,8 +73,10 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
     AND b.ready_at IS NULL AND b.hardware_lost_at IS NULL AND b.replaced + b.used_seconds = 0
     AND b.tenant_id IS DISTINCT FROM {ME}
 $$;
-REVOKE EXECUTE ON FUNCTION portal_beside(timestamptz, timestamptz), portal_asked() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION portal_beside(timestamptz, timestamptz), portal_asked()
+REVOKE EXECUTE ON FUNCTION portal_beside(timestamptz, timestamptz),
+  portal_waiting(timestamptz, timestamptz), portal_asked() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION portal_beside(timestamptz, timestamptz),
+  portal_waiting(timestamptz, timestamptz), portal_asked()
   TO portal_web, portal_system, portal_ops;
 """
 

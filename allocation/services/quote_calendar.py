@@ -39,7 +39,8 @@ SELECT tenant, booking, gpu_id, profile, start, size, share, cores, memory, peri
 FROM portal_beside(%s, %s)
 """
 _WAITING = """
-SELECT tenant, booking, tier, gpu_class, places, together, is_required, cores, memory, starts, ends
+SELECT tenant, booking, tier, gpu_class, places, together, is_required, cores, memory, starts, ends,
+  pin
 FROM portal_waiting(%s, %s)
 """
 _ASKED = """
@@ -192,6 +193,7 @@ def _others_waiting(now: datetime, until: datetime) -> Iterator[Request]:
             share=places[0].share,
             cores=row["cores"] * 1_000,
             memory=row["memory"] * 1_024,
+            pin=tuple(json.loads(row["pin"])),
         )
         yield Request(
             booking=f"waits-{row['booking']:08}",
