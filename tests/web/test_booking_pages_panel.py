@@ -309,22 +309,11 @@ def test_the_repeat_fields_write_the_line_and_default_to_two_weeks() -> None:
     assert '<option value="weekdays" selected>Mon to Fri</option>' in page
     once = _ask(member, q=SERIES_LINE, often="", until="", **fields)
     assert "dates for" not in once
+    page = _ask(member, q="1 h100 2h at 9", often="days", days="blue moons", **fields)
+    assert re.search('id="f-days"[^>]*value="blue moons"[^>]*aria-describedby="days-note"', page)
+    assert '<p class="err" id="days-note">Say days of the month' in page
     kept = _ask(member, q="1 h100 every 2 weeks 9-11 2 times", often="text", until="", **fields)
     assert "every 2 weeks 2 times" in kept
-
-
-@pytest.mark.django_db
-def test_days_of_a_month_are_a_field_and_what_is_none_is_told_beside_it() -> None:
-    member = _site()
-    fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
-    page = _ask(member, q="1 h100 2h at 9", often="days", days="2nd tue, last fri", **fields)
-    assert "every month on the 2nd tue last fri until 20" in page
-    assert '<option value="days" selected>' in page
-    assert 'name="days" value="2nd Tue, last Fri"' in page
-    page = _ask(member, q="1 h100 2h at 9", often="days", days="blue moons", **fields)
-    assert re.search('id="f-days"[^>]*aria-describedby="days-note"', page)
-    assert '<p class="err" id="days-note">Say days of the month' in page
-    assert 'value="blue moons"' in page, "what was typed is still there"
 
 
 @pytest.mark.django_db
