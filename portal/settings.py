@@ -87,9 +87,8 @@ TEMPLATES: list[dict[str, Any]] = [
 # --- Stores ---------------------------------------------------------------------------------------
 
 _database = env_database()
-# Web processes borrow connections from a pool, as each request has its own thread;
-# workers have one thread and keep their connection.
-_pool_size = env_int("DATABASE_POOL", 0, low=0, high=200)
+# Requests that a web process serves at once; each of its threads keeps a connection.
+WEB_THREADS = env_int("WEB_THREADS", 16, low=1, high=200)
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -98,16 +97,9 @@ DATABASES: dict[str, dict[str, Any]] = {
         "PASSWORD": _database.password,
         "HOST": _database.host,
         "PORT": _database.port,
-        "CONN_MAX_AGE": 0 if _pool_size else 60,
+        "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {
-            **_database.options,
-            **(
-                {"pool": {"min_size": 1, "max_size": _pool_size, "timeout": 5}}
-                if _pool_size
-                else {}
-            ),
-        },
+        "OPTIONS": _database.options,
     }
 }
 
