@@ -99,7 +99,8 @@ DATABASES: dict[str, dict[str, Any]] = {
         "PORT": _database.port,
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": _database.options,
+        # Statements are planned once in a connection, not each time.
+        "OPTIONS": {**_database.options, "server_side_binding": True, "prepare_threshold": 3},
     }
 }
 

@@ -20,10 +20,16 @@ Sent = tuple[str, dict[str, Any]]
 
 
 def push(messages: Iterable[OutboxMessage]) -> None:
-    """Tells the tenants' pages what changed, and everyone's that the fleet did.
+    """Tells the tenants' pages what changed, and everyone's that the fleet did. Of messages about
+    the same booking only the last is told: a page asks what it is now.
 
     Raises redis.RedisError when the server is down; the messages then stay in the outbox.
     """
+    last = {
+        (message.tenant_id, message.payload["booking"]): message
+        for message in messages
+        if message.kind.startswith("booking.")
+    }
     told: list[Sent] = [
         (
             tenant_group(message.tenant_id),
@@ -33,8 +39,7 @@ def push(messages: Iterable[OutboxMessage]) -> None:
                 "version": message.payload["version"],
             },
         )
-        for message in messages
-        if message.kind.startswith("booking.")
+        for message in last.values()
     ]
     if not told:
         return
