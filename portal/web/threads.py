@@ -64,7 +64,7 @@ class ThreadedHandler(ASGIHandler):
         """What was read before the thread was taken."""
         return receive.body  # type: ignore[no-any-return]
 
-    def load_middleware(self, is_async: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002 (Django's signature)
+    def load_middleware(self, is_async: bool = False) -> None:  # noqa: FBT001, FBT002 (Django's signature)
         """Every middleware calls the next as it is, in the same thread."""
         super().load_middleware(is_async=False)
 
