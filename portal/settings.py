@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 from csp.constants import NONE, SELF, UNSAFE_INLINE
+from psycopg.types.numeric import Int2, Int2Dumper, Int4, Int4Dumper, Int8, Int8Dumper
 
 from portal.env import (
     env_bool,
@@ -99,10 +101,15 @@ DATABASES: dict[str, dict[str, Any]] = {
         "PORT": _database.port,
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        # Statements are planned once in a connection, not each time.
+        # What is asked again and again is read and planned once in a connection.
         "OPTIONS": {**_database.options, "server_side_binding": True, "prepare_threshold": 3},
     }
 }
+
+# A number that its column can't hold is refused by the server. In binary it would be cut to fit.
+psycopg.adapters.register_dumper(Int2, Int2Dumper)
+psycopg.adapters.register_dumper(Int4, Int4Dumper)
+psycopg.adapters.register_dumper(Int8, Int8Dumper)
 
 # One server, four logical databases, so that clearing one never touches another.
 _redis_url = env_str("REDIS_URL")

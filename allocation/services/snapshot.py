@@ -39,6 +39,13 @@ EVERYWHERE = Q()
 # A device that was given back is cleared within seconds. What takes longer is expected to take as
 # long again as it has taken already: nobody is promised the room of a device that hangs.
 CLEARING_SECONDS = 5
+# The columns that say what is held: there are many rows, and most columns of theirs are wide.
+_OF_HELD = (
+    *("booking", "tenant", "project", "gpu", "profile", "start", "size", "share", "period"),
+    *("state", "left", "booking__state", "booking__ask", "booking__tier", "booking__owner"),
+    *("booking__ready_at", "booking__saved_at", "booking__pause_count"),
+    "booking__extension_until",
+)
 # What is paused for somebody is given so long before that holds of it too.
 HANDING_OVER = timedelta(minutes=1)
 
@@ -186,7 +193,7 @@ def _fixed_mode(switch: str, mode: str) -> Mode | None:
 def held_read(now: datetime) -> tuple[Held, ...]:
     """Every live allocation; under the wall, of one tenant."""
     rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
-    rows = rows.order_by("id")
+    rows = rows.only(*_OF_HELD).order_by("id")
     return tuple(
         _held_of(row, seconds(now))
         for row in rows
