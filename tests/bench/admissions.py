@@ -23,13 +23,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
-
 from tests.bench.inside import CLASS, Member, nodes_add, processor_seconds, site_enter, used_by
+from tests.bench.lines import Lines
 from tests.bench.machine import ROOT, cpu_of_machine, cpu_seconds, machine, report, spread
 from tests.bench.site import Site, site_of, site_options
 from tests.servers.waiting import wait_until
@@ -105,22 +105,23 @@ async def people(site: Site, options: argparse.Namespace) -> tuple[dict[str, flo
     chance = random.Random(3)  # noqa: S311  the same arrivals each time
     due_at: dict[str, float] = {}
     statuses: Counter[int] = Counter()
+    lines = Lines(site, PART)
+    wish = json.dumps({"project": PROJECT, "tier": "standard", "ask": ASK}).encode()
 
-    async def ask(rest: httpx.AsyncClient, due: float) -> None:
-        wish = {"project": PROJECT, "tier": "standard", "ask": ASK}
-        headers = {"Idempotency-Key": str(uuid4())}
-        answer = await rest.post("/bookings", json=wish, headers=headers)
-        statuses[answer.status_code] += 1
-        if answer.status_code == httpx.codes.CREATED:
-            due_at[answer.json()["number"]] = due
+    async def ask(due: float) -> None:
+        status, answer = await lines.post("/bookings", wish, str(uuid4()))
+        statuses[status] += 1
+        if status == HTTPStatus.CREATED:
+            due_at[json.loads(answer)["number"]] = due
 
-    async with site.client(PART) as rest, asyncio.TaskGroup() as tasks:
+    async with asyncio.TaskGroup() as tasks:
         due = time.time()
         until = due + options.seconds
         while due < until:
             await asyncio.sleep(due - time.time())
-            tasks.create_task(ask(rest, due))
+            tasks.create_task(ask(due))
             due += chance.expovariate(options.rate)
+    lines.close()
     return due_at, statuses
 
 

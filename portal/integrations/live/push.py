@@ -5,11 +5,12 @@ seconds which number was the last: a page that finds a gap fetches its parts ane
 hears no beat says since when.
 """
 
+import asyncio
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
 from allocation.consumers import FLEET_GROUP, beat_message, tenant_group
@@ -68,4 +69,10 @@ def _send(told: Iterable[Sent]) -> None:
         for group, message in told:
             await layer.group_send(group, {"type": "live.changed", "message": message})
 
-    async_to_sync(send)()
+    _runner().run(send())
+
+
+@cache
+def _runner() -> "asyncio.Runner":
+    """Kept, as the layer keeps a connection for each loop."""
+    return asyncio.Runner()
