@@ -101,6 +101,8 @@ def _move_all(
 
 def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
     moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
+    # What waits for hardware that is out of service has no start that is worth telling.
+    has_start, had_start = bool(wait.places), bool(booking.planned_places)
     is_new = booking.state == State.REQUESTED
     if is_new:
         booking.state = State.QUEUED
@@ -108,14 +110,15 @@ def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) ->
     booking.planned_places = [place_data(place) for place in wait.places]
     booking.reasons = [reason_data(reason) for reason in wait.reasons]
     _store(booking, "planned_places")
-    if is_new or moved:
+    if is_new or (moved and (has_start or had_start)):
         because = f" {wait.delayed_by.sentence}" if wait.delayed_by else ""
+        starts = {"starts": instant(wait.starts).isoformat()} if has_start else {}
         event_add(
             booking,
             kind="queued" if is_new else "moved",
-            sentence=f"Waiting, with a planned start.{because}",
+            sentence=f"Waiting, with{'' if has_start else 'out'} a planned start.{because}",
             now=now,
-            detail={"decision": decision.id, "starts": instant(wait.starts).isoformat()},
+            detail={"decision": decision.id, **starts},
         )
 
 
