@@ -43,8 +43,7 @@ def inventory_apply(
     for uuid, gpu in gpus.items():
         if uuid in found:
             gpu.mode = found[uuid].mode
-            if gpu.health == "lost":
-                gpu.health, gpu.drain_by = "ok", None
+            healing.found(gpu)
     if modes != {uuid: gpu.mode for uuid, gpu in gpus.items()}:
         tables.nodes[name].generation += 1
     healing.gpus_lost(tables, gpus.keys() - found.keys(), now)
@@ -74,7 +73,10 @@ def _report(tables: Tables, site: Site, name: str, report: wire.Report, now: flo
     if is_stale(report, known):
         node.ahead = report.epoch if is_ahead(report, known) else node.ahead
         return "stale"
+    hurt = healing.errors(tables, site, name, report, now)
     own = _own(tables, site, name, report, now)
+    for booking, _ in hurt:
+        healing.run_break(tables, tables.bookings[booking], now)
     healing.troubles(tables, report)
     for item, row in own:
         if item.state == "ready":
