@@ -66,10 +66,9 @@ def without_shares(tables: Tables, site: Site, now: float) -> Snapshot:
 def without_pins(tables: Tables, site: Site, now: float) -> Snapshot:
     """Nobody asks for a place by its name, for the solver."""
     seen = snapshots.snapshot_take(tables, site, now)
-    asks = (dataclasses.replace(r, ask=dataclasses.replace(r.ask, pin=())) for r in seen.requests)
     requests = tuple(
-        dataclasses.replace(request, ask=ask)
-        for request, ask in zip(seen.requests, asks, strict=True)
+        dataclasses.replace(each, ask=dataclasses.replace(each.ask, pin=()))
+        for each in seen.requests
     )
     return dataclasses.replace(seen, requests=requests)
 
