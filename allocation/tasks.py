@@ -48,4 +48,5 @@ def allocation_telemetry() -> None:
 @shared_task(name="allocation.invariants")
 def allocation_invariants() -> None:
     """Asks whether every promise holds; the answer is at /statusz."""
+    nudge_taken("allocation.invariants")
     invariants_watch(timezone.now())

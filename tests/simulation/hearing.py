@@ -2,7 +2,15 @@
 
 from allocation import wire
 from allocation.rules.clocks import clock_is_wrong
-from allocation.rules.fencing import STARTED, Known, is_ahead, is_news, is_proof, is_stale
+from allocation.rules.fencing import (
+    STARTED,
+    Known,
+    has_gone_on,
+    is_ahead,
+    is_news,
+    is_proof,
+    is_stale,
+)
 from tests.simulation import healing, lifecycle, replacing
 from tests.simulation.rows import Row, Site, Tables
 
@@ -64,6 +72,8 @@ def _heartbeat(tables: Tables, name: str, message: wire.Heartbeat, now: float) -
     said = _numbered(tables, name, "heartbeat_seq", message.seq)
     if said == "applied":
         node.skew, node.clock_wrong, node.heartbeat_at = skew, wrong, now
+        if has_gone_on(message, tables.epoch, node.generation):
+            node.ahead = message.epoch
     return said
 
 
