@@ -91,7 +91,7 @@ def _reader(hint: object) -> Reader:
         return _optional_reader(_reader(inner))
     if origin is tuple:
         return _list_reader(_reader(typing.get_args(hint)[0]))
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _object_reader(hint)
     return _plain_reader(_test(hint, origin))
 
