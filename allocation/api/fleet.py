@@ -204,12 +204,12 @@ class NodeDrain(ApiView):
             with operator_tx():
                 node_drain(
                     operator=User.objects.get(id=self.actor.user_id),
-                    node=_node(name),
+                    node=node_named(name),
                     reason=sent["reason"],
                     now=self.now,
                     by=sent.get("by"),
                 )
-                return Response(NodeOut(_node(name)).data)
+                return Response(NodeOut(node_named(name)).data)
 
         return self.once(work)
 
@@ -231,8 +231,8 @@ class NodeReady(ApiView):
             self.require_operator()
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
-                node_ready(operator=operator, node=_node(name), now=self.now)
-                return Response(NodeOut(_node(name)).data)
+                node_ready(operator=operator, node=node_named(name), now=self.now)
+                return Response(NodeOut(node_named(name)).data)
 
         return self.once(work)
 
@@ -251,8 +251,8 @@ class NodeRevoke(ApiView):
             self.require_operator()
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
-                node_revoke(operator=operator, node=_node(name), now=self.now)
-                return Response(NodeOut(_node(name)).data)
+                node_revoke(operator=operator, node=node_named(name), now=self.now)
+                return Response(NodeOut(node_named(name)).data)
 
         return self.once(work)
 
@@ -274,13 +274,14 @@ class NodeKeyRotate(ApiView):
             self.require_operator()
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
-                node_key_rotate(operator=operator, node=_node(name))
-                return Response(NodeOut(_node(name)).data)
+                node_key_rotate(operator=operator, node=node_named(name))
+                return Response(NodeOut(node_named(name)).data)
 
         return self.once(work)
 
 
-def _node(name: str) -> Node:
+def node_named(name: str) -> Node:
+    """With its rack and its number of GPUs. Refused: `not_found`."""
     node = (
         Node.objects.filter(name=name)
         .select_related("rack")

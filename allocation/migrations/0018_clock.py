@@ -1,4 +1,4 @@
-"""The portal's own clock, watched."""
+"""The portal's own clock, watched; what nodes do about strangers, by policy or for themselves."""
 
 from django.db import migrations, models
 
@@ -20,4 +20,12 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.RunSQL(system_table("allocation_machineclock"), migrations.RunSQL.noop),
+        migrations.AddField(
+            "node", "foreign_own", models.BooleanField(db_default=False, default=False)
+        ),
+        # What was said until now was said of each node.
+        migrations.RunSQL(
+            "UPDATE allocation_node SET foreign_own = true WHERE foreign_warn_after IS NOT NULL",
+            migrations.RunSQL.noop,
+        ),
     ]

@@ -11,7 +11,7 @@ from allocation.models import EnrolmentToken, Node
 class Hearing:
     """One node's agent, for operators. `skew` is its clock less ours in seconds, None before the
     first heartbeat. `throttled` counts seconds in which it said too much. Strangers are warned and
-    ended after so many minutes, None for never."""
+    ended after so many minutes, None for never; by an `own_ladder`, or by the policy."""
 
     skew: int | None
     clock_wrong: bool
@@ -22,6 +22,7 @@ class Hearing:
     differences: tuple[str, ...]
     warn_minutes: int | None = None
     end_minutes: int | None = None
+    own_ladder: bool = False
 
     @property
     def ladder(self) -> str:
@@ -68,6 +69,7 @@ def hearing_of(node_id: UUID) -> Hearing:
         differences=tuple(node.differences),
         warn_minutes=_minutes(node.foreign_warn_after),
         end_minutes=_minutes(node.foreign_end_after),
+        own_ladder=node.foreign_own,
     )
 
 
