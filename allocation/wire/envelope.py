@@ -115,7 +115,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  JSON is what it is
         return [_plain(each) for each in value]
     if not dataclasses.is_dataclass(value):
         return value
-    found = ((name, getattr(value, name), later) for name, later in _fields(type(value)))
+    kind: Any = type(value)
+    found = ((name, getattr(value, name), later) for name, later in _fields(kind))
     return {name: _plain(held) for name, held, later in found if not later or held != later[0]}
 
 
