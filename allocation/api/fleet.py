@@ -126,6 +126,9 @@ class NodeOut(serializers.Serializer[Any]):
     stale_dropped = serializers.IntegerField(help_text="Old messages that were dropped.")
     refused = serializers.IntegerField(help_text="Messages that were not believed.")
     throttled = serializers.IntegerField(help_text="Seconds in which it said too much.")
+    implausible = serializers.IntegerField(
+        help_text="Readings whose values can't be true together; nothing is charged by readings."
+    )
 
     def get_restored(self, node: Node) -> bool:
         """Whether its agent is ahead of this database."""

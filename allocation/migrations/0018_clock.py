@@ -23,6 +23,9 @@ class Migration(migrations.Migration):
         migrations.AddField(
             "node", "foreign_own", models.BooleanField(db_default=False, default=False)
         ),
+        migrations.AddField(
+            "node", "implausible", models.BigIntegerField(db_default=0, default=0)
+        ),
         # What was said until now was said of each node.
         migrations.RunSQL(
             "UPDATE allocation_node SET foreign_own = true WHERE foreign_warn_after IS NOT NULL",

@@ -73,6 +73,7 @@ class Node(models.Model):
     stale_dropped = models.BigIntegerField(db_default=0, default=0)
     refused = models.BigIntegerField(db_default=0, default=0)
     throttled = models.BigIntegerField(db_default=0, default=0)
+    implausible = models.BigIntegerField(db_default=0, default=0)
     clock_skew_seconds = models.IntegerField(null=True, blank=True)
     clock_wrong = models.BooleanField(db_default=False, default=False)
     cut_off = models.BooleanField(db_default=False, default=False)

@@ -38,7 +38,7 @@ def run(out: Path) -> dict[str, Result]:
         results["memory-after"] = memory.measure(site)
     # On sites of their own: hundreds of nodes that have gone silent are in nobody's way there.
     results["admissions"] = _alone(admissions, [])
-    results["burst"] = _alone(admissions, ["--nodes", "125", "--burst", "1000"])
+    results["burst"] = _alone(admissions, ["--nodes", "130", "--burst", "1000"])
     results["agents"] = _alone(agents, [])
     results["cycle"] = _cycle()
     for name, result in results.items():

@@ -4,7 +4,8 @@ The nodes are the real agent over simulated GPUs, many in one process (`tests.be
 Without options 50 nodes and people who ask by REST at a steady rate whatever the portal does;
 time runs from the moment the request was meant to be sent until the portal has taken the node's
 report that the device is handed over. `--burst 1000` puts so many bookings of one GPU in line at
-once, on as many GPUs, and counts from the start of the first cycle that decides them.
+once, and counts from the start of the first cycle that decides them. Some more GPUs than that are
+needed: what waits at the site already is given the first of them.
 
 Either way the history tells what each booking waited for: `starting` bears the time at which its
 cycle began, `started` the time at which the report was taken.
@@ -138,6 +139,19 @@ def burst(count: int) -> list[str]:
         return [booking_request(actor=actor, wish=wish, now=now).label for _ in range(count)]
 
 
+def room_check(members: list[Member], count: int) -> None:
+    """Ends the bench when fewer GPUs are free than it is to fill: it would wait for ever."""
+    from allocation.models import Allocation, Gpu  # noqa: PLC0415
+
+    own = Gpu.objects.filter(node__name__in=[member.name for member in members])
+    free = own.exclude(allocation__state__in=Allocation.LIVE).count()
+    if free < count:
+        raise SystemExit(
+            f"Only {free} of the nodes' {own.count()} GPUs are free, and {count} bookings would "
+            "start: the site's own waiting bookings came here first. Add nodes."
+        )
+
+
 def moments(numbers: list[str]) -> dict[str, tuple[float, float]]:
     """When the deciding cycle of each booking began, and when it was started, in Unix seconds."""
     from allocation.models import BookingEvent  # noqa: PLC0415
@@ -169,6 +183,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         time.sleep(WARM_S)
         before, (busy, total), began = processor_seconds(site), cpu_of_machine(), time.monotonic()
         if options.burst:
+            room_check(members, options.burst)
             asked: dict[str, float] = dict.fromkeys(burst(options.burst), 0.0)
             statuses: Counter[int] = Counter()
         else:
