@@ -150,6 +150,7 @@ def test_a_charge_is_for_the_time_of_the_assignment_whatever_the_node_measures(
     over = fresh(running)
     assert over.state == "ended"
     assert ready is not None
+    assert over.charged is not None
     seconds = int((released - ready).total_seconds())
     assert over.charged == (over.price_per_hour * seconds / 3600).quantize(over.charged)
     assert (node().implausible >= 60) == (lie in ODD)

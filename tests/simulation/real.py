@@ -23,8 +23,8 @@ from allocation.models import (
 from allocation.rules.ask import AskDocument
 from allocation.rules.leases import LeaseWatch
 from allocation.rules.silence import SilenceWatch
+from allocation.services import assigning, pausing
 from allocation.services import cycle as cycles
-from allocation.services import pausing, plans
 from allocation.services import snapshot as snapshots
 from allocation.services.blackouts import BlackoutWish, blackout_end, blackout_plan
 from allocation.services.bookings import (
@@ -247,7 +247,7 @@ class BothPortals:
         with (
             as_system(),
             mock.patch.object(cycles, "publish_due", publish),
-            mock.patch.object(plans, "uuid4", self._ids),
+            mock.patch.object(assigning, "uuid4", self._ids),
             mock.patch.object(pausing, "uuid4", self._pause_ids),
             mock.patch.object(snapshots, "used_read", return_value=()),
         ):

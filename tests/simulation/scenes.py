@@ -151,6 +151,25 @@ def driver_that_hangs(it: "Schedule") -> None:
         it.world.node_works(node)
 
 
+def laid_anew(it: "Schedule") -> None:
+    """Slices that are to begin later lie apart once others are given up; then there is room for a
+    whole GPU only if they lie beside each other."""
+    later = dataclasses.replace(_ONE, starts=int(it.world.now) + 600)
+    for profile in ("4g.40gb", "4g.40gb", "3g.40gb"):
+        ask(it, dataclasses.replace(later, profile=profile))
+    it.portal.cycle(it.world.now)
+    tables = it.portal.tables
+    planned = [row for row in tables.rows.values() if row.state == "planned"]
+    beside = {row.place.gpu for row in planned if row.place.profile == "3g.40gb"}
+    for row in planned:
+        if row.place.gpu in beside and row.place.profile != "3g.40gb":
+            it.tell(f"{row.booking} is cancelled")
+            it.portal.cancel(row.booking, it.world.now)
+    ask(it, later)
+    it.portal.cycle(it.world.now)
+    it.world.look()
+
+
 def ask_again(it: "Schedule") -> None:
     """For a whole GPU."""
     ask(it, _ONE)
@@ -189,6 +208,7 @@ SCENES: tuple[Callable[["Schedule"], None], ...] = (
     clock_set_back,
     sliced,
     sliced,
+    laid_anew,
     fallen_silent,
     driver_that_hangs,
     under_maintenance,
