@@ -1,8 +1,12 @@
 """Celery's way in. Every task is safe to run twice: the database is the truth."""
 
+import time
+from pathlib import Path
+
 from celery import shared_task
 from django.utils import timezone
 
+from allocation.services.clock import ClockReading, clock_holds
 from allocation.services.cycle import cycle_run, tick_run
 from allocation.services.publish import publish_due
 from allocation.services.stalls import stalls_tell
@@ -11,17 +15,28 @@ from allocation.services.watch import invariants_watch
 from tenants.outbox import nudge_taken
 
 
+def clock_read() -> ClockReading:
+    """This machine's clocks. The id is new after every start, and every container's is its host's,
+    as the clock that never jumps is."""
+    machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ClockReading(timezone.now(), time.clock_gettime(time.CLOCK_BOOTTIME), machine)
+
+
 @shared_task(name="allocation.cycle")
 def allocation_cycle() -> None:
-    """One turn of the decision-maker."""
+    """One turn of the decision-maker, by a clock that has not jumped."""
     nudge_taken("allocation.cycle")
-    cycle_run(timezone.now())
+    reading = clock_read()
+    if not clock_holds(reading):
+        cycle_run(reading.wall)
 
 
 @shared_task(name="allocation.tick")
 def allocation_tick() -> None:
     """A turn if the clock asks for one: this is what starts and ends bookings on time."""
-    tick_run(timezone.now())
+    reading = clock_read()
+    if not clock_holds(reading):
+        tick_run(reading.wall)
 
 
 @shared_task(name="allocation.publish")
@@ -48,4 +63,5 @@ def allocation_telemetry() -> None:
 @shared_task(name="allocation.invariants")
 def allocation_invariants() -> None:
     """Asks whether every promise holds; the answer is at /statusz."""
+    nudge_taken("allocation.invariants")
     invariants_watch(timezone.now())

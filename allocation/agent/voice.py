@@ -95,6 +95,7 @@ class Voice:
             seq=self._store.next_seq(),
             observed_generation=self._store.generation,
             sent_at=int(wall_now),
+            epoch=self._store.epoch,
         )
         self.say(sender, "heartbeat", heartbeat)
         return heartbeat.seq

@@ -126,6 +126,9 @@ class NodeOut(serializers.Serializer[Any]):
     stale_dropped = serializers.IntegerField(help_text="Old messages that were dropped.")
     refused = serializers.IntegerField(help_text="Messages that were not believed.")
     throttled = serializers.IntegerField(help_text="Seconds in which it said too much.")
+    implausible = serializers.IntegerField(
+        help_text="Readings whose values can't be true together; nothing is charged by readings."
+    )
 
     def get_restored(self, node: Node) -> bool:
         """Whether its agent is ahead of this database."""
@@ -204,12 +207,12 @@ class NodeDrain(ApiView):
             with operator_tx():
                 node_drain(
                     operator=User.objects.get(id=self.actor.user_id),
-                    node=_node(name),
+                    node=node_named(name),
                     reason=sent["reason"],
                     now=self.now,
                     by=sent.get("by"),
                 )
-                return Response(NodeOut(_node(name)).data)
+                return Response(NodeOut(node_named(name)).data)
 
         return self.once(work)
 
@@ -231,8 +234,8 @@ class NodeReady(ApiView):
             self.require_operator()
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
-                node_ready(operator=operator, node=_node(name), now=self.now)
-                return Response(NodeOut(_node(name)).data)
+                node_ready(operator=operator, node=node_named(name), now=self.now)
+                return Response(NodeOut(node_named(name)).data)
 
         return self.once(work)
 
@@ -251,8 +254,8 @@ class NodeRevoke(ApiView):
             self.require_operator()
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
-                node_revoke(operator=operator, node=_node(name), now=self.now)
-                return Response(NodeOut(_node(name)).data)
+                node_revoke(operator=operator, node=node_named(name), now=self.now)
+                return Response(NodeOut(node_named(name)).data)
 
         return self.once(work)
 
@@ -274,13 +277,14 @@ class NodeKeyRotate(ApiView):
             self.require_operator()
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
-                node_key_rotate(operator=operator, node=_node(name))
-                return Response(NodeOut(_node(name)).data)
+                node_key_rotate(operator=operator, node=node_named(name))
+                return Response(NodeOut(node_named(name)).data)
 
         return self.once(work)
 
 
-def _node(name: str) -> Node:
+def node_named(name: str) -> Node:
+    """With its rack and its number of GPUs. Refused: `not_found`."""
     node = (
         Node.objects.filter(name=name)
         .select_related("rack")

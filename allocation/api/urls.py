@@ -34,6 +34,7 @@ from allocation.api.maintenance import (
     NodeEvents,
     NodeFence,
 )
+from allocation.api.nodes import NodeOne
 from allocation.api.quotes import Quotes
 from allocation.api.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.sooner import BookingChange, BookingSooner
@@ -103,6 +104,7 @@ urlpatterns = [
     path("series/<series:series>", SeriesOne.as_view(), name="api-series"),
     path("series/<series:series>/cancel", SeriesCancel.as_view(), name="api-series-cancel"),
     path("fleet/nodes", Nodes.as_view(), name="api-nodes"),
+    path("fleet/nodes/<slug:name>", NodeOne.as_view(), name="api-node"),
     path("fleet/nodes/<slug:name>/drain", NodeDrain.as_view(), name="api-node-drain"),
     path("fleet/nodes/<slug:name>/ready", NodeReady.as_view(), name="api-node-ready"),
     path("fleet/nodes/<slug:name>/revoke", NodeRevoke.as_view(), name="api-node-revoke"),

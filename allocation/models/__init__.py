@@ -2,7 +2,7 @@
 
 from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupancy
 from allocation.models.compaction import CompactionOrder
-from allocation.models.decisions import Decision, PolicyVersion, SolverState
+from allocation.models.decisions import Decision, MachineClock, PolicyVersion, SolverState
 from allocation.models.feeds import CalendarFeed
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
 from allocation.models.maintenance import Blackout, GpuEvent
@@ -24,6 +24,7 @@ __all__ = [
     "GpuModel",
     "GpuSample",
     "GpuUse",
+    "MachineClock",
     "MigPlacement",
     "Node",
     "Occupancy",

@@ -46,6 +46,15 @@ class Decision(models.Model):
         ordering = ["-id"]
 
 
+class MachineClock(models.Model):
+    """Of a machine that runs cycles, from one start of it to the next: how far its two clocks are
+    `apart`, and by how much the clock of the day has jumped since, if it has."""
+
+    machine = models.CharField(max_length=64, primary_key=True)
+    apart = models.DurationField()
+    jump = models.DurationField(null=True, blank=True)
+
+
 class SolverState(models.Model):
     """One row: the fence of the cycle. Whoever leads has raised `leader_term` to its own."""
 

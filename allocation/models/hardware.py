@@ -38,7 +38,7 @@ class Node(models.Model):
 
     Who uses what nobody gave them is told of always; their terminals are written to
     `foreign_warn_after` seconds, and their programs end `foreign_end_after` seconds after they were
-    first seen, where these are set.
+    first seen, where these are set: by the policy, or `foreign_own` for this node alone.
     """
 
     class State(models.TextChoices):
@@ -73,6 +73,7 @@ class Node(models.Model):
     stale_dropped = models.BigIntegerField(db_default=0, default=0)
     refused = models.BigIntegerField(db_default=0, default=0)
     throttled = models.BigIntegerField(db_default=0, default=0)
+    implausible = models.BigIntegerField(db_default=0, default=0)
     clock_skew_seconds = models.IntegerField(null=True, blank=True)
     clock_wrong = models.BooleanField(db_default=False, default=False)
     cut_off = models.BooleanField(db_default=False, default=False)
@@ -82,6 +83,7 @@ class Node(models.Model):
     differences = models.JSONField(db_default=[], default=list)
     foreign_warn_after = models.PositiveIntegerField(null=True, blank=True)
     foreign_end_after = models.PositiveIntegerField(null=True, blank=True)
+    foreign_own = models.BooleanField(db_default=False, default=False)
 
     class Meta:
         ordering = ["name"]

@@ -10,8 +10,9 @@ from allocation.models import EnrolmentToken, Node
 @dataclass(frozen=True, slots=True)
 class Hearing:
     """One node's agent, for operators. `skew` is its clock less ours in seconds, None before the
-    first heartbeat. `throttled` counts seconds in which it said too much. Strangers are warned and
-    ended after so many minutes, None for never."""
+    first heartbeat. `throttled` counts seconds in which it said too much, `implausible`
+    readings whose values can't be true together. Strangers are warned and
+    ended after so many minutes, None for never; by an `own_ladder`, or by the policy."""
 
     skew: int | None
     clock_wrong: bool
@@ -19,9 +20,11 @@ class Hearing:
     stale_dropped: int
     refused: int
     throttled: int
+    implausible: int
     differences: tuple[str, ...]
     warn_minutes: int | None = None
     end_minutes: int | None = None
+    own_ladder: bool = False
 
     @property
     def ladder(self) -> str:
@@ -65,9 +68,11 @@ def hearing_of(node_id: UUID) -> Hearing:
         stale_dropped=node.stale_dropped,
         refused=node.refused,
         throttled=node.throttled,
+        implausible=node.implausible,
         differences=tuple(node.differences),
         warn_minutes=_minutes(node.foreign_warn_after),
         end_minutes=_minutes(node.foreign_end_after),
+        own_ladder=node.foreign_own,
     )
 
 

@@ -14,6 +14,7 @@ _COUNTED = (
     ("stale_dropped", "Messages of agents that were older than what is known."),
     ("refused", "Messages of agents that were not signed right or not readable."),
     ("throttled", "Seconds in which an agent said too much."),
+    ("implausible", "Readings whose values can't be true together."),
 )
 _TALLIES = {
     "cycle_turns": ("gpu_portal_cycles_total", "Turns of the decision-maker."),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from allocation.wire import Report
+from allocation.wire import Heartbeat, Report
 
 STARTED = ("starting", "active")
 # A report tells of everything on its node, most of it known: only what is in one of these states
@@ -35,8 +35,12 @@ def is_stale(report: Report, known: Known) -> bool:
 
 def is_ahead(report: Report, known: Known) -> bool:
     """Whether the node has a word of ours that we do not know: our database was restored."""
-    theirs = (report.epoch, report.observed_generation)
-    return report.seq > known.seq and theirs > (known.epoch, known.generation)
+    return report.seq > known.seq and has_gone_on(report, known.epoch, known.generation)
+
+
+def has_gone_on(said: Report | Heartbeat, epoch: int, generation: int) -> bool:
+    """Whether a node follows a word of ours that is newer than the newest we know."""
+    return (said.epoch, said.observed_generation) > (epoch, generation)
 
 
 def is_proof(report: Report, known: Known) -> bool:

@@ -8,13 +8,32 @@ from dataclasses import dataclass
 class NodePolicy:
     """Seconds. A node that was not heard for `silent_after` gets nothing new, until it has been
     heard for `heard_again` on end; what is planned there is placed elsewhere after `silent_limit`.
-    Who starts is told when a node has not answered for `start_slow`.
+    Who starts is told when a node has not answered for `start_slow`. Who uses what nobody gave them
+    is warned `strangers_warn_after`, and ended `strangers_end_after` after they were first seen; 0:
+    never. A node may have an own ladder.
     """
 
     silent_after: int = 45
     heard_again: int = 30
     silent_limit: int = 600
     start_slow: int = 60
+    strangers_warn_after: int = 0
+    strangers_end_after: int = 0
+
+    @property
+    def is_ladder(self) -> bool:
+        """Whether nobody is ended without a warning, and time to read it."""
+        return is_ladder(self.strangers_warn_after or None, self.strangers_end_after or None)
+
+
+READ_SECONDS = 60
+
+
+def is_ladder(warn_after: int | None, end_after: int | None) -> bool:
+    """Whether nobody is ended without a warning, and time to read it; None is never."""
+    if end_after is None:
+        return True
+    return warn_after is not None and end_after >= warn_after + READ_SECONDS
 
 
 # The most that each may be; all are whole numbers above zero.
@@ -23,6 +42,8 @@ NODE_MOST = {
     "heard_again": 3_600,
     "silent_limit": 86_400,
     "start_slow": 3_600,
+    "strangers_warn_after": 604_800,
+    "strangers_end_after": 604_800,
 }
 
 

@@ -26,7 +26,20 @@ def epoch_raise(now: datetime) -> int:
         Node.objects.update(generation=F("generation") + 1, ahead_epoch=None)
     logger.warning("The epoch is %d now; every node is told anew", fence.epoch)
     nudge("allocation.publish")
+    nudge("allocation.invariants")
     return fence.epoch
+
+
+def epoch_now() -> int:
+    """The fence of restores as it stands."""
+    return SolverState.objects.values_list("epoch", flat=True).get(id=1)
+
+
+def ahead_tell(node_name: str) -> None:
+    """A node follows a newer word than any we know: everybody who watches is to know at once."""
+    logger.error("%s has heard newer words than this database knows of: restored?", node_name)
+    nudge("allocation.invariants")
+    nudge("allocation.cycle")
 
 
 def nodes_ahead() -> list[str]:

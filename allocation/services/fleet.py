@@ -15,6 +15,7 @@ from allocation.models import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node,
 from allocation.services.differences import differences_of
 from allocation.services.health import gpu_found, gpus_lost
 from allocation.services.links import link_password, link_replace, link_url
+from allocation.services.node_policies import node_policy
 from tenants.errors import Refused, invalid
 from tenants.models import User
 from tenants.outbox import nudge
@@ -42,11 +43,21 @@ def enrolment_token_create(*, node_name: str, rack_name: str, now: datetime) -> 
     clear = f"gpup_enrol_{secrets.token_urlsafe(24)}"
     with transaction.atomic():
         rack, _ = Rack.objects.get_or_create(name=rack_name)
-        node, _ = Node.objects.get_or_create(name=node_name, defaults={"rack": rack})
+        node, _ = Node.objects.get_or_create(
+            name=node_name, defaults={"rack": rack, **_ladder_of_policy()}
+        )
         EnrolmentToken.objects.create(
             digest=hashlib.sha256(clear.encode()).digest(), node=node, expires=now + TOKEN_LIFETIME
         )
     return clear
+
+
+def _ladder_of_policy() -> dict[str, int | None]:
+    policy = node_policy()
+    return {
+        "foreign_warn_after": policy.strangers_warn_after or None,
+        "foreign_end_after": policy.strangers_end_after or None,
+    }
 
 
 def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, object]:

@@ -12,7 +12,9 @@ from uuid import UUID
 from django.db import DataError, IntegrityError, connection, transaction
 
 from allocation import wire
-from allocation.models import Node
+from allocation.models import Node, SolverState
+from allocation.rules.fencing import has_gone_on
+from allocation.services.epochs import ahead_tell
 from allocation.services.fleet import node_key, reads
 from allocation.services.leases import leases_grant
 from allocation.services.reports import clock_read, clock_tell, message_apply
@@ -29,16 +31,18 @@ _KEPT = (
     "clock_skew_seconds",
     "clock_wrong",
     "stale_dropped",
+    "ahead_epoch",
 )
 # Numbers only grow: nothing that was written after our look is taken back.
 _WRITE = """
 UPDATE allocation_node AS node SET heartbeat_seq = said.heartbeat_seq,
   telemetry_seq = said.telemetry_seq, heartbeat_at = said.heartbeat_at, last_seen = said.last_seen,
   clock_skew_seconds = said.clock_skew_seconds, clock_wrong = said.clock_wrong,
-  stale_dropped = said.stale_dropped
+  stale_dropped = said.stale_dropped, ahead_epoch = said.ahead_epoch
 FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::timestamptz[], %s::timestamptz[],
-  %s::integer[], %s::boolean[], %s::bigint[]) AS said (id, heartbeat_seq, telemetry_seq,
-  heartbeat_at, last_seen, clock_skew_seconds, clock_wrong, stale_dropped)
+  %s::integer[], %s::boolean[], %s::bigint[], %s::bigint[]) AS said (id, heartbeat_seq,
+  telemetry_seq, heartbeat_at, last_seen, clock_skew_seconds, clock_wrong, stale_dropped,
+  ahead_epoch)
 WHERE node.id = said.id AND node.heartbeat_seq <= said.heartbeat_seq
   AND node.telemetry_seq <= said.telemetry_seq
 """
@@ -127,12 +131,14 @@ def _light_apply(said: Sequence[Said], light: Sequence[_Light], now: datetime) -
 def _taken(light: Sequence[_Light], now: datetime) -> list[str]:
     """Locked in one order, so that two readers do not wait for each other in a circle."""
     asked = {item.node.id for item in light}
-    locked = Node.objects.select_for_update(no_key=True).filter(id__in=asked).order_by("id")
-    nodes = {node.id: node for node in locked.only("name", *_KEPT)}
+    locked = Node.objects.select_for_update(of=("self",), no_key=True).filter(id__in=asked)
+    # Without a statement of its own: this is what is done most.
+    locked = locked.order_by("id").annotate(epoch=SolverState.objects.values("epoch")[:1])
+    nodes = {node.id: node for node in locked.only("name", "generation", *_KEPT)}
     outcomes, readings = [], []
     for item in light:
         node = nodes[item.node.id]
-        is_news = _note(node, item.message, now)
+        is_news = _note(node, item.message, node.epoch, now)
         outcomes.append("applied" if is_news else "stale")
         if is_news and isinstance(item.message, wire.Telemetry):
             readings.append((node.id, item.message))
@@ -141,7 +147,7 @@ def _taken(light: Sequence[_Light], now: datetime) -> list[str]:
     return outcomes
 
 
-def _note(node: Node, message: wire.Heartbeat | wire.Telemetry, now: datetime) -> bool:
+def _note(node: Node, message: wire.Heartbeat | wire.Telemetry, epoch: int, now: datetime) -> bool:
     """Notes a message on its node, unless one of its kind with its number or a later was heard."""
     field = "heartbeat_seq" if isinstance(message, wire.Heartbeat) else "telemetry_seq"
     if message.seq <= getattr(node, field):
@@ -153,6 +159,10 @@ def _note(node: Node, message: wire.Heartbeat | wire.Telemetry, now: datetime) -
         skew, wrong = clock_read(node, message, now)
         if wrong != node.clock_wrong:
             clock_tell(node.name, skew, wrong=wrong)
+        if has_gone_on(message, epoch, node.generation):
+            if node.ahead_epoch is None:
+                ahead_tell(node.name)
+            node.ahead_epoch = message.epoch
         node.heartbeat_at, node.clock_skew_seconds, node.clock_wrong = now, skew, wrong
     return True
 

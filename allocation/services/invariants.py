@@ -99,6 +99,11 @@ _CHECKS = (
            WHERE published_generation > generation OR observed_generation > generation""",
     ),
     _Check(
+        "P3",
+        "a node that has heard newer words than this database knows: raise the epoch",
+        """SELECT name FROM allocation_node WHERE ahead_epoch IS NOT NULL""",
+    ),
+    _Check(
         "P6",
         "money held for what is over",
         """SELECT b.id::text FROM allocation_booking b

@@ -7,8 +7,9 @@ from typing import Any
 from django.db import transaction
 
 from allocation.models import PolicyVersion
-from allocation.rules.node_policy import NODE_MOST
+from allocation.rules.node_policy import NODE_MOST, node_policy_of
 from allocation.services.snapshot import snapshot_take
+from allocation.services.strangers import ladder_by_policy
 from allocation.solver import Policy, solve
 from tenants.errors import invalid
 
@@ -62,6 +63,10 @@ def policy_read(document: object, number: int) -> Policy:
     policy = Policy(version=number, **solvers)
     if policy.grid > policy.horizon:
         raise ValueError("grid must not be longer than horizon.")
+    if not node_policy_of(document).is_ladder:
+        raise ValueError(
+            "strangers_end_after needs strangers_warn_after, at least a minute before it."
+        )
     return policy
 
 
@@ -90,10 +95,12 @@ def policy_publish(
         newest = PolicyVersion.objects.latest("number").number
         live.state = PolicyVersion.State.RETIRED
         live.save(update_fields=["state"])
-        return PolicyVersion.objects.create(
+        version = PolicyVersion.objects.create(
             number=newest + 1,
             document=document,
             state=PolicyVersion.State.LIVE,
             created=now,
             created_by_id=created_by_id,
         )
+        ladder_by_policy(node_policy_of(version.document), now)
+    return version

@@ -16,6 +16,7 @@ from django.db import OperationalError, close_old_connections
 from allocation import wire
 from allocation.models import Node
 from allocation.rules.leases import LeaseWatch
+from allocation.rules.silence import SilenceWatch
 from allocation.services.fleet import node_flooded
 from allocation.services.hearing import Said, messages_apply
 from allocation.services.leases import beats_of_leased
@@ -23,7 +24,7 @@ from allocation.services.links import agents_redis, links_ensure
 from allocation.services.node_policies import node_policy
 from allocation.services.publish import republish_all
 from allocation.services.replace import node_replace
-from allocation.services.silence import SilenceWatch, signs_read, silence_mark
+from allocation.services.silence import signs_read, silence_mark
 from allocation.services.tallies import tally
 from allocation.services.throttle import Throttle
 
@@ -65,7 +66,7 @@ class Reader:
         self._clock = clock
         self._steady = steady
         self._watch: LeaseWatch[UUID] = LeaseWatch()
-        self._silence = SilenceWatch()
+        self._silence: SilenceWatch[UUID] = SilenceWatch()
         self._watched = self._listened = steady()
         self._throttle = Throttle()
         self._stopped = threading.Event()

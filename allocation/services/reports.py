@@ -10,9 +10,10 @@ from django.db import DataError, IntegrityError, transaction
 from django.db.models import F
 
 from allocation import wire
-from allocation.models import Allocation, Booking, Gpu, Node, SolverState
+from allocation.models import Allocation, Booking, Gpu, Node
 from allocation.rules.clocks import clock_is_wrong
-from allocation.rules.fencing import Known, is_ahead, is_news, is_proof, is_stale
+from allocation.rules.fencing import Known, has_gone_on, is_ahead, is_news, is_proof, is_stale
+from allocation.services.epochs import ahead_tell, epoch_now
 from allocation.services.fleet import inventory_apply, key_confirm, node_key, reads
 from allocation.services.healing import Because, run_break
 from allocation.services.health import errors_apply, gone_apply, troubles_apply
@@ -82,6 +83,8 @@ def _refused(node: Node, error: Exception) -> str:
 
 def _dropped(node: Node, stale: _Stale) -> str:
     news = {} if stale.ahead is None else {"ahead_epoch": stale.ahead}
+    if news and node.ahead_epoch is None:
+        ahead_tell(node.name)
     Node.objects.filter(id=node.id).update(stale_dropped=F("stale_dropped") + 1, **news)
     return "stale"
 
@@ -129,23 +132,26 @@ def clock_tell(node_name: str, skew: int, *, wrong: bool) -> None:
 
 def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime) -> None:
     skew, wrong = clock_read(node, heartbeat, now)
+    gone_on = has_gone_on(heartbeat, epoch_now(), node.generation)
     taken = Node.objects.filter(id=node.id, heartbeat_seq__lt=heartbeat.seq).update(
         heartbeat_seq=heartbeat.seq,
         heartbeat_at=now,
         last_seen=now,
         clock_skew_seconds=skew,
         clock_wrong=wrong,
+        **({"ahead_epoch": heartbeat.epoch} if gone_on else {}),
     )
     if not taken:
         raise _Stale
+    if gone_on and node.ahead_epoch is None:
+        ahead_tell(node.name)
     if wrong != node.clock_wrong:
         clock_tell(node.name, skew, wrong=wrong)
 
 
 def _report(node: Node, report: wire.Report, now: datetime) -> None:
     """All of it or nothing, the number included: a reader that is killed reads it again."""
-    epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
-    known = Known(epoch, node.generation, node.report_seq)
+    known = Known(epoch_now(), node.generation, node.report_seq)
     if is_stale(report, known):
         raise _Stale(ahead=report.epoch if is_ahead(report, known) else None)
     hurt = errors_apply(node, report, now)

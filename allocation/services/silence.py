@@ -5,85 +5,16 @@ Redis is away, or because it has just begun, is no silence of theirs, and no jum
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
 
 from allocation.models import GpuEvent, Node
-from allocation.rules.node_policy import NodePolicy
+from allocation.rules.silence import Sign, Verdict
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
-
-# Heartbeats come every five seconds: with a longer gap a node was not heard on end.
-GAP_SECONDS = 15
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """A node's newest heartbeat, the newest word of ours that it acts on, and whether there is a
-    newer one: who speaks and does not hear must get nothing new either."""
-
-    seq: int
-    observed: int
-    behind: bool
-
-    def is_answer(self, before: "Sign") -> bool:
-        """Whether it shows that the node both speaks and hears."""
-        return self.seq != before.seq and (not self.behind or self.observed != before.observed)
-
-
-@dataclass(frozen=True, slots=True)
-class _Heard:
-    """The last sign that was an answer, when we saw it, and since when they come without a gap."""
-
-    sign: Sign
-    at: float
-    since: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Nodes that do not answer, or have not for long, and those that have for a while."""
-
-    silent: frozenset[UUID]
-    long_silent: frozenset[UUID]
-    heard: frozenset[UUID]
-
-
-class SilenceWatch:
-    """Of each node. One that begins knows of no silence yet, and of nobody's being heard."""
-
-    def __init__(self) -> None:
-        self._nodes: dict[UUID, _Heard] = {}
-
-    def turn(self, signs: Mapping[UUID, Sign], steady_now: float, policy: NodePolicy) -> Verdict:
-        """Of the nodes with their newest signs."""
-        self._nodes = {node: each for node, each in self._nodes.items() if node in signs}
-        for node, sign in signs.items():
-            known = self._nodes.setdefault(node, _Heard(sign, steady_now))
-            if sign.is_answer(known.sign):
-                is_gap = known.since is None or steady_now - known.at > GAP_SECONDS
-                since = steady_now if is_gap else known.since
-                self._nodes[node] = _Heard(sign, steady_now, since)
-        heard = (
-            node
-            for node, each in self._nodes.items()
-            if each.since is not None
-            and steady_now - each.at <= GAP_SECONDS
-            and steady_now - each.since >= policy.heard_again
-        )
-        return Verdict(
-            silent=self._unheard(steady_now - policy.silent_after),
-            long_silent=self._unheard(steady_now - policy.silent_limit),
-            heard=frozenset(heard),
-        )
-
-    def _unheard(self, since: float) -> frozenset[UUID]:
-        return frozenset(node for node, each in self._nodes.items() if each.at < since)
 
 
 def signs_read() -> dict[UUID, Sign]:
@@ -94,7 +25,7 @@ def signs_read() -> dict[UUID, Sign]:
     return {node: Sign(seq, seen, behind=seen < told) for node, seq, seen, told in rows}
 
 
-def silence_mark(verdict: Verdict, now: datetime) -> None:
+def silence_mark(verdict: Verdict[UUID], now: datetime) -> None:
     """Writes down what is new of it."""
     for node in Node.objects.filter(id__in=verdict.silent, silent_since=None).order_by("id"):
         _fell_silent(node, now)

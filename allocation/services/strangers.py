@@ -4,11 +4,12 @@ import logging
 from datetime import UTC, datetime
 
 from django.db import transaction
-from django.db.models import F
 
 from allocation import wire
 from allocation.models import GpuEvent, Node
+from allocation.rules.node_policy import NodePolicy, is_ladder
 from allocation.services.fleet import reads
+from allocation.services.node_policies import node_policy
 from allocation.services.tallies import tally
 from tenants.errors import Refused, invalid
 from tenants.models import User
@@ -16,7 +17,6 @@ from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
-READ_SECONDS = 60
 _WORDS = {
     "warned": "was told on its terminals that it has no booking there",
     "asked": "was asked to end",
@@ -34,13 +34,13 @@ def ladder_of(node: Node) -> wire.Ladder | None:
 def ladder_set(
     *, operator: User, node: Node, warn_after: int | None, end_after: int | None, now: datetime
 ) -> None:
-    """Says after how many seconds strangers on the node are warned, and ended; None: never.
+    """Says after how many seconds strangers on the node are warned, and ended; None: never. From
+    now on it is the node's own, whatever the policy says.
 
     Raises:
         Refused: `ends_without_warning`, `agent_too_old`.
     """
-    least = None if warn_after is None else warn_after + READ_SECONDS
-    if end_after is not None and (least is None or end_after < least):
+    if not is_ladder(warn_after, end_after):
         raise invalid(
             "ends_without_warning",
             "Programs are ended only after a warning, a minute later at the soonest.",
@@ -54,15 +54,45 @@ def ladder_set(
                 f"The agent of {node.name} ({node.agent_version or 'version not known'}) only"
                 f" tells. Upgrade it to {'.'.join(map(str, wire.LADDER_SINCE))} or later first.",
             )
-        node.foreign_warn_after, node.foreign_end_after = warn_after, end_after
-        node.generation = F("generation") + 1
-        node.save(update_fields=["foreign_warn_after", "foreign_end_after", "generation"])
-        GpuEvent.objects.create(
-            node=node, kind=GpuEvent.Kind.OPERATOR, at=now,
-            sentence=f"{operator.username} set: {ladder_words(warn_after, end_after)}",
-        )  # fmt: skip
+        _ladder_write(node, warn_after, end_after, own=True)
+        _note(node, f"{operator.username} set: {ladder_words(warn_after, end_after)}", now)
     logger.warning("%s changed what %s does about strangers", operator.username, node.name)
     nudge("allocation.publish")
+
+
+def ladder_follow(*, operator: User, node: Node, now: datetime) -> None:
+    """The node does again what the policy says."""
+    policy = node_policy()
+    warn_after, end_after = policy.strangers_warn_after or None, policy.strangers_end_after or None
+    with transaction.atomic():
+        node = Node.objects.select_for_update().get(id=node.id)
+        _ladder_write(node, warn_after, end_after, own=False)
+        words = ladder_words(warn_after, end_after)
+        _note(node, f"{operator.username} set: as the policy says. {words}", now)
+    nudge("allocation.publish")
+
+
+def ladder_by_policy(policy: NodePolicy, now: datetime) -> None:
+    """A new policy is told to the nodes that have no ladder of their own and do otherwise."""
+    warn_after, end_after = policy.strangers_warn_after or None, policy.strangers_end_after or None
+    nodes = Node.objects.select_for_update().filter(foreign_own=False).order_by("id")
+    for node in nodes:
+        if (node.foreign_warn_after, node.foreign_end_after) != (warn_after, end_after):
+            _ladder_write(node, warn_after, end_after, own=False)
+            _note(node, f"The policy changed. {ladder_words(warn_after, end_after)}", now)
+    nudge("allocation.publish")
+
+
+def _ladder_write(node: Node, warn_after: int | None, end_after: int | None, *, own: bool) -> None:
+    node.foreign_warn_after, node.foreign_end_after = warn_after, end_after
+    node.foreign_own, node.generation = own, node.generation + 1
+    node.save(
+        update_fields=["foreign_warn_after", "foreign_end_after", "foreign_own", "generation"]
+    )
+
+
+def _note(node: Node, sentence: str, now: datetime) -> None:
+    GpuEvent.objects.create(node=node, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence)
 
 
 def ladder_words(warn_after: int | None, end_after: int | None) -> str:

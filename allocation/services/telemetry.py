@@ -1,14 +1,15 @@
 """Readings become rows: bounded, told once, and kept as five-minute rows for ninety days."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Max, Min
+from django.db.models import F, Max, Min
 
 from allocation import wire
-from allocation.models import Allocation, Gpu, GpuSample, GpuUse
+from allocation.models import Allocation, Gpu, GpuSample, GpuUse, Node
 from allocation.queries.telemetry import (
     ROW,
     SAMPLES_KEPT,
@@ -17,6 +18,7 @@ from allocation.queries.telemetry import (
     rolled_values,
     row_of,
 )
+from allocation.rules.plausible import is_implausible
 from allocation.services.tallies import tally
 
 USE_KEPT = timedelta(days=90)
@@ -48,6 +50,7 @@ def samples_store(said: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) ->
         for node_id, row, tenant in running.values_list("gpu__node_id", "id", "tenant_id")
     }
     too_many, absurd = 0, [0]
+    odd: Counter[UUID] = Counter()
     samples = []
     for node_id, telemetry in said:
         at = _moment(telemetry.sent_at, now)
@@ -55,6 +58,8 @@ def samples_store(said: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) ->
         for sample in telemetry.samples[: wire.SAMPLES_MOST]:
             gpu, whose = (node_id, sample.gpu), (node_id, sample.allocation or "")
             if gpu in gpus and sample.slot in _SLOTS:
+                values = _values(sample, absurd)
+                odd[node_id] += is_implausible(values, whole=sample.slot is None)
                 samples.append(
                     GpuSample(
                         gpu_id=gpus[gpu],
@@ -62,10 +67,12 @@ def samples_store(said: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) ->
                         slot=sample.slot,
                         allocation_id=UUID(whose[1]) if whose in tenants else None,
                         at=at,
-                        **_values(sample, absurd),
+                        **values,
                     )
                 )
     GpuSample.objects.bulk_create(samples, ignore_conflicts=True)
+    for node_id, count in sorted((+odd).items()):
+        Node.objects.filter(id=node_id).update(implausible=F("implausible") + count)
     tally("telemetry_too_many", too_many)
     tally("telemetry_absurd", absurd[0])
 

@@ -10,6 +10,7 @@ from datetime import datetime
 import redis
 from django.core.cache import cache
 
+from allocation.services.clock import SHOWN
 from allocation.services.invariants import invariants_check
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ class Watch:
     invariant_violations: int | None = None
     invariants_checked_seconds_ago: int | None = None
     failed_cycles: int | None = None
+    clock_jump_seconds: int | None = None
 
 
 def invariants_watch(now: datetime) -> int:
@@ -54,9 +56,10 @@ def watch_read(now: datetime) -> dict[str, int | None]:
     """The figures by name; empty of numbers while the cache does not answer."""
     try:
         checked, failed = cache.get(_CHECKED), cache.get(_FAILED, 0)
+        jump = cache.get(SHOWN, 0)
     except redis.RedisError:
         return asdict(Watch())
     if checked is None:
-        return asdict(Watch(failed_cycles=failed))
+        return asdict(Watch(failed_cycles=failed, clock_jump_seconds=jump))
     age = max(0, int(now.timestamp() - checked["at"]))
-    return asdict(Watch(checked["violations"], age, failed))
+    return asdict(Watch(checked["violations"], age, failed, jump))

@@ -268,7 +268,7 @@ def pools_of(
     }
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _values_of(kinds: tuple[Kind, ...], mix: Mix) -> Values:
     """Worth of the states of each kind: a model and what it is fixed to."""
     offers = [offers_of(geometry, mix, mode) for geometry, mode in kinds]

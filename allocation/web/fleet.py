@@ -29,6 +29,7 @@ from allocation.queries.fleet import (
 )
 from allocation.queries.hearing import arrival_of, hearing_of
 from allocation.queries.topology import joins_of
+from allocation.services.clock import clock_accept
 from allocation.services.fleet import (
     TOKEN_LIFETIME,
     enrolment_token_create,
@@ -221,6 +222,16 @@ def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse
     return render(request, "allocation/fleet/arrival.html", {"arrival": arrival})
 
 
+@require_POST
+@operator_page
+def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
+    """The operator has looked: the portal's clock is right as it is."""
+    jump = clock_accept(operator=operator.username)
+    seconds = round(jump.total_seconds())
+    messages.success(request, f"The clock counts again; it had jumped by {seconds} s.")
+    return redirect("ops-fleet")
+
+
 @require_GET
 @operator_page
 def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
@@ -351,5 +362,6 @@ urlpatterns = [
     path("ops/fleet/<slug:name>/ready", ops_ready, name="ops-ready"),
     path("ops/fleet/<slug:name>/revoke", ops_revoke, name="ops-revoke"),
     path("ops/fleet/<slug:name>/rotate-key", ops_rotate_key, name="ops-rotate-key"),
+    path("ops/clock", ops_clock, name="ops-clock"),
     path("ops/decisions", ops_decisions, name="ops-decisions"),
 ]

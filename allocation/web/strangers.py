@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from allocation.models import Node
-from allocation.services.strangers import ladder_set, ladder_words
+from allocation.services.strangers import ladder_follow, ladder_set, ladder_words
 from tenants.errors import invalid, missing
 from tenants.models import User
 from tenants.web.frame import operator_page
@@ -22,6 +22,7 @@ class LadderForm(forms.Form):
 
     warn = forms.IntegerField(min_value=0, max_value=MOST_MINUTES, required=False)
     end = forms.IntegerField(min_value=1, max_value=MOST_MINUTES, required=False)
+    by_policy = forms.BooleanField(required=False)
 
 
 @require_POST
@@ -34,6 +35,10 @@ def ops_strangers(request: HttpRequest, operator: User, name: str) -> HttpRespon
     node = Node.objects.filter(name=name).first()
     if node is None:
         raise missing("node")
+    if form.cleaned_data["by_policy"]:
+        ladder_follow(operator=operator, node=node, now=timezone.now())
+        messages.success(request, f"{name} does what the policy says.")
+        return redirect("ops-node", name=name)
     warn, end = form.cleaned_data["warn"], form.cleaned_data["end"]
     after = {
         "warn_after": None if warn is None else warn * 60,

@@ -1,6 +1,7 @@
 """Signed bytes, and the messages in them."""
 
 import dataclasses
+import functools
 import hashlib
 import hmac
 import json
@@ -114,11 +115,18 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  JSON is what it is
         return [_plain(each) for each in value]
     if not dataclasses.is_dataclass(value):
         return value
-    return {
-        field.name: _plain(getattr(value, field.name))
-        for field in dataclasses.fields(value)
-        if "later" not in field.metadata or getattr(value, field.name) != field.default
-    }
+    kind: Any = type(value)
+    found = ((name, getattr(value, name), later) for name, later in _fields(kind))
+    return {name: _plain(held) for name, held, later in found if not later or held != later[0]}
+
+
+@functools.cache
+def _fields(cls: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:  # noqa: ANN401 (a dataclass)
+    """Each field's name, and for one that came later what it is when it says nothing."""
+    return tuple(
+        (field.name, (field.default,) if "later" in field.metadata else ())
+        for field in dataclasses.fields(cls)
+    )
 
 
 def _mac(body: bytes, key: bytes) -> str:

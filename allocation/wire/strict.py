@@ -54,49 +54,78 @@ def _no_float(text: str) -> object:
     raise ValueError(f"{text} is not an integer")
 
 
-@functools.cache
-def _shape(cls: "type[Any]") -> tuple[dict[str, Any], frozenset[str]]:
-    """Field annotations by name, and the names that have no default."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    fields = dataclasses.fields(cls)
-    needed = frozenset(f.name for f in fields if f.default is dataclasses.MISSING)
-    return {field.name: hints[field.name] for field in fields}, needed
+Reader = Callable[[Any, str], object]
+"""Takes a plain value, and how errors name it."""
 
 
 def build(cls: Callable[..., object], data: object, where: str) -> object:
     """A `cls` of plain values; `where` names it in errors. Raises WireError: malformed,
     unknown_field."""
-    if not isinstance(data, dict):
-        raise WireError("malformed", f"{where} is not an object")
-    hints, needed = _shape(cls)
-    if not data.keys() <= hints.keys():
-        raise WireError("unknown_field", f"{where}: {sorted(data.keys() - hints.keys())}")
-    if not needed <= data.keys():
-        raise WireError("malformed", f"{where} lacks {sorted(needed - data.keys())}")
-    return cls(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in data})
+    return _object_reader(cls)(data, where)
 
 
-def _value(hint: object, value: object, where: str) -> object:
+@functools.cache
+def _object_reader(cls: Any) -> Reader:  # noqa: ANN401 (a dataclass; they have no type of their own)
+    """What its annotations ask is found out once, not for every message."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    fields = dataclasses.fields(cls)
+    needed = frozenset(f.name for f in fields if f.default is dataclasses.MISSING)
+    readers = {field.name: _reader(hints[field.name]) for field in fields}
+
+    def read(data: Any, where: str) -> object:  # noqa: ANN401 (whatever JSON holds)
+        if not isinstance(data, dict):
+            raise WireError("malformed", f"{where} is not an object")
+        if not data.keys() <= readers.keys():
+            raise WireError("unknown_field", f"{where}: {sorted(data.keys() - readers.keys())}")
+        if not needed <= data.keys():
+            raise WireError("malformed", f"{where} lacks {sorted(needed - data.keys())}")
+        return cls(**{name: readers[name](data[name], f"{where}.{name}") for name in data})
+
+    return read
+
+
+def _reader(hint: object) -> Reader:
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         (inner,) = (arm for arm in typing.get_args(hint) if arm is not types.NoneType)
-        return None if value is None else _value(inner, value, where)
+        return _optional_reader(_reader(inner))
     if origin is tuple:
+        return _list_reader(_reader(typing.get_args(hint)[0]))
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return _object_reader(hint)
+    return _plain_reader(_test(hint, origin))
+
+
+def _optional_reader(inner: Reader) -> Reader:
+    return lambda value, where: None if value is None else inner(value, where)
+
+
+def _list_reader(item: Reader) -> Reader:
+    def read(value: Any, where: str) -> object:  # noqa: ANN401 (whatever JSON holds)
         if not isinstance(value, list):
             raise WireError("malformed", f"{where} is not a list")
-        item = typing.get_args(hint)[0]
-        return tuple(_value(item, each, f"{where}[{i}]") for i, each in enumerate(value))
-    if dataclasses.is_dataclass(hint):
-        return build(typing.cast(Callable[..., object], hint), value, where)
-    if not _fits(hint, origin, value):
-        raise WireError("malformed", f"{where} has a wrong value")
-    return value
+        return tuple([item(each, f"{where}[{i}]") for i, each in enumerate(value)])
+
+    return read
 
 
-def _fits(hint: object, origin: object, value: object) -> bool:
+def _plain_reader(fits: Callable[[Any], bool]) -> Reader:
+    def read(value: Any, where: str) -> object:  # noqa: ANN401 (whatever JSON holds)
+        if not fits(value):
+            raise WireError("malformed", f"{where} has a wrong value")
+        return value
+
+    return read
+
+
+def _test(hint: object, origin: object) -> Callable[[Any], bool]:
+    """Whether a value is exactly of the type."""
     if origin is Literal:
-        return isinstance(value, str) and value in typing.get_args(hint)
+        words = typing.get_args(hint)
+        return lambda value: isinstance(value, str) and value in words
     if origin is Annotated:
         pattern = typing.get_args(hint)[1]
-        return isinstance(value, str) and pattern.fullmatch(value) is not None
-    return type(value) is hint and (not isinstance(value, int) or abs(value) <= _MAX_INT)
+        return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+    if hint is int:
+        return lambda value: type(value) is int and -_MAX_INT <= value <= _MAX_INT
+    return lambda value: type(value) is hint

@@ -25,6 +25,7 @@ OPEN = {
     "tiers/<slug:slug>",
     "workloads/<slug:slug>",
     "price-books/<int:version>",
+    "fleet/nodes/<slug:name>",
     "fleet/nodes/<slug:name>/drain",
     "fleet/nodes/<slug:name>/ready",
     "fleet/nodes/<slug:name>/revoke",

@@ -7,19 +7,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import redis
-from django.core.management import call_command
 
 from allocation import wire
-from allocation.models import Gpu, GpuSample, Node, SolverState
+from allocation.models import Gpu, GpuSample, Node
 from allocation.rules.clocks import clock_is_wrong
 from allocation.services import throttle
 from allocation.services.bookings import booking_request
 from allocation.services.differences import differences_of
-from allocation.services.epochs import nodes_ahead
 from allocation.services.fleet import node_ready
-from allocation.services.links import agents_redis, links_ensure
-from allocation.services.publish import republish_all
+from allocation.services.links import agents_redis
 from allocation.services.snapshot import gpus_read
 from allocation.services.throttle import FLOOD_SECONDS, PER_SECOND, Throttle
 from tests.builders import an_operator
@@ -149,92 +145,6 @@ def test_what_is_refused_is_counted(plant: Plant) -> None:
     message = dataclasses.replace(heartbeat(plant), mac="0" * 64)
     assert plant.told(message) == "refused"
     assert (node().refused, node().stale_dropped) == (1, 0)
-
-
-# Restored databases.
-
-
-def test_a_word_that_is_newer_than_ours_is_not_believed_and_tells_of_a_restore(
-    plant: Plant, lab: Lab
-) -> None:
-    plant.round()
-    with as_system():
-        old = SolverState.objects.get(id=1).epoch
-    for fields in ({"epoch": old + 5}, {"observed_generation": node().generation + 1}):
-        before = world()
-        assert plant.told(plant.report(**fields)) == "stale"
-        assert world() == before
-        assert not usable()
-        with as_system():
-            assert nodes_ahead() == [NAME]
-        assert plant.told(plant.report()) == "applied"
-        assert usable()
-
-
-def test_after_a_restore_the_raised_epoch_makes_nodes_follow_again(
-    plant: Plant, lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with as_system():
-        backup = Node.objects.values("generation", "published_generation", "report_seq").get()
-        first = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
-    plant.round()
-    assert fresh(first).state == "active"
-    followed = plant.node.store.generation
-    with as_system():
-        # The node's part of an older backup.
-        Node.objects.update(**backup)
-        republish_all()
-    plant.later(SECOND * 61)
-    assert plant.node.store.generation == followed
-    assert node().ahead_epoch is not None
-    assert not usable()
-
-    with as_system():
-        call_command("epoch_raise")
-    plant.later(SECOND * 5)
-    with as_system():
-        epoch = SolverState.objects.get(id=1).epoch
-    assert plant.node.store.epoch == epoch > followed
-    assert str(epoch) in capsys.readouterr().out
-    assert node().ahead_epoch is None
-    assert usable()
-
-
-def test_the_epoch_rises_above_what_nodes_have_told_of(plant: Plant) -> None:
-    far = 1 << 40
-    assert plant.told(plant.report(epoch=far)) == "stale"
-    with as_system():
-        call_command("epoch_raise")
-        assert SolverState.objects.get(id=1).epoch == far + 1
-        call_command("epoch_raise")
-        assert SolverState.objects.get(id=1).epoch == far + 2
-
-
-def test_after_the_loss_of_redis_everything_is_there_again_within_one_period(
-    plant: Plant, lab: Lab
-) -> None:
-    with as_system():
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
-    plant.round()
-    server: Any = agents_redis()
-    before = server.get(wire.desired_key(NAME))
-    server.flushall()
-    server.acl_deluser(f"agent-{NAME}")
-
-    # The reader's own turns: the first finds its group gone, the next makes all of it anew.
-    with pytest.raises(redis.ResponseError, match="NOGROUP"):
-        plant.portal_reads()
-    plant.reader._known.clear()
-    plant.reader._took_over = 0
-    plant.portal_reads()
-    assert server.get(wire.desired_key(NAME)) == before
-    with as_system():
-        assert links_ensure() == 0
-    plant.now += SECOND * 5
-    plant.node_works()
-    plant.portal_reads()
-    assert server.get(wire.lease_key(NAME))
-    assert fresh(booking).state == "active"
 
 
 # Clocks.

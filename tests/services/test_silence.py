@@ -10,11 +10,11 @@ from django.core.management import CommandError, call_command
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node
 from allocation.queries.hearing import doubt_of
 from allocation.rules.node_policy import NodePolicy, node_policy_of
+from allocation.rules.silence import GAP_SECONDS, Sign, SilenceWatch
 from allocation.services.bookings import booking_request
 from allocation.services.healing import hardware_clear
 from allocation.services.invariants import invariants_check
 from allocation.services.node_policies import node_policy
-from allocation.services.silence import GAP_SECONDS, Sign, SilenceWatch
 from allocation.services.snapshot import gpus_read
 from tests.builders_allocation import HOUR, Lab, a_lab, a_node, a_wish, an_ask
 from tests.roles import as_system

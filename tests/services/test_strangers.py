@@ -9,7 +9,9 @@ from django.test import Client
 from allocation import wire
 from allocation.models import Gpu, GpuEvent, Node, Tally
 from allocation.services.bookings import booking_request
-from allocation.services.strangers import ladder_set
+from allocation.services.fleet import enrolment_token_create
+from allocation.services.policies import policy_publish
+from allocation.services.strangers import ladder_follow, ladder_set
 from tenants.errors import Refused
 from tests.builders import a_tenant_admin, an_operator
 from tests.builders_allocation import a_lab, a_wish
@@ -131,6 +133,11 @@ def test_an_operator_sets_it_on_the_nodes_page(plant: Plant) -> None:
     assert node().foreign_end_after == 600
     operator.post(f"{page}/strangers", {"warn": "", "end": ""})
     assert node().foreign_warn_after is None
+    assert node().foreign_own
+    body = operator.get(page).content.decode()
+    assert "set for this node alone" in body
+    operator.post(f"{page}/strangers", {"by_policy": "on"})
+    assert not node().foreign_own
     assert '<span class="sub">told of</span>' in operator.get(page).content.decode()
 
 
@@ -140,3 +147,64 @@ def test_nobody_else_may_set_it(plant: Plant) -> None:
         member.force_login(a_tenant_admin(a_lab("helix", gpus=0).tenant).user)
     assert member.post(f"/ops/fleet/{NAME}/strangers", {"warn": "2"}).status_code == 404
     assert node().foreign_warn_after is None
+
+
+# By policy.
+
+
+def by_policy(plant: Plant, **entries: int) -> None:
+    with as_system():
+        policy_publish(document=entries, now=plant.now)
+
+
+def test_the_policy_says_it_for_every_node_that_has_no_ladder_of_its_own(plant: Plant) -> None:
+    with as_system():
+        enrolment_token_create(node_name="other", rack_name="a1", now=plant.now)
+    rule(plant, 60, None)
+    by_policy(plant, strangers_warn_after=120, strangers_end_after=600)
+    with as_system():
+        found = {n.name: (n.foreign_warn_after, n.foreign_end_after) for n in Node.objects.all()}
+        enrolment_token_create(node_name="new", rack_name="a1", now=plant.now)
+        assert Node.objects.get(name="new").foreign_end_after == 600
+    assert found == {NAME: (60, None), "other": (120, 600)}
+    plant.cycle()
+    assert document(plant).ladder == wire.Ladder(warn_after=60, end_after=None)
+    with as_system():
+        ladder_follow(operator=an_operator("olga"), node=node(), now=plant.now)
+    plant.cycle()
+    assert document(plant).ladder == wire.Ladder(warn_after=120, end_after=600)
+    by_policy(plant)
+    plant.cycle()
+    assert document(plant).ladder is None
+    with as_system():
+        told = GpuEvent.objects.filter(kind="operator", node__name=NAME).order_by("id")
+        sentences = list(told.values_list("sentence", flat=True))
+    assert sentences[-2:] == [
+        "olga set: as the policy says. "
+        "Use without a booking is told of, warned after 2 min, ended after 10 min.",
+        "The policy changed. Use without a booking is told of.",
+    ]
+
+
+def test_a_policy_that_says_nothing_new_tells_no_node_anything(plant: Plant) -> None:
+    by_policy(plant, strangers_warn_after=120)
+    before = node().generation
+    by_policy(plant, strangers_warn_after=120, grid=60)
+    assert node().generation == before
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"strangers_end_after": 600},
+        {"strangers_warn_after": 600, "strangers_end_after": 659},
+        {"strangers_warn_after": 0},
+        {"strangers_warn_after": 604_801},
+    ],
+)
+def test_a_policy_that_ends_without_a_warning_or_beyond_its_range_is_refused(
+    plant: Plant, entries: dict[str, int]
+) -> None:
+    with pytest.raises(Refused, match="strangers_"):
+        by_policy(plant, **entries)
+    assert (node().foreign_warn_after, node().foreign_own) == (None, False)

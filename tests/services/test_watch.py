@@ -29,6 +29,7 @@ def test_what_must_be_zero_is_shown_once_somebody_has_looked(lab: Lab) -> None:
         "invariant_violations": None,
         "invariants_checked_seconds_ago": None,
         "failed_cycles": 0,
+        "clock_jump_seconds": 0,
     }
     with as_system():
         assert invariants_watch(NOW) == 0

@@ -19,7 +19,10 @@ LIFE: tuple[tuple[Action, int], ...] = (
     (happenings.saves_are_told, 5),
     (happenings.more_time_is_asked, 3),
     (happenings.claim_is_given_up, 1),
+    (happenings.maintenance_is_planned, 3),
+    (happenings.maintenance_ends, 1),
     (happenings.reader_restarts, 1),
+    (faults.operator_returns, 2),
     (happenings.portal_is_killed_before_it_tells, 3),
 )
 FAULTS: tuple[tuple[Action, int], ...] = (
@@ -30,6 +33,8 @@ FAULTS: tuple[tuple[Action, int], ...] = (
     (faults.messages_go_astray, 6),
     (faults.old_document_comes, 5),
     (faults.gpu_fails, 5),
+    (faults.driver_hangs, 4),
+    (faults.hardware_errs, 4),
     (faults.stranger_comes, 6),
     (faults.stranger_leaves, 2),
     (faults.disk_fills, 2),

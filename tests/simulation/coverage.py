@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.node import CRASH_POINTS
 from tests.simulation.people import BORROWER
 from tests.simulation.rows import Tables
+from tests.simulation.upkeep import is_away
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Schedule
@@ -33,6 +34,14 @@ KINDS = (
     "leases that ran out",
     "shares",
     "shares beside each other",
+    "pinned bookings begun",
+    "work that left for maintenance",
+    "nodes silent",
+    "nodes silent for long",
+    "calls that hang",
+    "GPUs that hang",
+    "errors of hardware",
+    "GPUs put back by an operator",
     "programs of strangers",
     "slices made by hand",
     *(f"died {point}" for point in CRASH_POINTS),
@@ -45,8 +54,17 @@ def happened(schedule: "Schedule") -> Counter[str]:
     found = Counter(schedule.happened)
     for node in schedule.world.nodes:
         found += node.happened
+    found.update(kind for kind, _ in schedule.world.marks)
     found["bookings held on lease"] = len({r.booking for r in tables.rows.values() if r.leased})
     found["bookings begun anew for silence"] = sum(b.replaced for b in tables.bookings.values())
+    begun = [tables.bookings[r.booking] for r in tables.rows.values() if r.occupied is not None]
+    found["work that left for maintenance"] = sum(
+        row.broken and is_away(row, schedule.portal.site, [each])
+        for row in tables.rows.values()
+        for each in tables.upkeep.values()
+        if each.drain_by <= row.ends < each.ends
+    )
+    found["pinned bookings begun"] = sum(bool(each.wish.pin) for each in begun)
     windows = Counter((r.booking, r.starts, r.ends) for r in tables.rows.values())
     found["planned places moved"] = sum(
         windows[r.booking, r.starts, r.ends] > tables.bookings[r.booking].wish.count

@@ -29,6 +29,10 @@ GPU_FAULTS = {
 }
 
 
+CONTAINED = 94
+ERRORS = (13, 31, 48, 63, 64, 74, 79, 92, CONTAINED, CONTAINED, CONTAINED, 95, 154)
+
+
 def reconnected(node: SimNode) -> None:
     """The line is there again."""
     if node.agent is not None:
@@ -121,6 +125,46 @@ def gpu_falls_off(it: "Schedule") -> None:
     it.tell(f"GPU {gpu.index} of {node.name}: lost is {gpu.lost}")
     node.able_since = None
     everybody_works(it)
+
+
+def driver_hangs(it: "Schedule") -> None:
+    """About one GPU no call comes back any more; or all of them do."""
+    node = it.world.rng.choice(it.world.nodes)
+    if node.hanging:
+        it.tell(f"the driver of {node.name} answers again")
+        node.answers()
+    else:
+        gpu = it.world.rng.choice(node.hardware.gpus)
+        it.tell(f"the driver of {node.name} hangs about GPU {gpu.index}")
+        node.hanging.add(gpu.uuid)
+        node.able_since = None
+    everybody_works(it)
+
+
+def hardware_errs(it: "Schedule") -> None:
+    """The driver tells of an error: of a slice, of a GPU, or of the whole node."""
+    rng = it.world.rng
+    node = rng.choice(it.world.nodes)
+    gpu = rng.choice(node.hardware.gpus)
+    if node.agent is None or gpu.lost:
+        return
+    bits = rng.choice((0, 0, 0, 0, 1, 2))
+    code = 0 if bits else rng.choice(ERRORS)
+    instance = rng.choice([None, *sorted(gpu.instances)]) if code == CONTAINED else None
+    it.tell(f"GPU {gpu.index} of {node.name} tells of Xid {code}, {bits} bits, in {instance}")
+    node.hardware.fail(gpu, code, instance=instance, bits=bits)
+    node.able_since = None
+    it.happened["errors of hardware"] += 1
+    everybody_works(it)
+
+
+def operator_returns(it: "Schedule") -> None:
+    """What waits for an operator is put back into service."""
+    for uuid, gpu in sorted(it.portal.tables.gpus.items()):
+        if gpu.needs_operator:
+            it.tell(f"an operator puts {uuid} back")
+            it.portal.gpu_return(uuid, it.world.now)
+            it.happened["GPUs put back by an operator"] += 1
 
 
 def disk_fills(it: "Schedule") -> None:

@@ -1,12 +1,13 @@
 """What people and the portal do in a schedule."""
 
+import dataclasses
 import os
 import uuid
 from typing import TYPE_CHECKING
 
 from tests.simulation.node import SimNode
 from tests.simulation.people import Wish, claim_draw, wish_draw
-from tests.simulation.rows import OVER
+from tests.simulation.rows import OVER, Upkeep
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Schedule
@@ -32,7 +33,17 @@ def everybody_works(it: "Schedule") -> None:
 
 
 def request(it: "Schedule") -> None:
-    ask(it, wish_draw(it.world.rng, it.world.now))
+    wish = wish_draw(it.world.rng, it.world.now)
+    if it.world.rng.random() < 0.15:
+        wish = dataclasses.replace(wish, pin=_pin(it))
+    ask(it, wish)
+
+
+def _pin(it: "Schedule") -> tuple[str, ...]:
+    """A node, or one of its GPUs."""
+    node = it.world.rng.choice(it.world.nodes)
+    gpu = it.world.rng.choice(node.hardware.gpus)
+    return (it.world.rng.choice((node.name, f"{node.name}/{gpu.index}")),)
 
 
 def claim(it: "Schedule") -> None:
@@ -122,6 +133,32 @@ def more_time_is_asked(it: "Schedule") -> None:
     if name is not None:
         it.tell(f"{name} asks for more time")
         it.portal.more_time(name, it.world.now)
+
+
+def maintenance_is_planned(it: "Schedule") -> None:
+    """Of a node or one GPU, soon or at once; what runs may have some time to leave."""
+    rng, now = it.world.rng, int(it.world.now)
+    node = rng.choice(it.world.nodes)
+    starts = now + rng.choice((0, 30, 120, 600))
+    ends = starts + rng.choice((60, 300, 1200))
+    wanted = Upkeep(
+        id=str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+        node=node.name,
+        gpu=rng.choice((None, *range(len(node.hardware.gpus)))),
+        starts=starts,
+        ends=ends,
+        drain_by=min(ends, starts + rng.choice((0, 0, 30))),
+    )
+    it.tell(f"maintenance is planned: {wanted}")
+    it.portal.plan_upkeep(wanted, it.world.now)
+
+
+def maintenance_ends(it: "Schedule") -> None:
+    found = sorted(n for n, each in it.portal.tables.upkeep.items() if each.ended_at is None)
+    if found:
+        name = it.world.rng.choice(found)
+        it.tell(f"maintenance {name} is over")
+        it.portal.end_upkeep(name, it.world.now)
 
 
 def reader_restarts(it: "Schedule") -> None:

@@ -2,7 +2,15 @@
 
 from allocation import wire
 from allocation.rules.clocks import clock_is_wrong
-from allocation.rules.fencing import STARTED, Known, is_ahead, is_news, is_proof, is_stale
+from allocation.rules.fencing import (
+    STARTED,
+    Known,
+    has_gone_on,
+    is_ahead,
+    is_news,
+    is_proof,
+    is_stale,
+)
 from tests.simulation import healing, lifecycle, replacing
 from tests.simulation.rows import Row, Site, Tables
 
@@ -43,8 +51,7 @@ def inventory_apply(
     for uuid, gpu in gpus.items():
         if uuid in found:
             gpu.mode = found[uuid].mode
-            if gpu.health == "lost":
-                gpu.health, gpu.drain_by = "ok", None
+            healing.found(gpu)
     if modes != {uuid: gpu.mode for uuid, gpu in gpus.items()}:
         tables.nodes[name].generation += 1
     healing.gpus_lost(tables, gpus.keys() - found.keys(), now)
@@ -65,6 +72,8 @@ def _heartbeat(tables: Tables, name: str, message: wire.Heartbeat, now: float) -
     said = _numbered(tables, name, "heartbeat_seq", message.seq)
     if said == "applied":
         node.skew, node.clock_wrong, node.heartbeat_at = skew, wrong, now
+        if has_gone_on(message, tables.epoch, node.generation):
+            node.ahead = message.epoch
     return said
 
 
@@ -74,7 +83,10 @@ def _report(tables: Tables, site: Site, name: str, report: wire.Report, now: flo
     if is_stale(report, known):
         node.ahead = report.epoch if is_ahead(report, known) else node.ahead
         return "stale"
+    hurt = healing.errors(tables, site, name, report, now)
     own = _own(tables, site, name, report, now)
+    for booking, _ in hurt:
+        healing.run_break(tables, tables.bookings[booking], now)
     healing.troubles(tables, report)
     for item, row in own:
         if item.state == "ready":

@@ -24,6 +24,7 @@ def starts_due(tables: Tables, now: float) -> None:
         if (b.state == "scheduled" or is_resuming(tables, b))
         and b.starts is not None
         and b.starts <= now < (b.ends or 0)
+        and not any(tables.is_silent(row) for row in tables.of(b, "planned"))
     ]
     for booking in sorted(due, key=lambda b: (b.starts or 0, b.id)):
         _start(tables, booking)

@@ -1,11 +1,15 @@
 """The hardware and the owners of a simulated node, with somebody who looks on."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from allocation.agent.gpu import FoundError, GpuError
 from allocation.agent.handover import Handover
+from allocation.agent.lanes import HANGS_S, Lanes
 from allocation.agent.nvml_watch import NvmlWatch
+from allocation.agent.patient import EVERY
 from allocation.agent.simulated_hardware import (
     Gpu,
     Hardware,
@@ -14,11 +18,13 @@ from allocation.agent.simulated_hardware import (
     fleet_parse,
 )
 from allocation.agent.simulated_programs import program, program_toggle
-from allocation.wire import DesiredAllocation
+from allocation.wire import NOT_ANSWERING, DesiredAllocation
 from tests.simulation.occupancy import is_foreign
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
+
+T = TypeVar("T")
 
 
 class Machine(Hardware):
@@ -126,10 +132,51 @@ class SlowSuspender:
 
 
 class Onlooker(NvmlWatch):
-    """Whose processes are where. Errors of hardware are no subject of a schedule."""
+    """Whose processes are where, and what the driver has to tell. It is asked only when there is
+    something: that is seldom, and asking takes many calls."""
 
-    def errors(self) -> tuple[()]:
-        return ()
+    def __init__(self, hardware: Hardware) -> None:
+        super().__init__(hardware.process_user)
+        self._hardware = hardware
+        super().errors()
+
+    def errors(self) -> tuple[FoundError, ...]:
+        return super().errors() if self._hardware.errors else ()
+
+
+class SlowLanes(Lanes):
+    """The lanes of a node's driver without threads. A call about a GPU that hangs does not come
+    back before the GPU answers; then it does what it was to do, whatever became of its agent."""
+
+    def __init__(self, node: "SimNode") -> None:
+        super().__init__(node.hardware.clock)
+        self._node = node
+        self._out: dict[str, Callable[[], object]] = {}
+
+    def hanging(self) -> tuple[str, ...]:
+        now = self._steady()
+        return tuple(sorted(n for n in self._out if now - self._asked[n] >= HANGS_S))
+
+    @property
+    def free(self) -> bool:
+        return not self._out
+
+    def come_back(self) -> None:
+        """The calls about what answers again."""
+        for about in sorted(name for name in self._out if not self._hangs(name)):
+            with contextlib.suppress(GpuError):
+                self._out.pop(about)()
+
+    def _hangs(self, about: str) -> bool:
+        return about in self._node.hanging or (about == EVERY and bool(self._node.hanging))
+
+    def _ask(self, about: str, job: Callable[[], T], limit_s: float) -> T:
+        if about not in self._out and not self._hangs(about):
+            return job()
+        if about not in self._out:
+            self._out[about], self._asked[about] = job, self._steady()
+            self._node.happened["calls that hang"] += 1
+        raise GpuError("hangs", NOT_ANSWERING)
 
 
 class WatchedHandover(Handover):

@@ -17,16 +17,23 @@ from allocation.agent import link as links
 from allocation.agent.bookings import Bookings
 from allocation.agent.enrol import Identity
 from allocation.agent.follow import Keys
-from allocation.agent.gpu import GpuError
+from allocation.agent.gpu import GpuError, GpuPort
 from allocation.agent.host import Host, host_simulated, inventory_take
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.patient import EVERY, PatientGpu, PatientWatch
 from allocation.agent.process import Agent, Clock
 from allocation.agent.simulated_nvml import SimulatedNvml
 from allocation.agent.simulated_programs import SimulatedPrograms
 from allocation.agent.store import Store
 from allocation.wire import DesiredAllocation
-from tests.simulation.machine import Machine, Onlooker, SlowSuspender, WatchedHandover
+from tests.simulation.machine import (
+    Machine,
+    Onlooker,
+    SlowLanes,
+    SlowSuspender,
+    WatchedHandover,
+)
 from tests.simulation.occupancy import Occupancy, is_foreign
 
 CRASH_POINTS = (
@@ -101,7 +108,11 @@ class SimNode:
         self.lease: bytes | None = None
         self.hardware = Machine(self, gpus, clock)
         self.driver = SimulatedNvml(self.hardware)
+        # GPUs about which the driver does not come back from any call.
+        self.hanging: set[str] = set()
+        self._lanes = SlowLanes(self)
         self._symbols: dict[str, Any] = {}
+        self._inventories: dict[object, wire.Inventory] = {}
         self.occupancy = Occupancy(self.hardware)
         self.agent: Agent | None = None
         self.identity: Identity | None = None
@@ -111,7 +122,16 @@ class SimNode:
         """As the agent would say it."""
         with self.at_driver():
             port = NvmlGpu(self.hardware.process_signal)
-            return inventory_take(self._host(), port)
+            return self._inventory(self._host(), port)
+
+    def _inventory(self, host: Host, port: GpuPort) -> wire.Inventory:
+        """Hundreds of calls, and always the same answers as long as nothing has changed."""
+        if self.hanging or any(self.driver.faults.values()):
+            return inventory_take(host, port)
+        seen = (host.boot, *((gpu.lost, gpu.mig) for gpu in self.hardware.gpus))
+        if seen not in self._inventories:
+            self._inventories[seen] = inventory_take(host, port)
+        return self._inventories[seen]
 
     def _host(self) -> Host:
         host = host_simulated(self.name, len(self.hardware.gpus))
@@ -153,19 +173,33 @@ class SimNode:
         assert identity is not None
         state, host = self.folder, self._host()
         keys = identity.keys
-        port = NvmlGpu(self.hardware.process_signal)
+        lanes = self._lanes
+        port = PatientGpu(lanes.change(EVERY, self._driver_open), lanes)
         self.node = Node(
             keys=Keys(identity, state / "identity.json"),
             port=port,
             store=Store(state / "state.json", keys=keys, epoch=identity.epoch, now=self.wall()),
             handover=WatchedHandover(state / "bookings", self),
             bookings=Bookings(state / "bookings"),
-            inventory=lambda: inventory_take(host, port),
+            inventory=lambda: self._inventory(host, port),
             programs=SimulatedPrograms(self.hardware),
             suspender=SlowSuspender(self),
-            watch=Onlooker(self.hardware.process_user),
+            watch=PatientWatch(Onlooker(self.hardware), lanes),
         )
         return Agent(self.node, Clock(wall=self.wall, steady=self._clock))
+
+    def _driver_open(self) -> NvmlGpu:
+        return NvmlGpu(self.hardware.process_signal)
+
+    def answers(self) -> None:
+        """The driver comes back from every call that hung."""
+        self.hanging.clear()
+        try:
+            with self.at_driver():
+                self._lanes.come_back()
+        except Crash:
+            self.dies()
+        self.look()
 
     def dies(self) -> None:
         """kill -9; what was on its way to the server is gone with it."""
@@ -180,6 +214,8 @@ class SimNode:
         """And is there again, with what is on its disk."""
         self.dies()
         self.boots += 1
+        self.hanging.clear()
+        self._lanes = SlowLanes(self)
         self.hardware.power_cycle()
         self.look()
         self.boot()
@@ -278,7 +314,8 @@ class SimNode:
         self.hardware.toggles_settle()
         self.overlaps += self.occupancy.look()
         lost = any(gpu.lost for gpu in self.hardware.gpus)
-        if self.agent is None or lost or any(self.driver.faults.values()):
+        broken = lost or bool(self.hanging) or any(self.driver.faults.values())
+        if self.agent is None or broken:
             self.able_since = None
         elif self.able_since is None:
             self.able_since = self._clock()

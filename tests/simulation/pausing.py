@@ -42,12 +42,12 @@ def pause_begin(tables: Tables, told: Told, new_id: Callable[[], str], now: floa
 
 
 def is_unneeded(tables: Tables, pause: Pause, now: float) -> bool:
-    """See pauses_unneeded; no schedule marks nodes as silent."""
+    """See pauses_unneeded."""
     booking, other = tables.bookings[pause.booking], tables.bookings[pause.beneficiary]
     sooner = any(row.starts < pause.deadline for row in tables.here(other))
     over = other.state in (*OVER, "ending")
     rows = tables.of(booking, *LIVE)
-    going = any(row.state == "releasing" or row.left for row in rows)
+    going = any(r.state == "releasing" or r.left or tables.is_silent(r) for r in rows)
     counts = pause.is_open and booking.state == "pausing" and not pause.acknowledged_at
     is_early = pause.emptied_at is None and pause.deadline > now + TELLING
     return counts and is_early and (over or sooner) and not going

@@ -56,7 +56,7 @@ class Party:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What somebody asks for, in whole seconds; `starts` makes the window fixed. `who` counts the
-    site's parties."""
+    site's parties; a `pin` names nodes, and GPUs as `node/index`."""
 
     count: int
     profile: str | None
@@ -67,11 +67,19 @@ class Wish:
     share: int | None = None
     who: int = 0
     tier: str = "standard"
+    pin: tuple[str, ...] = ()
 
     def ask(self) -> Ask:
         """As the solver reads it."""
-        together = self.together
-        return Ask(self.count, ("h100",), self.profile, together, self.required, self.share)  # type: ignore[arg-type]  # one of its words
+        return Ask(
+            self.count,
+            ("h100",),
+            self.profile,
+            self.together,  # type: ignore[arg-type]  # one of its words
+            self.required,
+            self.share,
+            pin=self.pin,
+        )
 
 
 # Two people of the tenant that is guaranteed everything, and one of a tenant that only borrows.

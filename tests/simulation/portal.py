@@ -5,17 +5,28 @@ said here again, step by step and in their order; test_conformance.py runs the s
 the real services and compares every row and every document.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 from allocation import wire
 from allocation.rules.fencing import STARTED
 from allocation.rules.leases import LeaseWatch
+from allocation.rules.silence import SilenceWatch
 from allocation.solver import Policy, solve
-from tests.simulation import accounts, healing, hearing, lifecycle, pausing, planning, replacing
+from tests.simulation import (
+    accounts,
+    healing,
+    hearing,
+    lifecycle,
+    pausing,
+    planning,
+    replacing,
+    silence,
+)
 from tests.simulation.documents import document_of, lease_of
 from tests.simulation.frozen import frozen_forget
 from tests.simulation.people import Wish
-from tests.simulation.rows import OVER, Booking, GpuRow, NodeRow, Site, Tables
+from tests.simulation.rows import OVER, Booking, GpuRow, NodeRow, Site, Tables, Upkeep
 from tests.simulation.snapshots import snapshot_take
 
 TUNABLES = {"notice_margin": 5, "cool_down": 60}
@@ -40,7 +51,7 @@ class ModelPortal:
         self._write, self._grant = write, grant
         # Plans that could not be written, with why. Nobody else writes here, so there is no excuse.
         self.dropped: list[str] = []
-        self._watch: LeaseWatch[str] = LeaseWatch()
+        self.reader_restarts()
         self.tables = Tables(
             epoch=site.epoch,
             node_of=site.node_of,
@@ -107,6 +118,20 @@ class ModelPortal:
         if booking is not None:
             pausing.more_time_ask(self.tables, booking, now)
 
+    def plan_upkeep(self, wanted: Upkeep, now: float) -> None:
+        """See blackout_plan."""
+        self.tables.upkeep[wanted.id] = dataclasses.replace(wanted)
+
+    def end_upkeep(self, identifier: str, now: float) -> None:
+        """See blackout_end."""
+        wanted = self.tables.upkeep.get(identifier)
+        if wanted is not None and wanted.ended_at is None and wanted.ends > now:
+            wanted.ended_at = now
+
+    def gpu_return(self, uuid: str, now: float) -> None:
+        """See gpu_return."""
+        healing.returned(self.tables, uuid)
+
     def _give_back(self, booking: Booking, outcome: str, now: float) -> None:
         booking.state, booking.outcome = "ending", outcome
         booking.released_at = now if booking.ends is None else min(now, booking.ends)
@@ -149,7 +174,12 @@ class ModelPortal:
 
     def reader_restarts(self) -> None:
         """Another one knows of no silence yet."""
-        self._watch = LeaseWatch()
+        self._watch: LeaseWatch[str] = LeaseWatch()
+        self._silence: SilenceWatch[str] = SilenceWatch()
+
+    def mark_silent(self, now: float) -> None:
+        """See Reader: who does not answer gets nothing new."""
+        silence.mark(self.tables, self._silence, now)
 
     def publish(self) -> None:
         """See publish_due."""

@@ -7,7 +7,8 @@ from allocation.rules.fencing import STARTED
 from allocation.rules.leases import GRACE_SECONDS, MARGIN_SECONDS
 from tests.simulation.calendar import shared_at_most
 from tests.simulation.node import SimNode, Stopped
-from tests.simulation.rows import LIVE, WHOLE, Booking, Pause, Row, Tables
+from tests.simulation.rows import LIVE, WHOLE, Booking, Pause, Row, Site, Tables
+from tests.simulation.upkeep import is_away, planned
 
 # A lease is over this long before anything is begun anew.
 _ENDS_WITHIN = MARGIN_SECONDS + GRACE_SECONDS
@@ -29,6 +30,23 @@ def promises_broken(tables: Tables) -> list[str]:
         if pause.is_open and pause.emptied_at is None:
             found += _notice_broken(tables, pause)
     return found
+
+
+def begun_broken(tables: Tables, site: Site, begun: Iterable[Row], now: float) -> Iterable[str]:
+    """Nothing new is told to who does not answer, nor begun on hardware that is not well or under
+    maintenance, nor anywhere but where its owner asked for it by name."""
+    under = [each for each in planned(tables, now) if each.starts <= now]
+    for row in begun:
+        if tables.nodes[site.node_of[row.place.gpu]].silent_since is not None:
+            yield f"R85 {row.id} was told to a node that does not answer"
+        if tables.gpus[site.uuids[row.place.gpu]].health != "ok":
+            yield f"R62 {row.id} was begun on a GPU that is not well"
+        if is_away(row, site, under):
+            yield f"R33 {row.id} was begun under maintenance"
+        node, index = site.node_of[row.place.gpu], site.index_of[row.place.gpu]
+        pin = tables.bookings[row.booking].wish.pin
+        if pin and node not in pin and f"{node}/{index}" not in pin:
+            yield f"R78 {row.id} is on {node}/{index}, and was asked for on {pin}"
 
 
 def _calendar_broken(live: list[Row]) -> list[str]:

@@ -1,5 +1,6 @@
 """The real services beside the model: every step on both, and whatever differs is an error."""
 
+import contextlib
 import itertools
 import json
 import uuid
@@ -9,14 +10,23 @@ from typing import Any
 from unittest import mock
 from uuid import UUID
 
+from django.db import transaction
+
 from allocation import wire
 from allocation.agent.enrol import Identity
-from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy, Pause
+from allocation.models import (
+    Blackout,
+    Booking,
+    Gpu,
+    Node,
+)
 from allocation.rules.ask import AskDocument
 from allocation.rules.leases import LeaseWatch
+from allocation.rules.silence import SilenceWatch
+from allocation.services import assigning, pausing
 from allocation.services import cycle as cycles
-from allocation.services import pausing, plans
 from allocation.services import snapshot as snapshots
+from allocation.services.blackouts import BlackoutWish, blackout_end, blackout_plan
 from allocation.services.bookings import (
     booking_cancel,
     booking_extend,
@@ -28,20 +38,31 @@ from allocation.services.fleet import enrolment_token_create, node_enrol, node_k
 from allocation.services.invariants import invariants_check
 from allocation.services.leases import beats_of_leased
 from allocation.services.links import agents_redis
+from allocation.services.node_policies import node_policy
 from allocation.services.pause_choices import booking_saved, more_time_ask
 from allocation.services.publish import publish_due, republish_all
 from allocation.services.replace import node_replace
 from allocation.services.reports import message_apply
+from allocation.services.silence import signs_read, silence_mark
+from allocation.services.upkeep import gpu_return
 from allocation.solver import digest
 from tenants.access import Actor
 from tenants.errors import Refused
 from tenants.models import Project, User
+from tests.builders import a_user
 from tests.builders_allocation import a_wish
 from tests.roles import as_system
 from tests.simulation.people import Party, Wish
 from tests.simulation.portal import ModelPortal
-from tests.simulation.rows import GpuRow, NodeRow, Site, Tables
-from tests.simulation.rows import Pause as ModelPause
+from tests.simulation.real_rows import (
+    pause_facts,
+    real_bookings,
+    real_gpus,
+    real_nodes,
+    real_pauses,
+    real_rows,
+)
+from tests.simulation.rows import GpuRow, NodeRow, Site, Tables, Upkeep
 from tests.simulation.snapshots import snapshot_take as model_snapshot
 from tests.simulation.world import World
 
@@ -79,6 +100,9 @@ class BothPortals:
         )
         self._ids, self._pause_ids = names(), names("pause ")
         self._watch: LeaseWatch[UUID] = LeaseWatch()
+        self._silence: SilenceWatch[UUID] = SilenceWatch()
+        self._operator = a_user("olga", is_staff=True)
+        self._upkeep: dict[str, Blackout] = {}
         self._adopt()
         for node in world.nodes:
             keys = {self.site.key_version: self.site.keys[node.name]}
@@ -122,6 +146,7 @@ class BothPortals:
             wish.duration,
             starts,
             share=wish.share,
+            pin=wish.pin,
         )
         project, actor = self._actors[wish.who]
         try:
@@ -171,6 +196,41 @@ class BothPortals:
             except Refused:
                 return
 
+    def plan_upkeep(self, wanted: Upkeep, now: float) -> None:
+        """A date that is past is no date for the model either."""
+        wish = BlackoutWish(
+            *(when(wanted.starts), when(wanted.ends), "new fans"),
+            node=wanted.node,
+            gpu=wanted.gpu,
+            drain_by=when(wanted.drain_by),
+        )
+        with as_system():
+            made = blackout_plan(operator=self._operator, wish=wish, now=when(now))
+        self._upkeep[wanted.id] = made
+        self._model.plan_upkeep(wanted, now)
+        self._compare()
+
+    def end_upkeep(self, identifier: str, now: float) -> None:
+        with as_system(), transaction.atomic(), contextlib.suppress(Refused):
+            blackout = self._upkeep[identifier]
+            blackout_end(operator=self._operator, blackout=blackout, now=when(now))
+        self._model.end_upkeep(identifier, now)
+        self._compare()
+
+    def gpu_return(self, uuid: str, now: float) -> None:
+        with as_system(), transaction.atomic(), contextlib.suppress(Refused):
+            gpu = Gpu.objects.get(uuid=uuid)
+            gpu_return(operator=self._operator, gpu=gpu, note="looked at", now=when(now))
+        self._model.gpu_return(uuid, now)
+        self._compare()
+
+    def mark_silent(self, now: float) -> None:
+        with as_system():
+            verdict = self._silence.turn(signs_read(), now, node_policy())
+            silence_mark(verdict, when(now))
+        self._model.mark_silent(now)
+        self._compare()
+
     def replace_lost(self, now: float) -> None:
         with as_system():
             for node, seq in self._watch.silent(beats_of_leased(), now).items():
@@ -179,7 +239,7 @@ class BothPortals:
         self._compare()
 
     def reader_restarts(self) -> None:
-        self._watch = LeaseWatch()
+        self._watch, self._silence = LeaseWatch(), SilenceWatch()
         self._model.reader_restarts()
 
     def cycle(self, now: float, *, publishes: bool = True) -> None:
@@ -187,7 +247,7 @@ class BothPortals:
         with (
             as_system(),
             mock.patch.object(cycles, "publish_due", publish),
-            mock.patch.object(plans, "uuid4", self._ids),
+            mock.patch.object(assigning, "uuid4", self._ids),
             mock.patch.object(pausing, "uuid4", self._pause_ids),
             mock.patch.object(snapshots, "used_read", return_value=()),
         ):
@@ -228,7 +288,7 @@ class BothPortals:
 
     def _compare(self) -> None:
         with as_system():
-            assert self._real_bookings() == {
+            assert real_bookings() == {
                 b.id: (
                     *(b.state, b.outcome, b.starts, b.ends, b.extension, b.ready_at),
                     *(b.released_at, b.noticed_at, b.saved_at, b.lost_at),
@@ -237,8 +297,8 @@ class BothPortals:
                 for b in self.tables.bookings.values()
             }
             pauses = {p.id: pause_facts(p) for p in self.tables.pauses.values()}
-            assert self._real_pauses() == pauses
-            assert self._real_rows() == {
+            assert real_pauses() == pauses
+            assert real_rows() == {
                 r.id: (
                     r.booking,
                     r.place.start,
@@ -252,104 +312,24 @@ class BothPortals:
                 )
                 for r in self.tables.rows.values()
             }
-            assert self._real_nodes() == {
-                name: (n.generation, n.published, n.observed, n.seq, n.takes_work)
+            assert real_nodes() == {
+                name: (
+                    *(n.generation, n.published, n.observed, n.seq, n.takes_work),
+                    *(n.silent_since, n.long_silent),
+                )
                 for name, n in self.tables.nodes.items()
             }
-            assert self._real_gpus() == self.tables.gpus
+            assert real_gpus(self.tables.gpus) == self.tables.gpus
         for name, raw in self._world.server.documents.items():
             assert agents_redis().get(wire.desired_key(name)) == raw
         for name, raw in self._world.server.leases.items():
             assert agents_redis().get(wire.lease_key(name)) == raw
-
-    def _real_bookings(self) -> dict[str, tuple[object, ...]]:
-        rows = Booking.objects.all()
-        return {
-            str(b.id): (
-                b.state,
-                b.outcome,
-                *map(_seconds, (b.planned_starts, b.planned_ends, b.extension_until)),
-                *map(_seconds, (b.ready_at, b.released_at, b.noticed_at, b.saved_at)),
-                _seconds(b.hardware_lost_at),
-                *(b.duration_seconds, b.used_seconds, b.replaced, b.pause_count),
-            )
-            for b in rows
-        }
-
-    def _real_rows(self) -> dict[str, tuple[object, ...]]:
-        open_ones = dict(Occupancy.objects.values_list("allocation_id", "closed"))
-        return {
-            r.id.hex: (
-                str(r.booking_id),
-                r.start,
-                _seconds(r.period.lower),
-                _seconds(r.period.upper),
-                r.state,
-                r.devices,
-                open_ones[r.id] is None if r.id in open_ones else None,
-                r.left,
-                *(r.leased, r.suspended, _seconds(r.saved_at), r.share),
-            )
-            for r in Allocation.objects.all()
-        }
-
-    def _real_pauses(self) -> dict[str, tuple[object, ...]]:
-        return {
-            p.id.hex: (
-                *(str(p.booking_id), str(p.cause.beneficiary_id), p.number, p.may_wait),
-                *map(_seconds, (p.ready_at, p.noticed_at, p.deadline, p.ends_before)),
-                *(p.cause.handed_at is not None, p.more_times_used),
-                *map(_seconds, (p.more_asked_at, p.acknowledged_at, p.emptied_at)),
-                *map(_seconds, (p.resumed_at, p.ended_at)),
-                *(p.lost_seconds, p.credit_seconds, p.remaining_seconds),
-            )
-            for p in Pause.objects.select_related("cause")
-        }
-
-    def _real_gpus(self) -> dict[str, GpuRow]:
-        return {
-            g.uuid: GpuRow(
-                mode=g.mode,
-                health=g.health,
-                drain_by=_seconds(g.drain_by),
-                foreign=GpuEvent.objects.filter(gpu=g, kind="foreign", until=None).exists(),
-            )
-            for g in Gpu.objects.all()
-        }
-
-    def _real_nodes(self) -> dict[str, tuple[int, ...]]:
-        return {
-            n.name: (
-                n.generation,
-                n.published_generation,
-                n.observed_generation,
-                n.report_seq,
-                n.takes_work,
-            )
-            for n in Node.objects.all()
-        }
 
 
 def holds() -> bool:
     """Whether `manage.py invariants` has nothing to say."""
     with as_system():
         return invariants_check() == []
-
-
-def _seconds(instant: datetime | None) -> float | None:
-    return None if instant is None else instant.timestamp()
-
-
-def pause_facts(pause: ModelPause) -> tuple[object, ...]:
-    """As `_real_pauses` has them."""
-    return (
-        *(pause.booking, pause.beneficiary, pause.number, pause.may_wait),
-        *(pause.ready_at, pause.noticed_at, pause.deadline, pause.ends_before),
-        *(pause.handed, pause.more_times_used),
-        *(pause.more_asked_at, pause.acknowledged_at, pause.emptied_at),
-        *(pause.resumed_at, pause.ended_at),
-        *(pause.lost_seconds, pause.credit_seconds, pause.remaining_seconds),
-    )
 
 
 def _site(actors: Iterable[tuple[Project, Actor]], now: float) -> Site:

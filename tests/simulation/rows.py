@@ -162,21 +162,46 @@ class NodeRow:
     clock_wrong: bool = False
     cut_off: bool = False
     ahead: int | None = None
+    silent_since: float | None = None
+    long_silent: bool = False
 
     @property
     def takes_work(self) -> bool:
         """Whether anything new may be placed there."""
-        return not self.clock_wrong and not self.cut_off and self.ahead is None
+        return self.keeps_work and self.silent_since is None
+
+    @property
+    def keeps_work(self) -> bool:
+        """Whether what is planned there stays."""
+        trusted = not (self.clock_wrong or self.cut_off or self.long_silent)
+        return trusted and self.ahead is None
 
 
 @dataclass(slots=True, kw_only=True)
 class GpuRow:
-    """`foreign`: somebody has programs there without a booking."""
+    """`why` it is not well: lost, foreign, hangs or error. `foreign`: somebody has programs there
+    without a booking; `hanging`: its driver does not answer."""
 
     mode: str = "whole"
     health: str = "ok"
+    why: str = ""
+    needs_operator: bool = False
     drain_by: float | None = None
     foreign: bool = False
+    hanging: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Upkeep:
+    """Maintenance of a node, or of one of its GPUs. See `allocation.models.Blackout`."""
+
+    id: str
+    node: str
+    gpu: int | None
+    starts: int
+    ends: int
+    drain_by: int
+    ended_at: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,18 +217,22 @@ class Tables:
     pauses: dict[str, Pause] = field(default_factory=dict)
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     gpus: dict[str, GpuRow] = field(default_factory=dict)
+    upkeep: dict[str, Upkeep] = field(default_factory=dict)
+    # Errors of hardware that were heard of: each is acted on once.
+    errors: set[tuple[object, ...]] = field(default_factory=set)
     proof_needed: bool = True
 
     def copy(self) -> "Tables":
         """As a backup would hold it."""
         tables: dict[str, Any] = {
             name: {key: replace(row) for key, row in getattr(self, name).items()}
-            for name in ("bookings", "rows", "pauses", "nodes", "gpus")
+            for name in ("bookings", "rows", "pauses", "nodes", "gpus", "upkeep")
         }
         return Tables(
             epoch=self.epoch,
             node_of=self.node_of,
             counted=dict(self.counted),
+            errors=set(self.errors),
             proof_needed=self.proof_needed,
             **tables,
         )
@@ -221,6 +250,10 @@ class Tables:
         """The pause that is neither resumed nor over."""
         mine = (p for p in self.pauses.values() if p.booking == booking.id and p.is_open)
         return next(mine, None)
+
+    def is_silent(self, row: Row) -> bool:
+        """Whether its node does not answer."""
+        return self.nodes[self.node_of[row.place.gpu]].silent_since is not None
 
     def supersede(self, booking: Booking) -> bool:
         """Its plan is void; False when there was none."""

@@ -10,6 +10,7 @@ from tests.simulation.happenings import (
     claim,
     claim_is_given_up,
     everybody_works,
+    maintenance_is_planned,
     more_time_is_asked,
     release,
     saves_are_told,
@@ -64,7 +65,7 @@ def cut_off_on_lease(it: "Schedule") -> None:
     node = it.world.rng.choice(it.world.nodes)
     it.tell(f"{node.name} is cut off")
     node.hears = node.speaks = False
-    for seconds in (10, 30, 30):
+    for seconds in (10, 1, 30, 30):
         it.world.passes(seconds)
         everybody_works(it)
 
@@ -118,6 +119,73 @@ def sliced(it: "Schedule") -> None:
     everybody_works(it)
 
 
+def fallen_silent(it: "Schedule") -> None:
+    """A node is not heard, or does not hear, when something is to start there; perhaps for long."""
+    node = it.world.rng.choice(it.world.nodes)
+    starts = int(it.world.now) + it.world.rng.choice((90, 2400))
+    ask(it, dataclasses.replace(_ONE, pin=(node.name,), starts=starts))
+    _begun(it)
+    node.hears, node.speaks = it.world.rng.choice(((False, True), (True, False), (False, False)))
+    it.tell(f"{node.name} hears {node.hears}, speaks {node.speaks}")
+    for seconds in (30, 30, 60, *it.world.rng.choice(((), (300, 300)))):
+        it.world.passes(seconds)
+        everybody_works(it)
+
+
+def driver_that_hangs(it: "Schedule") -> None:
+    """In the middle of making slices; what was asked for is given back before it answers."""
+    for profile in ("1g.10gb", "2g.20gb"):
+        ask(it, dataclasses.replace(_ONE, profile=profile))
+    if it.world.rng.random() < 0.5:
+        _begun(it)
+    for node in it.world.nodes:
+        node.hanging = {gpu.uuid for gpu in node.hardware.gpus}
+    it.tell("all drivers hang")
+    for _ in range(3):
+        it.world.passes(10)
+        everybody_works(it)
+    it.world.rng.choice((release, ask_again, time_passes))(it)
+    for node in it.world.nodes:
+        it.tell(f"the driver of {node.name} answers again")
+        node.answers()
+        it.world.node_works(node)
+
+
+def laid_anew(it: "Schedule") -> None:
+    """Slices that are to begin later lie apart once others are given up; then there is room for a
+    whole GPU only if they lie beside each other."""
+    later = dataclasses.replace(_ONE, starts=int(it.world.now) + 600)
+    for profile in ("4g.40gb", "4g.40gb", "3g.40gb"):
+        ask(it, dataclasses.replace(later, profile=profile))
+    it.portal.cycle(it.world.now)
+    tables = it.portal.tables
+    planned = [row for row in tables.rows.values() if row.state == "planned"]
+    beside = {row.place.gpu for row in planned if row.place.profile == "3g.40gb"}
+    for row in planned:
+        if row.place.gpu in beside and row.place.profile != "3g.40gb":
+            it.tell(f"{row.booking} is cancelled")
+            it.portal.cancel(row.booking, it.world.now)
+    ask(it, later)
+    it.portal.cycle(it.world.now)
+    it.world.look()
+
+
+def ask_again(it: "Schedule") -> None:
+    """For a whole GPU."""
+    ask(it, _ONE)
+
+
+def under_maintenance(it: "Schedule") -> None:
+    """Somebody runs where maintenance is planned, and somebody wants to."""
+    ask(it, _ONE)
+    _begun(it)
+    maintenance_is_planned(it)
+    ask(it, _ONE)
+    for seconds in (30, 30, 120):
+        it.world.passes(seconds)
+        everybody_works(it)
+
+
 def _may_die(it: "Schedule", kind: Sequence[str]) -> None:
     for node in it.world.nodes:
         if it.world.rng.random() < 0.6:
@@ -140,4 +208,8 @@ SCENES: tuple[Callable[["Schedule"], None], ...] = (
     clock_set_back,
     sliced,
     sliced,
+    laid_anew,
+    fallen_silent,
+    driver_that_hangs,
+    under_maintenance,
 )

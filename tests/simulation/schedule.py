@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.simulation.actions import weighted
-from tests.simulation.faults import reconnected, strangers_leave, will_die
+from tests.simulation.faults import operator_returns, reconnected, strangers_leave, will_die
 from tests.simulation.rows import OVER, TRANSITIONAL, Tables
 from tests.simulation.scenes import SCENES
 from tests.simulation.world import Portal, World
@@ -63,12 +63,14 @@ class Schedule:
             node.skew, node.disk_full, node.armed = 0.0, False, None
             node.hears = node.speaks = True
             node.driver.faults.clear()
+            node.answers()
             strangers_leave(node)
             for gpu in node.hardware.gpus:
                 gpu.lost = False
             if node.agent is None:
                 node.boot()
             reconnected(node)
+        operator_returns(self)
 
     def rest(self, when: str) -> None:
         """Rounds until nothing is under way; P14 gives them five minutes of the clock."""

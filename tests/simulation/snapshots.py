@@ -5,6 +5,7 @@ import uuid
 
 from allocation.solver import Extension, Gpu, Held, Promise, Request, Snapshot
 from allocation.solver.types import Together
+from tests.simulation import upkeep
 from tests.simulation.accounts import SHORTEST, is_rest, time_left
 from tests.simulation.homes import at_home, home_paused, home_running
 from tests.simulation.pausing import is_unneeded
@@ -26,7 +27,12 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         now=int(now),
         models=site.models,
         gpus=tuple(
-            dataclasses.replace(gpu, usable=_is_usable(tables, site, gpu)) for gpu in site.gpus
+            dataclasses.replace(
+                gpu,
+                usable=_is_usable(tables, site, gpu),
+                silent=tables.nodes[gpu.node].silent_since is not None,
+            )
+            for gpu in site.gpus
         ),
         held=tuple(_held(tables, row, site, int(now)) for row in live),
         requests=tuple(sorted(requests, key=lambda request: request.booking)),
@@ -38,13 +44,14 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         limits=site.limits,
         tiers=site.tiers,
         hosts=site.hosts,
+        blackouts=upkeep.laid(tables, site, now),
         running=tuple(_running(tables, b, site, now) for b in bookings if _is_running(b, now)),
         unneeded=_unneeded(tables, now),
     )
 
 
 def _is_usable(tables: Tables, site: Site, gpu: Gpu) -> bool:
-    return tables.gpus[site.uuids[gpu.id]].health == "ok" and tables.nodes[gpu.node].takes_work
+    return tables.gpus[site.uuids[gpu.id]].health == "ok" and tables.nodes[gpu.node].keeps_work
 
 
 def _is_handing_over(tables: Tables, row: Row, now: float) -> bool:
@@ -73,6 +80,7 @@ def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
         pausing=booking.state == "pausing" and not row.left,
         owner=party.owner_id,
         level=_level(booking) if row.state == "planned" else None,
+        pinned=bool(booking.wish.pin),
     )
 
 

@@ -16,14 +16,27 @@ from allocation.agent.store import Store
 from allocation.rules import leases
 from allocation.solver import Snapshot
 from tests.servers.servers import ROOT
-from tests.simulation import accounts, lifecycle, pausing, planning, portal, snapshots
+from tests.simulation import (
+    accounts,
+    healing,
+    lifecycle,
+    pausing,
+    planning,
+    portal,
+    snapshots,
+    upkeep,
+)
 from tests.simulation.coverage import KINDS, happened
+from tests.simulation.machine import SlowLanes
 from tests.simulation.rows import Site, Tables
 from tests.simulation.scenes import (
     beside_each_other,
     clock_set_back,
     cut_off_on_lease,
+    driver_that_hangs,
+    fallen_silent,
     told_again,
+    under_maintenance,
 )
 from tests.simulation.schedule import Schedule, schedule_run
 
@@ -48,6 +61,16 @@ def without_shares(tables: Tables, site: Site, now: float) -> Snapshot:
     seen = snapshots.snapshot_take(tables, site, now)
     held = tuple(each for each in seen.held if each.place.share is None)
     return dataclasses.replace(seen, held=held)
+
+
+def without_pins(tables: Tables, site: Site, now: float) -> Snapshot:
+    """Nobody asks for a place by its name, for the solver."""
+    seen = snapshots.snapshot_take(tables, site, now)
+    requests = tuple(
+        dataclasses.replace(each, ask=dataclasses.replace(each.ask, pin=()))
+        for each in seen.requests
+    )
+    return dataclasses.replace(seen, requests=requests)
 
 
 def test_schedules_break_no_promise() -> None:
@@ -190,6 +213,45 @@ def test_an_agent_that_takes_what_strangers_made_for_its_own_is_seen() -> None:
 
     with mock.patch.object(reconcile, "wishes", grasping):
         assert is_found("P2", says="foreign")
+
+
+def test_a_portal_that_tells_nodes_which_do_not_answer_is_seen() -> None:
+    with mock.patch.object(Tables, "is_silent", return_value=False):
+        assert is_found("R85", prepare=fallen_silent)
+
+
+def test_a_portal_that_forgets_what_was_asked_for_by_name_is_seen() -> None:
+    with mock.patch.object(portal, "snapshot_take", without_pins):
+        assert is_found("R78")
+
+
+def test_a_portal_that_begins_work_under_maintenance_is_seen() -> None:
+    with (
+        mock.patch.object(upkeep, "laid", return_value=()),
+        mock.patch.object(healing, "is_away", return_value=False),
+    ):
+        assert is_found("R33", prepare=under_maintenance)
+
+
+def test_a_portal_that_begins_work_on_broken_hardware_is_seen() -> None:
+    with (
+        mock.patch.object(snapshots, "_is_usable", return_value=True),
+        mock.patch.object(healing, "_blocked", return_value=False),
+    ):
+        assert is_found("R62", prepare=driver_that_hangs)
+
+
+def test_a_call_that_comes_back_late_does_what_it_was_to_do() -> None:
+    late: list[str] = []
+    really = SlowLanes.come_back
+
+    def watched(lanes: SlowLanes) -> None:
+        late.extend(lanes._out)
+        really(lanes)
+
+    with mock.patch.object(SlowLanes, "come_back", watched):
+        assert all(not schedule_run(seed, driver_that_hangs).world.violations for seed in range(8))
+    assert late
 
 
 @pytest.mark.faults

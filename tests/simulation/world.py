@@ -14,8 +14,8 @@ from allocation.solver.types import Limit
 from tests.simulation.node import SimNode
 from tests.simulation.people import SERVICES, Party, Wish
 from tests.simulation.portal import ModelPortal
-from tests.simulation.promises import promises_broken, runs_broken, stops_broken
-from tests.simulation.rows import Site, Tables
+from tests.simulation.promises import begun_broken, promises_broken, runs_broken, stops_broken
+from tests.simulation.rows import TOLD, Site, Tables, Upkeep
 
 NOW = 1_800_014_400.0
 # What an agent is due for sooner waits until then.
@@ -39,7 +39,11 @@ class Portal(Protocol):
     def extend(self, identifier: str, until: int, now: float) -> None: ...
     def saved(self, identifier: str, now: float) -> None: ...
     def more_time(self, identifier: str, now: float) -> None: ...
+    def plan_upkeep(self, wanted: Upkeep, now: float) -> None: ...
+    def end_upkeep(self, identifier: str, now: float) -> None: ...
+    def gpu_return(self, uuid: str, now: float) -> None: ...
     def replace_lost(self, now: float) -> None: ...
+    def mark_silent(self, now: float) -> None: ...
     def reader_restarts(self) -> None: ...
     def cycle(self, now: float, *, publishes: bool = True) -> None: ...
     def publish(self) -> None: ...
@@ -94,6 +98,9 @@ class World:
         self.now = NOW
         self.server = Server()
         self.violations: list[str] = []
+        self._told: set[str] = set()
+        # What the portal took nodes and GPUs for at some time, by kind.
+        self.marks: set[tuple[str, str]] = set()
         names = [f"n{i + 1}" for i in range(len(sizes))]
         self.nodes = [
             SimNode(name, size, folder, lambda: self.now, rng)
@@ -167,6 +174,7 @@ class World:
         for name, envelope in taken:
             self.portal.hear(name, envelope, self.now)
             self.server.heard.append((name, envelope))
+        self.portal.mark_silent(self.now)
         self.look()
 
     # What must hold at every instant.
@@ -190,6 +198,17 @@ class World:
         self.portal.dropped.clear()
         self.violations += runs_broken(tables, self.nodes, self.now)
         self.violations += promises_broken(tables)
+        told = {row.id for row in tables.rows.values() if row.state in TOLD}
+        fresh = [tables.rows[name] for name in sorted(told - self._told)]
+        self.violations += begun_broken(tables, self.portal.site, fresh, self.now)
+        self._told = told
+        self.marks |= {
+            ("nodes silent for long" if node.long_silent else "nodes silent", name)
+            for name, node in tables.nodes.items()
+            if node.silent_since is not None
+        }
+        hangs = (uuid for uuid, gpu in tables.gpus.items() if gpu.why == "hangs")
+        self.marks |= {("GPUs that hang", uuid) for uuid in hangs}
 
 
 def model_portal(world: World) -> ModelPortal:

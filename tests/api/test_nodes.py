@@ -1,0 +1,62 @@
+"""One node over REST: what it does about use without a booking."""
+
+import pytest
+
+from allocation.models import Node
+from tests.api.builders import Api, Site, said
+from tests.roles import as_system
+
+NODE = "fleet/nodes/gpu-a1-01"
+
+
+@pytest.fixture
+def operator(site: Site) -> Api:
+    with as_system():
+        Node.objects.update(agent_version="0.4.0")
+    return site.operator
+
+
+def put(caller: Api, **body: object) -> tuple[int, dict[str, object]]:
+    answer = caller.send("PUT", NODE, body)
+    return answer.status_code, said(answer)
+
+
+def test_an_operator_sets_a_ladder_for_one_node_and_gives_it_back_to_the_policy(
+    operator: Api,
+) -> None:
+    status, node = put(operator, strangers_by="node", strangers_warn_after=120)
+    own = {"strangers_by": "node", "strangers_warn_after": 120, "strangers_end_after": None}
+    assert (status, own.items() <= node.items()) == (200, True)
+    assert said(operator.get(NODE)) == node
+    status, node = put(operator, strangers_by="policy")
+    assert (status, node["strangers_by"], node["strangers_warn_after"]) == (200, "policy", None)
+    history = said(operator.get(f"{NODE}/events"))["items"]
+    assert [each["sentence"] for each in reversed(history)] == [
+        "otto set: Use without a booking is told of, warned after 2 min.",
+        "otto set: as the policy says. Use without a booking is told of.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"strangers_by": "node", "strangers_end_after": 600},
+        {"strangers_by": "node", "strangers_warn_after": -1},
+        {"strangers_by": "node", "strangers_warn_after": 604_801},
+        {"strangers_by": "policy", "strangers_warn_after": 600},
+        {"strangers_by": "nobody"},
+        {"strangers_warn_after": 600},
+        {"strangers_by": "node", "state": "ready"},
+    ],
+)
+def test_what_makes_no_ladder_is_refused(operator: Api, body: dict[str, object]) -> None:
+    assert put(operator, **body)[0] in (400, 422)
+    with as_system():
+        assert not Node.objects.get().foreign_own
+
+
+@pytest.mark.parametrize("who", ["researcher", "admin", "stranger"])
+def test_nobody_else_reads_or_sets_it(site: Site, operator: Api, who: str) -> None:
+    caller: Api = getattr(site, who)
+    assert caller.get(NODE).status_code == 403
+    assert put(caller, strangers_by="policy")[0] == 403
