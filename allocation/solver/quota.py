@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from allocation.solver.columns import Bools
 from allocation.solver.fragmentation import Ints
 from allocation.solver.hours import Hours, Window
 from allocation.solver.quota_tree import (
@@ -24,7 +25,6 @@ from allocation.solver.quota_tree import (
     profile_of,
     sure_tree,
 )
-from allocation.solver.topology import Bools
 from allocation.solver.types import Cap, Limit, Snapshot, Tier
 
 

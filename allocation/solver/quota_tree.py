@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allocation.solver.columns import Bools
 from allocation.solver.fragmentation import Ints
 from allocation.solver.steps import Steps
-from allocation.solver.topology import Bools
 from allocation.solver.types import Limit
 
 PLATFORM = "*"

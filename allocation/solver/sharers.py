@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
+from allocation.solver.columns import Bools
 from allocation.solver.fragmentation import Ints
-from allocation.solver.topology import Bools, Pool
+from allocation.solver.topology import Pool
 from allocation.solver.types import Place
 
 Window = tuple[int, int]

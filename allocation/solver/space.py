@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocation.solver.calendar import Calendar
+from allocation.solver.columns import Bools
 from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.hosts import Free, Hosts
 from allocation.solver.placement import Choice, Ground, Want, choose, fits, most_together
 from allocation.solver.sharers import Sharers
-from allocation.solver.topology import Bools, Pool, pools_of
+from allocation.solver.topology import Pool, pools_of
 from allocation.solver.types import Place, Snapshot
 
 _MOST_LOOKS = 32
