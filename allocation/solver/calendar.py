@@ -72,29 +72,37 @@ class Calendar:
     def put(self, places: Iterable[Place], starts: int, ends: int) -> None:
         """Take the places for [starts, ends). ValueError when one of them is not free."""
         places = tuple(places)
+        self.must_be_free(places, starts, ends)
+        self.lay(places, starts, ends)
+
+    def must_be_free(self, places: tuple[Place, ...], starts: int, ends: int) -> None:
+        """ValueError when one of the places is taken at some instant of [starts, ends)."""
         if not self.is_free(places, starts, ends):
             raise ValueError(f"not free from {starts} to {ends}: {places}")
-        self.lay(places, starts, ends)
 
     def lay(self, places: Iterable[Place], starts: int, ends: int) -> None:
         """Take the places without asking: running work is true whether or not it fits."""
         self.version += 1
-        rows = self._steps.cut(starts, ends)
+        within = self._steps.cut(starts, ends)
+        rows = self._steps.values[within]
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:
-                self._steps.values[rows, column] |= self.pool.mask_of(place)
+                taken = rows[:, column]
+                taken |= self.pool.geometries[column].mask_of(place)
             else:
                 self._share(column, place.share, starts, ends)
 
     def drop(self, places: Iterable[Place], starts: int, ends: int) -> None:
         """Undo of `put` with the same arguments."""
         self.version += 1
-        rows = self._steps.cut(starts, ends)
+        within = self._steps.cut(starts, ends)
+        rows = self._steps.values[within]
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:
-                self._steps.values[rows, column] &= np.uint16(self.pool.mask_of(place) ^ 0xFFFF)
+                taken = rows[:, column]
+                taken &= self.pool.geometries[column].mask_of(place) ^ 0xFFFF
             else:
                 self._share(column, -place.share, starts, ends)
 

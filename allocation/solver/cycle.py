@@ -77,9 +77,10 @@ def _promised(
         _newcomer(outcome, request, broken)
         return
     working = outcome.working
-    _, slow = in_time(working, request, wants_of(request))
+    wants = wants_of(request)
+    _, slow = in_time(working, request, wants)
     found: Found | None
-    if is_at_its_earliest(working, request, kept):
+    if is_at_its_earliest(working, request, kept, wants):
         found = outcome.promised.sooner_than(request, kept)
         if found is None:
             outcome.stay(request, kept, slow)

@@ -1,7 +1,8 @@
 """Step one of every cycle: what is held goes on the calendars, all of it at once."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from allocation.solver.quota import Use
 from allocation.solver.space import Space
@@ -18,13 +19,13 @@ def instants_of(space: Space, snapshot: Snapshot, free_from: End) -> dict[str, s
     for held in snapshot.held:
         name = space.class_of(held.place.gpu)
         if name is not None:
-            found[name] |= {held.starts, free_from(held.ends)}
+            found[name].update((held.starts, free_from(held.ends)))
     for request in snapshot.requests:
         if request.promise is not None and request.promise.places:
             name = space.class_of(request.promise.places[0].gpu)
             if name is not None:
                 starts = max(request.promise.starts, space.now)
-                found[name] |= {starts, starts + request.length_on(name)}
+                found[name].update((starts, starts + request.length_on(name)))
     return found
 
 
@@ -36,16 +37,18 @@ def lay_held(
     All but who `may_leave`, paused for others, is laid on what is firm too. Answers with what is
     used of quota: what is of one kind and period in one row.
     """
-    gangs: dict[_Gang, list[Place]] = {}
+    gangs: dict[tuple[Any, ...], list[Place]] = {}
     for held in rows:
         name = space.class_of(held.place.gpu)
         if name is not None:
-            gangs.setdefault(_gang(held, name), []).append(held.place)
+            gangs.setdefault((name, *_fields(held)), []).append(held.place)
     amounts: dict[tuple[Use, Window], int] = {}
-    for gang, places in gangs.items():
+    for fields, places in gangs.items():
+        gang = _Gang(*fields)
         window = (gang.starts, free_from(gang.ends))
         _take(space, gang, places, window, is_firm=not may_leave(gang.booking))
-        kind = (Use(gang.owners, gang.tier, gang.gpu_class, 0), (gang.starts, gang.ends))
+        use = Use((gang.tenant, gang.project), gang.tier, gang.gpu_class, 0)
+        kind = (use, (gang.starts, gang.ends))
         amounts[kind] = amounts.get(kind, 0) + space.units(gang.gpu_class, places)
     return [(use._replace(units=units), window) for (use, window), units in amounts.items()]
 
@@ -53,35 +56,27 @@ def lay_held(
 class _Gang(NamedTuple):
     """Rows of a booking that differ by their place only."""
 
+    gpu_class: str
     booking: str
-    owners: tuple[str, str]
+    tenant: str
+    project: str
     owner: str
     tier: str
-    gpu_class: str
     starts: int
     ends: int
-    of_host: tuple[int, int]
+    cores: int
+    memory: int
 
 
-def _gang(held: Held, gpu_class: str) -> _Gang:
-    return _Gang(
-        held.booking,
-        (held.tenant, held.project),
-        held.owner,
-        held.tier,
-        gpu_class,
-        held.starts,
-        held.ends,
-        (held.cores, held.memory),
-    )
+_fields = attrgetter(*_Gang._fields[1:])
 
 
 def _take(space: Space, gang: _Gang, places: list[Place], window: Window, *, is_firm: bool) -> None:
-    name = gang.gpu_class
+    name, of_host = gang.gpu_class, (gang.cores, gang.memory)
     space.calendars[name].lay(places, *window)
-    space.hosts.lay(places, gang.of_host, window)
+    space.hosts.lay(places, of_host, window)
     space.sharers.lay(places, gang.owner, window)
     if is_firm and space.firm_hosts is not None:
-        space.firm_hosts.lay(places, gang.of_host, window)
+        space.firm_hosts.lay(places, of_host, window)
     if is_firm and name in space.firm:
         space.firm[name].lay(places, *window)

@@ -134,7 +134,7 @@ class Promised:
             found = self._cleared(want, starts)
             if found is not None:
                 return found
-            self._hopeless[_kind(want, starts)] = want.duration
+            self._hopeless[(*want.kind, starts)] = want.duration
         return None
 
     def _may_hope(self, want: Want, starts: int) -> bool:
@@ -142,7 +142,7 @@ class Promised:
 
         Room only gets less: what was in vain for less time is not tried for more.
         """
-        kind = _kind(want, starts)
+        kind = (*want.kind, starts)
         if self._left <= 0 or self._hopeless.get(kind, want.duration + 1) <= want.duration:
             return False
         self._read()
@@ -236,11 +236,6 @@ class Promised:
         if bits is not None:
             masks = bits.cleared(masks, (starts, starts + want.duration))
         return self._working.pools[want.gpu_class].capacity(want.shape, masks)
-
-
-def _kind(want: Want, starts: int) -> tuple[object, ...]:
-    """All that ask for the same but for its length."""
-    return (want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin, starts)
 
 
 def may_give_way_to(request: Request) -> bool:

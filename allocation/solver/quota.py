@@ -125,12 +125,15 @@ class Quota:
         for use, window in rows:
             self._hours.add(use.owners, use.gpu_class, use.units, window)
             kinds.setdefault(use[:3], []).append((use.units, window))
+        written: dict[tuple[tuple[Tree, Way], ...], list[tuple[int, Window]]] = {}
         for key, amounts in kinds.items():
             route = self._route(Use(*key, 0))
             if route is not None:
-                profile = profile_of(amounts, self._origin)
-                for tree, way in route.written:
-                    tree.add_all(way, *profile)
+                written.setdefault(route.written, []).extend(amounts)
+        for ways, amounts in written.items():
+            profile = profile_of(amounts, self._origin)
+            for tree, way in ways:
+                tree.add_all(way, *profile)
 
     def is_never_over(self, kinds: Iterable[tuple[tuple[str, ...], str, str]]) -> bool:
         """True when nothing forbids any of these (owners, tier, class) what it has, for certain.

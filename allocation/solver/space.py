@@ -15,6 +15,7 @@ from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.hosts import Free, Hosts
 from allocation.solver.placement import Choice, Ground, Want, choose, fits, most_together
+from allocation.solver.plan import Reason
 from allocation.solver.sharers import Sharers
 from allocation.solver.topology import Pool, pools_of
 from allocation.solver.types import Place, Snapshot
@@ -86,9 +87,9 @@ class Space:
         self.firm_hosts: Hosts | None = None
         self.held_only: dict[str, Calendar] = {}
         self.held_hosts: Hosts | None = None
+        self.beside_held: dict[tuple[object, ...], tuple[Reason, ...]] = {}
         self._versions: dict[str, tuple[int, int]] = {}
         self._looks: dict[str, dict[tuple[object, ...], _Look]] = {}
-        self._left: dict[tuple[object, ...], Left] = {}
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
 
     def class_of(self, gpu: str) -> str | None:
@@ -132,17 +133,7 @@ class Space:
         return masks, hosts.free(pool, starts, want.duration)
 
     def left_by_held(self, want: Want, starts: int) -> Left:
-        """The window from `starts` on, as if nothing were reserved.
-
-        What is held does not change in a cycle, so all that ask for the same are told the same.
-        """
-        kind = (want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin)
-        key = (starts, want.duration, *kind, want.owner if want.share is not None else None)
-        if key not in self._left:
-            self._left[key] = self._left_by_held(want, starts)
-        return self._left[key]
-
-    def _left_by_held(self, want: Want, starts: int) -> Left:
+        """The window from `starts` on, as if nothing were reserved."""
         pool = self.pools[want.gpu_class]
         held, beside = self.busy(want, np.array([starts], dtype=np.int64), held_only=True)
         if fits(pool, want, held, beside)[0]:

@@ -62,6 +62,7 @@ class Pool(Columns):
         self._suits: dict[Shape, Bools] = {}
         self._units: dict[Shape, int] = {}
         self._serves: dict[Shape, bool] = {}
+        self._missing: dict[Shape, tuple[int, int]] = {}
         self._most: dict[tuple[Shape, Together], int] = {}
 
     def with_mix(self, mix: Mix) -> "Pool":
@@ -142,13 +143,13 @@ class Pool(Columns):
             self._most[key] = int(self.sums(level, capacity).max())
         return self._most[key]
 
-    def out_of_service(self, shape: Shape) -> int:
-        """GPUs that suit the shape and are not there for it."""
-        return int((self.suits(shape) & ~self.in_service).sum())
-
-    def silent(self, shape: Shape) -> int:
-        """GPUs that suit the shape on nodes that are not heard."""
-        return int((self.suits(shape) & self.in_service & ~self.usable).sum())
+    def missing(self, shape: Shape) -> tuple[int, int]:
+        """GPUs that suit the shape: how many are out of service, and on nodes that are silent."""
+        if shape not in self._missing:
+            there = self.suits(shape) & self.in_service
+            out = int(self.suits(shape).sum() - there.sum())
+            self._missing[shape] = (out, int((there & ~self.usable).sum()))
+        return self._missing[shape]
 
     def best_tables(self, profile: str) -> Best:
         """Best places of a profile by `value_kind` and busy mask: tables of (kinds × masks)."""

@@ -34,6 +34,15 @@ class Want:
         return self.profile if self.share is None else self.share
 
     @property
+    def kind(self) -> tuple[object, ...]:
+        """The same for all that want the same but for how long."""
+        whose = None if self.share is None else self.owner
+        shape = self.profile if self.share is None else self.share
+        return (
+            self.gpu_class, shape, self.count, self.level, self.cores, self.memory, self.pin, whose
+        )  # fmt: skip
+
+    @property
     def pin_words(self) -> str:
         """`n0003`, `GPU 2 of n0003 or n0004`."""
         split = (name.rpartition("/") for name in self.pin)

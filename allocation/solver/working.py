@@ -65,20 +65,22 @@ class Working(Space):
 
     def reserve(self, found: Found) -> None:
         """Take room and quota for it. ValueError when the room is not free."""
+        calendars = self.firm if found.over else self.calendars
+        calendars[found.want.gpu_class].must_be_free(found.places, *found.window)
         self.take(found)
         self.quota.add(self.use(found.want), found.window)
 
     def take(self, found: Found) -> None:
-        """The same without quota, which has it already."""
+        """The same for room that is known to be free, without quota, which has it already."""
         name = found.want.gpu_class
         firm = self.firm.get(name)
         if found.over:
-            self.firm[name].put(found.places, *found.window)
+            self.firm[name].lay(found.places, *found.window)
             self.calendars[name].lay(found.places, *found.window)
             for booking in found.over:
                 self._leaves(booking, self.running.promise, found.starts)
         else:
-            self.calendars[name].put(found.places, *found.window)
+            self.calendars[name].lay(found.places, *found.window)
             if firm is not None:
                 firm.lay(found.places, *found.window)
         self._lay_beside(found, 1)

@@ -205,7 +205,7 @@ class TestControls:
     ) -> None:
         site = a_snapshot(a_request("a"), a_request("b"), fleet=gpus(1))
         assert truth.overlaps(site, solve(site, POLICY)) == []
-        monkeypatch.setattr(Calendar, "put", lambda *_: None)
+        monkeypatch.setattr(Calendar, "lay", lambda *_: None)
         assert truth.overlaps(site, solve(site, POLICY)) == [("a", "b")]
 
     def test_without_the_token_bit_a_gpu_gets_two_media_engines(
