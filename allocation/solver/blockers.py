@@ -82,9 +82,9 @@ def _why_quota_of_others(working: Working, kept: Found, starts: int) -> Reason |
 
     What fits beside its own reservation fits without it all the more.
     """
-    if working.over(kept.want, starts) is None:
-        return None
     use = working.use(kept.want)
+    if working.quota.has_plenty(use) or working.over(kept.want, starts) is None:
+        return None
     working.quota.add(use, kept.window, -1)
     found = why_quota(working, kept.want, starts)
     working.quota.add(use, kept.window)

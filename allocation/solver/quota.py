@@ -141,7 +141,19 @@ class Quota:
         Then it did not either when they had been added one by one: with less in use less is
         forbidden. What is never used above its cap at any time pushes nobody above it.
         """
-        return all(self._is_never_over(Use(*kind, 0)) for kind in set(kinds))
+        return all(self.has_plenty(Use(*kind, 0)) for kind in set(kinds))
+
+    def has_plenty(self, use: Use) -> bool:
+        """True when the use is allowed at any time for certain: no limit is near. False says
+        nothing."""
+        if self._hours.has_cap(use.owners, use.gpu_class):
+            return False
+        route = self._route(use)
+        if route is None:
+            return True
+        if not route.tier.counts or not route.measured.is_within(route.way, use.units):
+            return False
+        return route.tier.pausable or route.guaranteed.is_within(route.sure_way, use.units)
 
     def over(self, use: Use, window: Window) -> Block | None:
         """What forbids the use somewhere in [starts, ends); None when nothing does."""
@@ -243,16 +255,6 @@ class Quota:
         if node is None:
             return None
         return Block("lent", PLATFORM, tree.peak(PLATFORM, window), node.cap)
-
-    def _is_never_over(self, use: Use) -> bool:
-        if self._hours.has_cap(use.owners, use.gpu_class):
-            return False
-        route = self._route(use)
-        if route is None:
-            return True
-        if not route.tier.counts or not route.measured.is_within(route.way):
-            return False
-        return route.tier.pausable or route.guaranteed.is_within(route.sure_way)
 
     def _route(self, use: Use) -> _Route | None:
         """None: nobody has a limit for the class."""
