@@ -6,55 +6,15 @@ from typing import Any, NamedTuple
 
 from allocation.solver.quota import Use
 from allocation.solver.space import Space
-from allocation.solver.types import Held, Place, Snapshot
+from allocation.solver.types import Held, Place, Request
 
 Window = tuple[int, int]
 End = Callable[[int], int]
 """When room is free again whose time is over at an instant."""
 
 
-def instants_of(space: Space, snapshot: Snapshot, free_from: End) -> dict[str, set[int]]:
-    """By class, when something that is held or promised begins or ends."""
-    found: dict[str, set[int]] = {name: set() for name in space.pools}
-    for held in snapshot.held:
-        name = space.class_of(held.place.gpu)
-        if name is not None:
-            found[name].update((held.starts, free_from(held.ends)))
-    for request in snapshot.requests:
-        if request.promise is not None and request.promise.places:
-            name = space.class_of(request.promise.places[0].gpu)
-            if name is not None:
-                starts = max(request.promise.starts, space.now)
-                found[name].update((starts, starts + request.length_on(name)))
-    return found
-
-
-def lay_held(
-    space: Space, rows: Iterable[Held], free_from: End, may_leave: Callable[[str], bool]
-) -> list[tuple[Use, Window]]:
-    """Take room, and what comes with it, for what is held; it is true, asked or not.
-
-    All but who `may_leave`, paused for others, is laid on what is firm too. Answers with what is
-    used of quota: what is of one kind and period in one row.
-    """
-    gangs: dict[tuple[Any, ...], list[Place]] = {}
-    for held in rows:
-        name = space.class_of(held.place.gpu)
-        if name is not None:
-            gangs.setdefault((name, *_fields(held)), []).append(held.place)
-    amounts: dict[tuple[Use, Window], int] = {}
-    for fields, places in gangs.items():
-        gang = _Gang(*fields)
-        window = (gang.starts, free_from(gang.ends))
-        _take(space, gang, places, window, is_firm=not may_leave(gang.booking))
-        use = Use((gang.tenant, gang.project), gang.tier, gang.gpu_class, 0)
-        kind = (use, (gang.starts, gang.ends))
-        amounts[kind] = amounts.get(kind, 0) + space.units(gang.gpu_class, places)
-    return [(use._replace(units=units), window) for (use, window), units in amounts.items()]
-
-
-class _Gang(NamedTuple):
-    """Rows of a booking that differ by their place only."""
+class Gang(NamedTuple):
+    """Places of a booking that differ in nothing else."""
 
     gpu_class: str
     booking: str
@@ -68,10 +28,58 @@ class _Gang(NamedTuple):
     memory: int
 
 
-_fields = attrgetter(*_Gang._fields[1:])
+Gangs = list[tuple[Gang, list[Place]]]
+_fields = attrgetter(*Gang._fields[1:])
 
 
-def _take(space: Space, gang: _Gang, places: list[Place], window: Window, *, is_firm: bool) -> None:
+def gangs_of(space: Space, rows: Iterable[Held]) -> Gangs:
+    """What is held on GPUs that the fleet has."""
+    gangs: dict[tuple[Any, ...], list[Place]] = {}
+    for held in rows:
+        place = held.place
+        name = space.class_of(place.gpu)
+        if name is not None:
+            gangs.setdefault((name, *_fields(held)), []).append(place)
+    return [(Gang._make(fields), places) for fields, places in gangs.items()]
+
+
+def instants_of(
+    space: Space, gangs: Gangs, requests: Iterable[Request], free_from: End
+) -> dict[str, set[int]]:
+    """By class, when something that is held or promised begins or ends."""
+    found: dict[str, set[int]] = {name: set() for name in space.pools}
+    for gang, _ in gangs:
+        found[gang.gpu_class].update((gang.starts, free_from(gang.ends)))
+    for request in requests:
+        if request.promise is not None and request.promise.places:
+            name = space.class_of(request.promise.places[0].gpu)
+            if name is not None:
+                starts = max(request.promise.starts, space.now)
+                found[name].update((starts, starts + request.length_on(name)))
+    return found
+
+
+def lay_held(
+    space: Space, gangs: Gangs, free_from: End, may_leave: Callable[[str], bool]
+) -> list[tuple[Use, Window]]:
+    """Take room, and what comes with it, for what is held; it is true, asked or not.
+
+    All but who `may_leave`, paused for others, is laid on what is firm too. Answers with what is
+    used of quota: what is of one kind and period in one row.
+    """
+    amounts: dict[tuple[str, str, str, str, int, int], int] = {}
+    for gang, places in gangs:
+        window = (gang.starts, free_from(gang.ends))
+        _take(space, gang, places, window, is_firm=not may_leave(gang.booking))
+        kind = (gang.tenant, gang.project, gang.tier, gang.gpu_class, gang.starts, gang.ends)
+        amounts[kind] = amounts.get(kind, 0) + space.units(gang.gpu_class, places)
+    return [
+        (Use((tenant, project), tier, gpu_class, units), (starts, ends))
+        for (tenant, project, tier, gpu_class, starts, ends), units in amounts.items()
+    ]
+
+
+def _take(space: Space, gang: Gang, places: list[Place], window: Window, *, is_firm: bool) -> None:
     name, of_host = gang.gpu_class, (gang.cores, gang.memory)
     space.calendars[name].lay(places, *window)
     space.hosts.lay(places, of_host, window)

@@ -142,8 +142,10 @@ class Promised:
 
         Room only gets less: what was in vain for less time is not tried for more.
         """
+        if self._left <= 0:
+            return False
         kind = (*want.kind, starts)
-        if self._left <= 0 or self._hopeless.get(kind, want.duration + 1) <= want.duration:
+        if self._hopeless.get(kind, want.duration + 1) <= want.duration:
             return False
         self._read()
         sums = self._working.pools[want.gpu_class].sums(level_of(want), self._room(want, starts))

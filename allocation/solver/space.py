@@ -108,12 +108,12 @@ class Space:
 
     def is_free(self, found: Found) -> bool:
         """True when its places, and what comes with them, are free for the whole window."""
-        want = found.want
-        if not self.calendars[want.gpu_class].is_free(found.places, *found.window):
+        want, window = found.want, found.window
+        if not self.calendars[want.gpu_class].is_free(found.places, *window):
             return False
-        if not self.sharers.is_free(found.places, want.owner, found.window):
+        if not self.sharers.is_free(found.places, want.owner, window):
             return False
-        return self.hosts.has(found.places, want.of_host, found.window)
+        return self.hosts.has(found.places, want.of_host, window)
 
     def busy(
         self, want: Want, starts: Ints, *, held_only: bool = False

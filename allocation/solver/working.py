@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from allocation.solver.laying import instants_of, lay_held
+from allocation.solver.laying import gangs_of, instants_of, lay_held
 from allocation.solver.outlook import Outlook
 from allocation.solver.placement import Want
 from allocation.solver.quota import Block, Quota, Use
@@ -29,13 +29,14 @@ class Working(Space):
         self.upkeep = Upkeep(snapshot.blackouts, self._class_of)
         self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
         self.sharers = Sharers(self.pools.values(), alone=policy.share_owners == 1)
-        self._prime(snapshot)
+        gangs = gangs_of(self, snapshot.held)
+        self._prime(instants_of(self, gangs, snapshot.requests, self.free_from))
         for name, calendar in self.calendars.items():
             self.upkeep.lay(name, calendar)
         # The same without what may be paused; only where somebody may be.
         self.firm = {name: self.calendars[name].copy() for name in self.running.classes}
         self.firm_hosts = self.hosts.copy() if self.firm else None
-        self.held_uses = lay_held(self, snapshot.held, self.free_from, self.running.__contains__)
+        self.held_uses = lay_held(self, gangs, self.free_from, self.running.__contains__)
         self.quota.add_all(
             (use, (since, self.free_from(until))) for use, (since, until) in self.held_uses
         )
@@ -72,17 +73,17 @@ class Working(Space):
 
     def take(self, found: Found) -> None:
         """The same for room that is known to be free, without quota, which has it already."""
-        name = found.want.gpu_class
+        name, window = found.want.gpu_class, found.window
         firm = self.firm.get(name)
         if found.over:
-            self.firm[name].lay(found.places, *found.window)
-            self.calendars[name].lay(found.places, *found.window)
+            self.firm[name].lay(found.places, *window)
+            self.calendars[name].lay(found.places, *window)
             for booking in found.over:
                 self._leaves(booking, self.running.promise, found.starts)
         else:
-            self.calendars[name].lay(found.places, *found.window)
+            self.calendars[name].lay(found.places, *window)
             if firm is not None:
-                firm.lay(found.places, *found.window)
+                firm.lay(found.places, *window)
         self._lay_beside(found, 1)
 
     def free(self, found: Found) -> None:
@@ -113,10 +114,11 @@ class Working(Space):
 
     def _lay_beside(self, found: Found, sign: int) -> None:
         # Who stands on others' room counts beside them until they are told: too little is free.
-        self.sharers.lay(found.places, found.want.owner, found.window, sign)
-        self.hosts.lay(found.places, found.want.of_host, found.window, sign)
+        places, window, of_host = found.places, found.window, found.want.of_host
+        self.sharers.lay(places, found.want.owner, window, sign)
+        self.hosts.lay(places, of_host, window, sign)
         if self.firm_hosts is not None:
-            self.firm_hosts.lay(found.places, found.want.of_host, found.window, sign)
+            self.firm_hosts.lay(places, of_host, window, sign)
 
     def use(self, want: Want) -> Use:
         """What the want takes of its owners' quota."""
@@ -194,8 +196,7 @@ class Working(Space):
             self.outlook.searched(want, starts)
         return starts
 
-    def _prime(self, snapshot: Snapshot) -> None:
-        found = instants_of(self, snapshot, self.free_from)
+    def _prime(self, found: dict[str, set[int]]) -> None:
         rising = {name: sorted(found[name].union(self.upkeep.instants(name))) for name in found}
         for name, calendar in self.calendars.items():
             calendar.prime(rising[name])
