@@ -1,7 +1,8 @@
 """What pauses have left frozen on nodes: who goes on with it, and what can be forgotten."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -18,37 +19,55 @@ LOOKS_BACK = timedelta(days=1)
 WAITS = (State.PAUSING, State.PAUSED)
 
 
-def resumes_on(node: Node) -> dict[UUID, str]:
-    """What was suspended on this node, by the allocation that goes on with it.
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What pauses have left frozen on a node.
 
-    Both sides are taken by device and slot, so that each goes on where it was, or beside it.
+    `resumes`: the allocation that each one goes on with. `kept`: the allocations that may still be
+    resumed here: of what pauses or is paused the last run, and what is just gone on with.
+    Everything else that is frozen can be forgotten.
     """
-    here = Allocation.objects.filter(gpu__node=node, left=False)
-    here = here.order_by("gpu__index", "start", "id")
-    found: dict[UUID, str] = {}
-    frozen = _frozen(node)
-    runs = _runs(frozen)
-    for booking, rows in frozen.items():
-        # Only the run before this one can go on: an earlier one has gone on already.
-        before, this = runs[booking][-2:-1], runs[booking][-1]
-        old = [row for row in rows if row.period.lower in before]
-        goes_on = here.filter(state__in=TOLD, booking=booking, period__startswith=this)
-        found |= {new.id: row.id.hex for new, row in zip(goes_on, old, strict=False)}
-    return found
+
+    resumes: Mapping[UUID, str]
+    kept: tuple[str, ...]
 
 
-def suspended_on(node: Node, resumes: Iterable[str]) -> tuple[str, ...]:
-    """The allocations that may still be resumed here: of what pauses or is paused the last run,
-    and what is just gone on with. Everything else that is frozen can be forgotten."""
-    frozen = _frozen(node)
-    runs = _runs(frozen)
-    found = {
-        row.id.hex
-        for booking, rows in frozen.items()
-        for row in rows
-        if row.booking.state in WAITS and row.period.lower == runs[booking][-1]
+NOTHING = Frozen({}, ())
+
+
+def frozen_on(nodes: Iterable[Node]) -> dict[UUID, Frozen]:
+    """What is frozen, by node; nodes without are left out.
+
+    What goes on and what it goes on with are both taken by device and slot, so that each goes on
+    where it was, or beside it.
+    """
+    rows = _frozen(nodes)
+    if not rows:
+        return {}
+    runs = _runs({row.booking_id for row in rows})
+    told = Allocation.objects.filter(
+        gpu__node__in={row.gpu.node_id for row in rows}, booking__in=list(runs), state__in=TOLD,
+        left=False,
+    ).select_related("gpu")  # fmt: skip
+    # Only the run before this one can go on: an earlier one has gone on already.
+    old = _by_place(row for row in rows if row.period.lower in runs[row.booking_id][-2:-1])
+    new = _by_place(
+        row
+        for row in told.order_by("gpu__index", "start", "id")
+        if row.period.lower == runs[row.booking_id][-1]
+    )
+    resumes: dict[UUID, dict[UUID, str]] = defaultdict(dict)
+    for node, booking in old.keys() & new.keys():
+        pairs = zip(new[node, booking], old[node, booking], strict=False)
+        resumes[node] |= {after.id: before.id.hex for after, before in pairs}
+    kept: dict[UUID, set[str]] = defaultdict(set)
+    for row in rows:
+        waits = row.booking.state in WAITS and row.period.lower == runs[row.booking_id][-1]
+        kept[row.gpu.node_id] |= {row.id.hex} if waits else set()
+    return {
+        node: Frozen(resumes[node], tuple(sorted(found.union(resumes[node].values()))))
+        for node, found in kept.items()
     }
-    return tuple(sorted(found.union(resumes)))
 
 
 def frozen_bump(booking: Booking) -> None:
@@ -77,16 +96,21 @@ def _bump(rows: QuerySet[Allocation]) -> None:
     nodes.update(generation=F("generation") + 1)
 
 
-def _frozen(node: Node) -> dict[UUID, list[Allocation]]:
-    """By booking that is not over."""
+def _frozen(nodes: Iterable[Node]) -> list[Allocation]:
+    """Of bookings that are not over, by device and slot."""
     rows = Allocation.objects.filter(
-        gpu__node=node, suspended=True, left=False, state=Allocation.State.ENDED,
+        gpu__node__in=list(nodes), suspended=True, left=False, state=Allocation.State.ENDED,
         booking__state__in=[*WAITS, State.STARTING, State.ACTIVE, State.ENDING],
     )  # fmt: skip
-    frozen: dict[UUID, list[Allocation]] = defaultdict(list)
-    for row in rows.select_related("booking").order_by("gpu__index", "start", "id"):
-        frozen[row.booking_id].append(row)
-    return frozen
+    return list(rows.select_related("booking", "gpu").order_by("gpu__index", "start", "id"))
+
+
+def _by_place(rows: Iterable[Allocation]) -> dict[tuple[UUID, UUID], list[Allocation]]:
+    """By node and booking, in the order they come in."""
+    found: dict[tuple[UUID, UUID], list[Allocation]] = defaultdict(list)
+    for row in rows:
+        found[row.gpu.node_id, row.booking_id].append(row)
+    return found
 
 
 def _runs(bookings: Iterable[UUID]) -> dict[UUID, list[datetime]]:

@@ -7,8 +7,8 @@ import pytest
 from allocation.models import Booking, Gpu, Node
 from allocation.services.bookings import booking_extend, booking_release
 from allocation.services.costs import run_is_broken
+from allocation.services.desired import documents
 from allocation.services.healing import Because, run_break
-from allocation.services.publish import _gangs
 from allocation.services.snapshot import snapshot_take
 from tests.builders import a_tier
 from tests.builders_allocation import (
@@ -124,7 +124,7 @@ def test_the_members_of_a_gang_that_goes_on_are_those_of_this_run(plant: Plant, 
         for gpu in (here, beside):
             an_allocation(gang, gpu, starts=starts, ends=starts + HOUR, state=state)
     with as_system():
-        (found,) = _gangs(Node.objects.get(name=NAME))
+        (found,) = documents([Node.objects.get(name=NAME)], 1)[0].gangs
     assert sorted([(m.node, m.devices) for m in found.members]) == sorted(
         [(NAME, 1), ("gpu-b1-01", 1)]
     )

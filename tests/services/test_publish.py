@@ -5,11 +5,14 @@ from datetime import timedelta
 
 import pytest
 import redis
+from django.db import connection
 from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 
 from allocation import wire
 from allocation.models import Booking, Gpu, Node
 from allocation.services.bookings import booking_request
+from allocation.services.desired import documents
 from allocation.services.links import agents_redis
 from allocation.services.publish import publish_due, republish_all
 from allocation.services.reader import Reader
@@ -114,6 +117,21 @@ def test_a_booking_on_several_nodes_names_them_and_its_ranks_on_each(plant: Plan
     )
     assert (found["node_rank"], found["world_size"]) == (0, 3)
     assert found["master"]["address"] == NAME
+
+
+def test_nodes_told_together_hear_what_each_alone_would_in_as_many_statements(
+    plant: Plant,
+) -> None:
+    _, booking = a_gang(plant)
+    with as_system():
+        an_allocation(booking, Gpu.objects.filter(node=a_node("gpu-a1-03")).get(), state="active")
+        nodes = list(Node.objects.order_by("name"))
+        with CaptureQueriesContext(connection) as alone:
+            apart = [document for node in nodes for document in documents([node], 1)]
+        with CaptureQueriesContext(connection) as together:
+            assert documents(nodes, 1) == apart
+    assert [len(document.gpus) for document in apart] == [2, 1, 1]
+    assert len(alone) == 3 * len(together)
 
 
 def test_a_member_that_ends_first_changes_nothing_in_the_document_of_the_others(
