@@ -51,7 +51,7 @@ def lived(seed: int, arrivals: int) -> World:
     return world
 
 
-@holds_for(seeds, few=2, many=50)
+@holds_for(seeds, few=1, many=50)
 def test_pauses_come_to_rest_and_every_plan_on_the_way_is_true(seed: int) -> None:
     lived(seed, 8)
 

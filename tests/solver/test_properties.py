@@ -1,8 +1,5 @@
 """What holds for every site; each with a control that shows the damage with the guard off."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from random import Random
 from typing import TypeVar
@@ -141,36 +138,6 @@ def test_documents_survive_the_way_there_and_back_and_decide_the_same(site: Snap
     again = decode(Snapshot, encode(site))
     assert digest(solve(again, POLICY)) == digest(plan)
     assert digest(solve(site, POLICY)) == digest(plan)
-
-
-HASHED = """
-from allocation.solver import digest, solve
-from tests.bench.cycle import a_site, the_next
-from tests.solver.builders import POLICY
-from tests.solver.test_written_properties import SEARCHED, worlds
-site = a_site(64, 60)
-plan = solve(site, POLICY)
-(moves,) = [solve(world, POLICY) for world in worlds(SEARCHED)]
-assert moves.moves
-later = solve(the_next(site, plan), POLICY)
-told = f"{digest(site)} {digest(plan)} {digest(later)} {digest(moves)}"
-"""
-
-
-def test_the_hash_seed_of_the_process_does_not_matter() -> None:
-    here: dict[str, str] = {}
-    exec(HASHED, here)  # noqa: S102  the same lines as there
-    # This process's own seed is drawn by chance, if it was not set.
-    other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    there = subprocess.run(
-        [sys.executable, "-c", f"{HASHED}print(told)"],
-        env={**os.environ, "PYTHONHASHSEED": other},
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout
-    assert there.split() == here["told"].split()
-    assert len(there.split()) == 4
 
 
 @holds_for(sites(), st.integers(1, 4), st.integers(1, 8))

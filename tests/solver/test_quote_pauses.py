@@ -58,9 +58,9 @@ def agree(seed: int, arrivals: int) -> tuple[int, int]:
 
 
 def test_the_quoted_start_is_the_one_that_the_next_cycle_gives() -> None:
-    found = [agree(seed, 10) for seed in range(2)]
-    assert sum(compared for compared, _ in found) > 10
-    assert any(pausing for _, pausing in found), "nobody is asked to leave: this shows nothing"
+    compared, pausing = agree(4, 5)
+    assert compared > 4
+    assert pausing, "nobody is asked to leave: this shows nothing"
 
 
 @pytest.mark.long
