@@ -222,7 +222,7 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch.setattr(Calendar, "_run", counted("run", Calendar._run, bool))
     near = counted("near", relaying._would_fit, lambda fits: not fits)
     monkeypatch.setattr(relaying, "_would_fit", near)
-    for site in lives(2, 40, 110):
+    for site in lives(2, 48, 120):
         solve(site, Policy(1))
     assert min(taken.values()) > 0, taken
 
