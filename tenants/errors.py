@@ -8,6 +8,16 @@ from typing import Any, Literal
 Kind = Literal["invalid", "denied", "missing", "conflict", "quota", "budget"]
 """What sort of no: bad input, no right, not there (or not yours), state, quota, money."""
 
+# Owners by part; any other is the name of whom a limit is for.
+_WHOSE = {
+    "operator": "set by the operator",
+    "tenant_admin": "set by the tenant's admin",
+    "lead": "set by the project's lead",
+    "asker": "which follows from what you asked for",
+    "hardware": "which follows from the hardware",
+    "others": "which follows from what others have booked",
+}
+
 
 @dataclass(eq=False)
 class Refused(Exception):
@@ -30,6 +40,11 @@ class Refused(Exception):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.sentence}"
+
+    @property
+    def whose(self) -> str:
+        """Where the rule comes from, in words for people; empty when nobody is named."""
+        return "" if self.owner is None else _WHOSE.get(self.owner, f"set for {self.owner}")
 
 
 def missing(noun: str, param: str | None = None) -> Refused:

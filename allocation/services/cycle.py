@@ -11,6 +11,7 @@ import numpy as np
 from django.db import IntegrityError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
+from allocation.services.assigning import PlanStale
 from allocation.services.changes import changes_of
 from allocation.services.healing import hardware_clear, is_hardware_due
 from allocation.services.lifecycle import (
@@ -19,7 +20,7 @@ from allocation.services.lifecycle import (
     is_anything_due,
 )
 from allocation.services.pausing import pauses_due
-from allocation.services.plans import PlanStale, plan_apply
+from allocation.services.plans import plan_apply
 from allocation.services.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish import publish_due
 from allocation.services.snapshot import snapshot_take

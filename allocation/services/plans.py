@@ -1,17 +1,20 @@
 """Making a plan true: one short transaction, conditional on what the plan was made from."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
-from uuid import uuid4
 
 from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
-from allocation.models import Allocation, Booking, Decision, Gpu, SolverState
-from allocation.rules.catalogue import BY_ID
+from allocation.models import Allocation, Booking, Decision, SolverState
 from allocation.rules.states import TERMINAL, WAITING, State
+from allocation.services.assigning import (
+    Fleet,
+    PlanStale,
+    assigns_write,
+    plan_fields,
+    rows_write,
+)
 from allocation.services.borrowing import marks_write
 from allocation.services.changes import Changes, reason_data
 from allocation.services.compaction_orders import order_answer
@@ -19,32 +22,23 @@ from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
 from allocation.services.moves import move_tell, row_leave
-from allocation.services.offers import price_of_class
 from allocation.services.pauses import pause_over
 from allocation.services.pausing import pause_begin, pause_withdraw
 from allocation.services.places import place_data
 from allocation.services.runs import run_none_left
 from allocation.services.snapshot import instant
-from allocation.services.work import has_run
 from allocation.solver import (
     Assign,
     Carried,
     Extend,
     Move,
-    Place,
     Refuse,
-    Shape,
     Snapshot,
     Waiting,
-    units_of,
 )
 from billing.rules import money_text
-from billing.services import hold_move, hold_place
+from billing.services import hold_place
 from tenants.errors import Refused
-
-
-class PlanStale(Exception):
-    """Something the plan was made from has changed; drop the plan and look again."""
 
 
 def plan_apply(
@@ -60,7 +54,7 @@ def plan_apply(
             raise PlanStale("another cycle leads now")
         decision.save(force_insert=True)
         bookings = _bookings_locked(changes)
-        fleet = _Fleet.read(snapshot, changes)
+        fleet = Fleet.read(snapshot, changes)
         # Shortened first, so that the room is free for who it is paused for.
         for pause in changes.pauses:
             victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
@@ -68,8 +62,7 @@ def plan_apply(
         for withdrawn in changes.withdrawn:
             _withdraw(bookings[withdrawn], now)
         _move_all(changes.moves, bookings, fleet, decision, now)
-        for assign in changes.assigns:
-            _assign(bookings[assign.booking], assign, fleet, decision, now)
+        assigns_write(bookings, changes.assigns, fleet, decision, now)
         for wait in changes.waits:
             _wait(bookings[wait.booking], wait, decision, now)
         for refuse in changes.refusals:
@@ -90,35 +83,10 @@ def _withdraw(booking: Booking, now: datetime) -> None:
         raise PlanStale("a pause is out, or all was saved")
 
 
-@dataclass(frozen=True, slots=True)
-class _Fleet:
-    """What an allocation row repeats of its GPU, and what its place costs in units."""
-
-    gpus: dict[str, Gpu]
-    snapshot: Snapshot
-
-    @classmethod
-    def read(cls, snapshot: Snapshot, changes: Changes) -> "_Fleet":
-        ids = {place.gpu for assign in changes.assigns for place in assign.places}
-        ids |= {place.gpu for move in changes.moves for place in (*move.source, *move.places)}
-        rows = Gpu.objects.select_related("node").filter(id__in=ids) if ids else ()
-        return cls({str(gpu.id): gpu for gpu in rows}, snapshot)
-
-    def units(self, gpu: Gpu, shape: Shape) -> int:
-        model = next(model for model in self.snapshot.models if model.slug == gpu.model_id)
-        return units_of(model, shape)
-
-
-def _mode_of(place: Place) -> Gpu.Mode:
-    if place.share is not None:
-        return Gpu.Mode.SHARED
-    return Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE
-
-
 def _move_all(
     moves: Sequence[Move],
     bookings: Mapping[str, Booking],
-    fleet: _Fleet,
+    fleet: Fleet,
     decision: Decision,
     now: datetime,
 ) -> None:
@@ -126,105 +94,31 @@ def _move_all(
     for move in moves:
         if not row_leave(bookings[move.booking], move):
             raise PlanStale("a booking to be moved has other places by now")
+    rows_write(bookings, moves, fleet, decision)
     for move in moves:
-        _rows_write(bookings[move.booking], move, fleet, decision)
         move_tell(bookings[move.booking], move, fleet.gpus, decision, now)
-
-
-def _assign(
-    booking: Booking, assign: Assign, fleet: _Fleet, decision: Decision, now: datetime
-) -> None:
-    goes_on = booking.state == State.PAUSED
-    if goes_on and booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
-        raise PlanStale(f"{booking.label} has a place to go on")
-    _rows_write(booking, assign, fleet, decision)
-    if not goes_on:
-        booking.state = State.SCHEDULED
-    if len(booking.ask["classes"]) > 1:
-        # The price of the dearest was held. A class without a price then costs what was promised.
-        with suppress(Refused):
-            price = price_of_class(booking, assign.gpu_class)
-            booking.price_per_hour = min(booking.price_per_hour, price)
-    if not has_run(booking):
-        # Work is as long as its class needs from here on.
-        lengths = dict(booking.lengths)
-        booking.duration_seconds = lengths.get(assign.gpu_class, booking.duration_seconds)
-    if booking.starts is None:
-        # A fixed window was paid for where it lies.
-        _hold_follows(booking, assign, now)
-    _plan_fields(booking, assign, decision)
-    late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
-    booking.reasons = [reason_data(each) for each in late]
-    booking.alternatives, booking.planned_places = [], []
-    _store(booking, "price_per_hour", "alternatives", "duration_seconds", "planned_places")
-    where = _where(assign, fleet)
-    event_add(
-        booking,
-        kind="scheduled",
-        sentence=f"Goes on on {where}." if goes_on else f"Scheduled on {where}.",
-        now=now,
-        detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
-    )
-
-
-def _rows_write(booking: Booking, assign: Assign | Move, fleet: _Fleet, decision: Decision) -> None:
-    """Takes the places in the calendar. PlanStale: somebody has one of them."""
-    period = DateTimeTZRange(instant(assign.starts), instant(assign.ends))
-    rows = [
-        Allocation(
-            id=uuid4(),
-            tenant_id=booking.tenant_id,
-            project_id=booking.project_id,
-            booking=booking,
-            gpu_id=place.gpu,
-            gpu_number=fleet.gpus[place.gpu].number,
-            model_id=fleet.gpus[place.gpu].model_id,
-            mode=_mode_of(place),
-            profile=place.profile,
-            start=place.start,
-            size=place.size,
-            share=place.share,
-            units=fleet.units(fleet.gpus[place.gpu], place.shape),
-            period=period,
-            decision=decision,
-        )
-        for place in sorted(assign.places, key=lambda place: (place.gpu, place.start))
-    ]
-    # ON CONFLICT DO NOTHING: a plain insert into an exclusion constraint deadlocks under load.
-    Allocation.objects.bulk_create(rows, ignore_conflicts=True)
-    if Allocation.objects.filter(id__in=[row.id for row in rows]).count() != len(rows):
-        raise PlanStale(f"a place of {booking.label} is taken")
-
-
-def _hold_follows(booking: Booking, assign: Assign, now: datetime) -> None:
-    hold_move(
-        tenant_id=booking.tenant_id,
-        project_id=booking.project_id,
-        reference=booking.id,
-        amount=booking.held - booking.settled,
-        starts=instant(assign.starts),
-        ends=instant(assign.ends),
-        now=now,
-    )
 
 
 def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
     moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
+    # What waits for hardware that is out of service has no start that is worth telling.
+    has_start, had_start = bool(wait.places), bool(booking.planned_places)
     is_new = booking.state == State.REQUESTED
     if is_new:
         booking.state = State.QUEUED
-    _plan_fields(booking, wait, decision)
+    plan_fields(booking, wait, decision)
     booking.planned_places = [place_data(place) for place in wait.places]
     booking.reasons = [reason_data(reason) for reason in wait.reasons]
     _store(booking, "planned_places")
-    if is_new or moved:
+    if is_new or (moved and (has_start or had_start)):
         because = f" {wait.delayed_by.sentence}" if wait.delayed_by else ""
+        starts = {"starts": instant(wait.starts).isoformat()} if has_start else {}
         event_add(
             booking,
             kind="queued" if is_new else "moved",
-            sentence=f"Waiting, with a planned start.{because}",
+            sentence=f"Waiting, with{'' if has_start else 'out'} a planned start.{because}",
             now=now,
-            detail={"decision": decision.id, "starts": instant(wait.starts).isoformat()},
+            detail={"decision": decision.id, **starts},
         )
 
 
@@ -356,22 +250,8 @@ def _bookings_locked(changes: Changes) -> dict[str, Booking]:
     return found
 
 
-def _plan_fields(booking: Booking, given: Assign | Waiting, decision: Decision) -> None:
-    booking.decision = decision
-    booking.planned_starts = instant(given.starts)
-    booking.planned_ends = instant(given.ends)
-    booking.planned_class = given.gpu_class
-    if booking.first_promise is None:
-        booking.first_promise, booking.first_promised_at = booking.planned_starts, decision.at
-
-
 def _store(booking: Booking, *more: str) -> None:
     booking.version += 1
     fields = {"state", "version", "decision", "planned_starts", "planned_ends", "planned_class"}
     fields |= {"first_promise", "first_promised_at"}
     booking.save(update_fields=[*fields, "reasons", *more])
-
-
-def _where(assign: Assign, fleet: _Fleet) -> str:
-    nodes: Sequence[str] = sorted({fleet.gpus[place.gpu].node.name for place in assign.places})
-    return " and ".join(nodes)

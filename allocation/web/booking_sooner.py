@@ -52,7 +52,9 @@ def outlook_of(
     options, lock = sooner_options(actor=actor, booking=booking, now=now)
     tiers = dict(Tier.objects.values_list("slug", "name"))
     cards = tuple(_card(option, booking, tiers, labels, zone, now) for option in options)
-    return Outlook(_range_words(booking, zone, now), cards, lock)
+    # Nobody can say when hardware is back.
+    between = "" if booking.is_unplanned else _range_words(booking, zone, now)
+    return Outlook(between, cards, lock)
 
 
 def change_from(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:

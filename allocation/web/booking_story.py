@@ -273,6 +273,8 @@ def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
         good = fine or f"{money_text(booking.held, booking.currency)} is held for this booking."
         if key == "budget" and booking.state not in OPEN:
             good = "The budget was not in the way; its money is free again."
+        if key == "together" and booking.is_unplanned:
+            good = "Nobody can say before the hardware is back."
         checks.append(
             Check(
                 name=name,

@@ -3,11 +3,11 @@
 from billing.services.budgets import budget_set
 from billing.services.holds import (
     HoldWish,
-    hold_move,
     hold_place,
     hold_release,
     hold_settle,
     hold_settle_part,
+    holds_move,
     holds_place,
 )
 from billing.services.prices import price_book_publish, price_param
@@ -15,11 +15,11 @@ from billing.services.prices import price_book_publish, price_param
 __all__ = [
     "HoldWish",
     "budget_set",
-    "hold_move",
     "hold_place",
     "hold_release",
     "hold_settle",
     "hold_settle_part",
+    "holds_move",
     "holds_place",
     "price_book_publish",
     "price_param",

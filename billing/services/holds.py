@@ -1,5 +1,6 @@
 """Holds: money promised when booking, charged or let go when the booking is over."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -113,42 +114,37 @@ def _one_by_one(parts: dict[UUID, list[_Part]], holds: Sequence[Transfer]) -> di
     return refused
 
 
-def hold_move(  # noqa: PLR0913 (as hold_place)
-    *,
-    tenant_id: UUID,
-    project_id: UUID,
-    reference: UUID,
-    amount: Decimal,
-    starts: datetime,
-    ends: datetime,
-    now: datetime,
-) -> bool:
-    """Lets the holds of a booking follow it to the budgets of the window it was given.
+def holds_move(
+    *, tenant_id: UUID, project_id: UUID, wishes: Sequence[HoldWish], now: datetime
+) -> dict[UUID, Refused]:
+    """Lets the holds of a project's bookings follow them to the budgets of the windows they were
+    given.
 
-    False when those budgets have no room (or there are none): the holds then stay where they were,
-    and the periods in which it was asked for pay. Nothing is written when nothing moves.
+    Returns those whose budgets there have no room (or that have none), and why: their holds stay
+    where they were, and the periods in which it was asked for pay. Nothing is written for what
+    lies where it should; it is found in two statements for all.
     """
-    try:
-        with transaction.atomic():
-            budgets = _budgets(tenant_id, project_id, starts, ends)
-            parts = _parts(project_id, HoldWish(reference, amount, starts, ends), budgets)
+    refused: dict[UUID, Refused] = {}
+    starts, ends = min(wish.starts for wish in wishes), max(wish.ends for wish in wishes)
+    budgets = _budgets(tenant_id, project_id, starts, ends)
+    placed: dict[UUID | None, list[Transfer]] = defaultdict(list)
+    for hold in _open_holds(tenant_id, [wish.reference for wish in wishes]):
+        placed[hold.reference].append(hold)
+    for wish in wishes:
+        try:
+            parts = _parts(project_id, wish, budgets)
             wanted = sorted((part.budget.account_id, part.amount) for part in parts)
-            placed = _open_holds(tenant_id, reference)
-            if wanted == sorted((hold.debit_id, hold.amount) for hold in placed):
-                return True
-            hold_release(tenant_id=tenant_id, reference=reference, now=now)
-            hold_place(
-                tenant_id=tenant_id,
-                project_id=project_id,
-                reference=reference,
-                amount=amount,
-                starts=starts,
-                ends=ends,
-                now=now,
-            )
-    except Refused:
-        return False
-    return True
+            if wanted == sorted((hold.debit_id, hold.amount) for hold in placed[wish.reference]):
+                continue
+            with transaction.atomic():
+                hold_release(tenant_id=tenant_id, reference=wish.reference, now=now)
+                hold_place(
+                    tenant_id=tenant_id, project_id=project_id, reference=wish.reference,
+                    amount=wish.amount, starts=wish.starts, ends=wish.ends, now=now,
+                )  # fmt: skip
+        except Refused as refusal:
+            refused[wish.reference] = refusal
+    return refused
 
 
 def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal, now: datetime) -> Decimal:
@@ -157,7 +153,7 @@ def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal, now: datet
     Never charges more than was held. Returns what this call charged: zero when another call
     has ended the holds before.
     """
-    holds = _open_holds(tenant_id, reference)
+    holds = _open_holds(tenant_id, [reference])
     return _settle(holds, _taken(holds, amount), now)
 
 
@@ -170,7 +166,7 @@ def hold_settle_part(
     Returns what was charged and what stays held; never more than was held in all.
     """
     with transaction.atomic():
-        holds = _open_holds(tenant_id, reference)
+        holds = _open_holds(tenant_id, [reference])
         taken = _taken(holds, amount)
         charged = _settle(holds, taken, now)
         kept: list[Transfer] = []
@@ -257,10 +253,10 @@ def _spend_of(accounts: Iterable[Account]) -> dict[str, Account]:
     }
 
 
-def _open_holds(tenant_id: UUID, reference: UUID) -> list[Transfer]:
+def _open_holds(tenant_id: UUID, references: Sequence[UUID]) -> list[Transfer]:
     return list(
         Transfer.objects.filter(
-            tenant_id=tenant_id, reference=reference, kind="hold", end__isnull=True
+            tenant_id=tenant_id, reference__in=references, kind="hold", end__isnull=True
         ).order_by("debit__budget__starts", "at", "id")
     )
 

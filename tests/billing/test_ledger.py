@@ -11,7 +11,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from billing.models import Account, Budget, Transfer
 from billing.queries import BudgetEffect, budget_effect, ledger_check, reference_totals
 from billing.rules import Period
-from billing.services import hold_move, hold_release, hold_settle, hold_settle_part
+from billing.services import HoldWish, hold_release, hold_settle, hold_settle_part, holds_move
 from tenants.errors import Refused
 from tenants.models import AuditEntry, Project
 from tenants.wall import tenant_tx
@@ -118,15 +118,13 @@ def test_a_hold_over_the_turn_of_the_month_is_split_and_charged_oldest_first() -
 
 
 def move(hold: Hold, starts: datetime, ends: datetime) -> bool:
-    return hold_move(
+    stays = holds_move(
         tenant_id=hold.project.tenant_id,
         project_id=hold.project.id,
-        reference=hold.reference,
-        amount=Decimal(18),
-        starts=starts,
-        ends=ends,
+        wishes=[HoldWish(hold.reference, Decimal(18), starts, ends)],
         now=NOW,
     )
+    return not stays
 
 
 EARLY_DECEMBER = (datetime(2026, 12, 2, 6, tzinfo=UTC), datetime(2026, 12, 3, 0, tzinfo=UTC))

@@ -9,6 +9,7 @@ from django.db import IntegrityError
 
 from allocation.models import Booking, Gpu, Pause
 from allocation.services import plans
+from allocation.services.assigning import PlanStale
 from allocation.services.bookings import (
     booking_cancel,
     booking_extend,
@@ -19,7 +20,6 @@ from allocation.services.changes import Changes
 from allocation.services.cycle import cycle_run
 from allocation.services.invariants import invariants_check
 from allocation.services.pause_choices import booking_saved
-from allocation.services.plans import PlanStale
 from allocation.solver import Plan
 from tenants.errors import Refused
 from tenants.wall import tenant_tx

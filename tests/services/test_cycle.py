@@ -4,6 +4,8 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from allocation import wire
 from allocation.models import Booking, BookingEvent, Decision, Gpu, Node, Occupancy
@@ -236,6 +238,17 @@ def test_a_start_that_fails_on_the_node_is_taken_back_and_costs_nothing(
     plant.round()
     assert fresh(again).state == "active"
     assert all_is_well()
+
+
+def test_what_gives_many_takes_as_many_statements_as_what_gives_few(plant: Plant, lab: Lab) -> None:
+    took = []
+    for many in (2, 5):
+        given = [requested(plant, lab, an_ask(profile="1g.10gb")) for _ in range(many)]
+        with as_system(), CaptureQueriesContext(connection) as said:
+            assert tick_run(plant.now).started == many
+        took.append(len(said))
+        assert [fresh(booking).state for booking in given] == ["starting"] * many
+    assert took[1] <= took[0]
 
 
 def test_a_gang_starts_whole_or_waits_whole(plant: Plant, lab: Lab) -> None:

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from django.db import IntegrityError
 
-from allocation.models import Gpu, GpuEvent, Node, Occupancy
+from allocation.models import BookingEvent, Gpu, GpuEvent, Node, Occupancy
 from allocation.rules.states import State
 from allocation.services.bookings import booking_release, booking_request
 from allocation.services.cycle import tick_run
@@ -240,6 +240,9 @@ def test_a_new_booking_waits_for_a_class_that_is_out_of_service_and_starts_when_
     assert fresh(flexible).reasons[0]["rule"] == "R80"
     assert fresh(flexible).is_unplanned
     before = said(flexible)
+    with as_system():
+        line = BookingEvent.objects.get(booking=flexible, kind="queued")
+    assert (line.sentence, "starts" in line.detail) == ("Waiting, without a planned start.", False)
     # The planned start that nothing proves is not told anew as the days go by.
     plant.later(timedelta(days=3))
     assert (fresh(flexible).state, said(flexible)) == (State.QUEUED, before)

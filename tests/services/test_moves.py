@@ -7,9 +7,9 @@ import pytest
 
 from allocation.models import Allocation, Decision
 from allocation.services import plans, snapshot
+from allocation.services.assigning import PlanStale
 from allocation.services.blackouts import BlackoutWish, blackout_plan
 from allocation.services.bookings import booking_extend
-from allocation.services.plans import PlanStale
 from allocation.services.replay import decision_replay
 from allocation.services.snapshot import snapshot_take
 from allocation.solver import Plan

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
+from allocation.services.assigning import PlanStale
 from allocation.services.bookings import booking_cancel, booking_release
-from allocation.services.plans import PlanStale
 from allocation.services.snapshot import CLEARING_SECONDS, seconds, snapshot_take
 from allocation.services.snapshot_quota import used_read
 from allocation.solver import Plan, Refuse

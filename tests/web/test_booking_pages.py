@@ -358,3 +358,4 @@ def test_what_waits_for_hardware_says_so_and_no_start_that_nothing_proves() -> N
     assert story.detail == sentence
     assert story.window.startswith("from ")
     assert story.checks[0].name == "Hardware"
+    assert story.checks[1].sentences == ("Nobody can say before the hardware is back.",)

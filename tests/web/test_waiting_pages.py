@@ -23,7 +23,8 @@ def test_what_is_out_of_service_can_be_waited_for() -> None:
     address = f"/t/{member.tenant.slug}/book"
     page = client.get(address, {"q": "1 h100 6h"}).content.decode()
     assert "4 of 4 h100 are out of service or do not answer" in page
-    (form,) = re.findall(r"<form(?:(?!</form>).)*Wait in line as asked.*?</form>", page, re.S)
+    (form,) = re.findall(r'<form id="wait-form".*?</form>', page, re.S)
+    assert '<button class="btn wide" form="wait-form">Wait in line as asked</button>' in page
     answer = client.post(address, dict(FIELD.findall(form)))
     assert answer.status_code == 302, answer.content.decode()
     with as_system():
