@@ -12,9 +12,11 @@ Row = tuple[Place, int, int]
 
 
 class Piece(NamedTuple):
-    """Units of a class that an owner has in [starts, ends), decided now or before."""
+    """Units of a class that an owner has in [starts, ends), decided now or before: the project
+    itself, or its tenant."""
 
     owner: str
+    project: str
     tier: str
     gpu_class: str
     starts: int
@@ -222,19 +224,39 @@ def over_limit(
 ) -> list[tuple[str, str, int]]:
     """(owner, class, second) at which an owner has more than guaranteed + borrow limit, or at
     which what can't be paused has more than the guarantee, when something of it begins that was
-    decided now, or `always` when anything does."""
+    decided now, or `always` when anything does. What a project never lends is its own, whatever
+    its tenant has beside it."""
     tiers = {tier.slug: tier for tier in snapshot.tiers}
     use = [row for row in _usage(snapshot, plan) if tiers[row.tier].counts]
     use = [row._replace(decided=True) for row in use] if always else use
+    kept = {
+        (limit.owner, limit.gpu_class): max(0, limit.guaranteed - limit.lend)
+        for limit in snapshot.limits
+        if limit.parent is not None and limit.lend is not None
+    }
+    seen = [row for row in use if row.decided and not _is_kept(row, use, kept)]
     bad = []
     for limit in snapshot.limits:
         rows = [row for row in use if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)]
         most = None if limit.borrow is None else limit.guaranteed + limit.borrow
-        bad += _beyond(limit, rows, [row for row in rows if row.decided], most)
+        bad += _beyond(limit, rows, [row for row in rows if row in seen], most)
         if limit.parent is None:
             fixed = [row for row in rows if not tiers[row.tier].pausable]
-            bad += _beyond(limit, fixed, [row for row in fixed if row.decided], limit.guaranteed)
+            bad += _beyond(limit, fixed, [row for row in fixed if row in seen], limit.guaranteed)
     return bad
+
+
+def _is_kept(piece: Piece, use: list[Piece], kept: dict[tuple[str, str], int]) -> bool:
+    """True when the tenant does not see it: the project has no more than it never lends."""
+    if piece.owner == piece.project:
+        return False
+    has = sum(
+        row.units
+        for row in use
+        if (row.owner, row.gpu_class) == (piece.project, piece.gpu_class)
+        and row.starts <= piece.starts < row.ends
+    )
+    return has <= kept.get((piece.project, piece.gpu_class), 0)
 
 
 def _beyond(
@@ -258,6 +280,7 @@ def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
     return [
         Piece(
             owner,
+            people[booking].project,
             people[booking].tier,
             gpus[place.gpu].gpu_class,
             starts,
