@@ -233,6 +233,8 @@ class TestTiers:
         plan = solve(site, POLICY)
         assert starts(plan) == {"b1": 0}
         assert over_limit(site, plan) == []
+        own = (replace(tenant, borrow=None), a_limit("folding", 1, parent="lab"))
+        assert over_limit(replace(site, limits=own), solve(replace(site, limits=own), POLICY)) == []
         lends = replace(site, limits=(tenant, a_limit("folding", 1, parent="lab")))
         assert starts(solve(lends, POLICY)) == {"b1": 9 * HOUR}
         assert over_limit(lends, plan) != []
