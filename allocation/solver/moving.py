@@ -207,7 +207,7 @@ class Promised:
     ) -> Iterator[tuple[Reserved, Way]]:
         """Who is laid anew, and how, as often as the policy allows."""
         sets = neighbourhoods(self._working, want, starts, near, room)
-        few = self._few_moves(want, starts, near)
+        few = _few_moves(self._working, want, starts, near)
         tries: list[tuple[Reserved, Way]] = [few] if few else []
         tries += [(rows, newcomer_first) for rows in sets]
         rows = slices(near, _MOST_SLICES)
@@ -219,17 +219,6 @@ class Promised:
             self._exact_left -= 1
             yield joined(sets), proven
 
-    def _few_moves(self, want: Want, starts: int, near: Reserved) -> tuple[Reserved, Way] | None:
-        """For one slice: the fewest that must go elsewhere, as far as its own window shows."""
-        alone = at_one_place(near, _MOST_SLICES)
-        if want.profile is None or want.count > 1 or not alone:
-            return None
-        busy, _ = self._working.busy(want, np.array([starts], dtype=np.int64))
-        room = make_room(self._working.pools[want.gpu_class], want, busy[0], tuple(alone), _FEW)
-        if room is None or not room.moves:
-            return None
-        return {n: f for old, _ in room.moves for n, f in alone[old].items()}, at_place(room.place)
-
     def _room(self, want: Want, starts: int) -> Counts:
         """How many of the want each column would hold if all that may move were elsewhere."""
         at = np.array([starts], dtype=np.int64)
@@ -238,6 +227,20 @@ class Promised:
         if bits is not None:
             masks = bits.cleared(masks, (starts, starts + want.duration))
         return self._working.pools[want.gpu_class].capacity(want.shape, masks)
+
+
+def _few_moves(
+    working: Working, want: Want, starts: int, near: Reserved
+) -> tuple[Reserved, Way] | None:
+    """For one slice: the fewest that must go elsewhere, as far as its own window shows."""
+    alone = at_one_place(near, _MOST_SLICES)
+    if want.profile is None or want.count > 1 or not alone:
+        return None
+    busy, _ = working.busy(want, np.array([starts], dtype=np.int64))
+    room = make_room(working.pools[want.gpu_class], want, busy[0], tuple(alone), _FEW)
+    if room is None or not room.moves:
+        return None
+    return {n: f for old, _ in room.moves for n, f in alone[old].items()}, at_place(room.place)
 
 
 def may_give_way_to(request: Request) -> bool:

@@ -30,7 +30,7 @@ class Working(Space):
         self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
         self.sharers = Sharers(self.pools.values(), alone=policy.share_owners == 1)
         gangs = gangs_of(self, snapshot.held)
-        self._prime(instants_of(self, gangs, snapshot.requests, self.free_from))
+        _prime(self, instants_of(self, gangs, snapshot.requests, self.free_from))
         for name, calendar in self.calendars.items():
             self.upkeep.lay(name, calendar)
         # The same without what may be paused; only where somebody may be.
@@ -196,13 +196,6 @@ class Working(Space):
             self.outlook.searched(want, starts)
         return starts
 
-    def _prime(self, found: dict[str, set[int]]) -> None:
-        rising = {name: sorted(found[name].union(self.upkeep.instants(name))) for name in found}
-        for name, calendar in self.calendars.items():
-            calendar.prime(rising[name])
-        self.quota.prime(rising)
-        self.hosts.prime(set().union(*rising.values()))
-
     def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
         """Its use ends when somebody else is to have its room, which `change` changes."""
         runner = self.running[booking]
@@ -220,3 +213,12 @@ class Working(Space):
         calendar.redraw(columns, self.firm[gpu_class])
         for runner in self.running.on(gpu_class, columns).values():
             calendar.lay(runner.places, self.now, self.running.ends(runner))
+
+
+def _prime(working: Working, found: dict[str, set[int]]) -> None:
+    """Everything that is laid over time begins with rows at these instants by class."""
+    rising = {name: sorted(found[name].union(working.upkeep.instants(name))) for name in found}
+    for name, calendar in working.calendars.items():
+        calendar.prime(rising[name])
+    working.quota.prime(rising)
+    working.hosts.prime(set().union(*rising.values()))
