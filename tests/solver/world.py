@@ -319,10 +319,11 @@ def _as_decided(site: Snapshot, plan: Plan, winner: str) -> Plan:
         for row in site.requests
         if wish.promise and (not row.promise or promise_order(row) > promise_order(wish))
     }
+    gone = later | {row.booking for row in plan.pauses if row.beneficiary in later}
     return replace(
         plan,
-        assigns=tuple(row for row in plan.assigns if row.booking not in later),
-        waits=tuple(row for row in plan.waits if row.booking not in later),
+        assigns=tuple(row for row in plan.assigns if row.booking not in gone),
+        waits=tuple(row for row in plan.waits if row.booking not in gone),
         pauses=tuple(row for row in plan.pauses if row.beneficiary not in later),
     )
 
