@@ -8,19 +8,21 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
 # ruff: noqa: E402 (Django must be set up before anything that imports models)
+import django
 from channels.routing import ProtocolTypeRouter, URLRouter
-from django.core.asgi import get_asgi_application
 
-pages = get_asgi_application()
+django.setup(set_prefix=False)
 
 from channels.auth import AuthMiddlewareStack
 from channels.security.websocket import AllowedHostsOriginValidator
+from django.conf import settings
 
 from portal.routing import websocket_urlpatterns
+from portal.web.threads import ThreadedHandler
 
 application = ProtocolTypeRouter(
     {
-        "http": pages,
+        "http": ThreadedHandler(settings.WEB_THREADS),
         "websocket": AllowedHostsOriginValidator(
             AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
         ),

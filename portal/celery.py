@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import setup_logging, task_prerun
 from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
@@ -24,6 +24,14 @@ app = Celery("portal")
 @setup_logging.connect
 def logging_left_to_django(**_: object) -> None:
     """With a receiver here Celery leaves the logging configuration of the settings alone."""
+
+
+@task_prerun.connect
+def connections_check(**_: object) -> None:
+    """As before a request: a connection that is old or broken is made anew, others are kept."""
+    from django.db import close_old_connections  # noqa: PLC0415 (not before Django is set up)
+
+    close_old_connections()
 
 
 def _configuration() -> dict[str, Any]:
@@ -54,6 +62,8 @@ def _configuration() -> dict[str, Any]:
             "allocation.cycle": {"queue": "solver"},
             "allocation.tick": {"queue": "solver"},
         },
+        # Celery itself would end the connection after each task: a new one costs more than most.
+        "CELERY_DB_REUSE_MAX": 1_000_000_000,
         "worker_prefetch_multiplier": 1,
         "worker_cancel_long_running_tasks_on_connection_loss": True,
         "worker_enable_remote_control": False,

@@ -202,7 +202,7 @@ def portal_programs(demo: Demo, own: Secrets, stores: Stores) -> list[Program]:
             *("--ws-max-size", "65536", "--timeout-graceful-shutdown", "3"),
             *("--no-server-header", "--no-access-log", "--log-level", "warning"),
         ),
-        environment={**web, "DATABASE_POOL": "16"},
+        environment=web,
         folder=ROOT,
         is_ready=lambda: http_answers(demo.port, "/healthz"),
     )

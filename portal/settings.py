@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 from csp.constants import NONE, SELF, UNSAFE_INLINE
+from psycopg.types.numeric import Int2, Int2Dumper, Int4, Int4Dumper, Int8, Int8Dumper
 
 from portal.env import (
     env_bool,
@@ -87,9 +89,8 @@ TEMPLATES: list[dict[str, Any]] = [
 # --- Stores ---------------------------------------------------------------------------------------
 
 _database = env_database()
-# Web processes borrow connections from a pool, as each request has its own thread;
-# workers have one thread and keep their connection.
-_pool_size = env_int("DATABASE_POOL", 0, low=0, high=200)
+# Requests that a web process serves at once; each of its threads keeps a connection.
+WEB_THREADS = env_int("WEB_THREADS", 16, low=1, high=200)
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -98,18 +99,17 @@ DATABASES: dict[str, dict[str, Any]] = {
         "PASSWORD": _database.password,
         "HOST": _database.host,
         "PORT": _database.port,
-        "CONN_MAX_AGE": 0 if _pool_size else 60,
+        "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {
-            **_database.options,
-            **(
-                {"pool": {"min_size": 1, "max_size": _pool_size, "timeout": 5}}
-                if _pool_size
-                else {}
-            ),
-        },
+        # What is asked again and again is read and planned once in a connection.
+        "OPTIONS": {**_database.options, "server_side_binding": True, "prepare_threshold": 3},
     }
 }
+
+# A number that its column can't hold is refused by the server. In binary it would be cut to fit.
+psycopg.adapters.register_dumper(Int2, Int2Dumper)
+psycopg.adapters.register_dumper(Int4, Int4Dumper)
+psycopg.adapters.register_dumper(Int8, Int8Dumper)
 
 # One server, four logical databases, so that clearing one never touches another.
 _redis_url = env_str("REDIS_URL")

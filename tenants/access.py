@@ -1,6 +1,6 @@
 """Who is asking, and the doors to what they may touch. Foreign ids answer like missing ones."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -76,6 +76,13 @@ def actor_in(user_id: int, tenant_slug: str) -> Actor:
         rows = cursor.fetchall()
     if not rows:
         raise missing("tenant")
+    return actor_of(user_id, tenant_slug, rows)
+
+
+def actor_of(
+    user_id: int, tenant_slug: str, rows: Sequence[tuple[UUID, UUID | None, str, str, str]]
+) -> Actor:
+    """The person of memberships in one tenant: its id, project, role, person's name and zone."""
     return Actor(
         user_id=user_id,
         name=rows[0][3],

@@ -8,11 +8,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
+import redis
 from celery import current_app
-from django.core.cache import cache
+from django.conf import settings
 from django.db import connection, transaction
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
@@ -20,6 +22,9 @@ from redis.exceptions import RedisError
 from tenants.models import OutboxMessage
 
 logger = logging.getLogger(__name__)
+
+# A mark that nobody took away, as its task was lost, keeps others from asking for so long.
+MARK_SECONDS = 5
 
 
 def outbox_add(*, tenant_id: UUID, kind: str, payload: Mapping[str, Any], now: datetime) -> None:
@@ -59,14 +64,24 @@ class _Asked:
 def nudge_taken(task: str) -> None:
     """Says that `task` is about to read: later changes need a nudge of their own."""
     try:
-        cache.delete(f"nudge:{task}")
+        _marks().delete(_mark(task))
     except RedisError:
         logger.warning("The cache did not answer; %s runs without coalescing.", task)
 
 
 def _send(task: str) -> None:
     try:
-        if cache.add(f"nudge:{task}", 1, timeout=5):
+        if _marks().set(_mark(task), 1, nx=True, ex=MARK_SECONDS):
             current_app.send_task(task, retry=False, ignore_result=True)
     except (RedisError, OperationalError):
         logger.warning("The broker did not answer; %s waits for beat.", task)
+
+
+def _mark(task: str) -> str:
+    return f"nudge:{task}"
+
+
+@cache
+def _marks() -> "redis.Redis":
+    """Kept, with its connections: the cache of Django makes new ones in each request and task."""
+    return redis.Redis.from_url(settings.CACHE_REDIS_URL, socket_timeout=2)

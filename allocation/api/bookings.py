@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from django.db.models import QuerySet
 from django.http.response import HttpResponseBase
@@ -30,7 +31,7 @@ from allocation.services.bookings import (
     booking_check_in,
     booking_extend,
     booking_release,
-    booking_request,
+    booking_take,
     ends_of,
 )
 from allocation.services.pause_choices import booking_saved, more_time_ask
@@ -95,12 +96,9 @@ class Bookings(ApiView):
             return Response(answer, headers={"Preference-Applied": "dry-run"})
 
         def work() -> Response:
-            booking = booking_request(
-                actor=self.actor,
-                wish=wish_of(self.actor, sent, self.now),
-                now=self.now,
-                booking_id=booking_id(self.actor, self.idempotency),
-            )
+            wish = wish_of(self.actor, sent, self.now)
+            key = booking_id(self.actor, self.idempotency) or uuid4()
+            booking = booking_take(self.actor, wish, self.now, key)
             booking.owner = self.user
             return _made(booking, shown_new(booking))
 

@@ -71,14 +71,20 @@ def booking_request(
         Refused: any of the rule catalogue's request rules; nothing is written then.
     """
     with transaction.atomic():
-        project = access_project_to_book(actor, wish.project, "project")
-        terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
-        offer = offer_of(terms, wish.priced_at or now)
-        taken = Taken(project, wish, terms, offer, series)
-        (answer,) = bookings_take(actor, {booking_id or uuid4(): taken}, now).values()
-        if isinstance(answer, Refused):
-            raise answer
-        return answer
+        return booking_take(actor, wish, now, booking_id or uuid4(), series)
+
+
+def booking_take(
+    actor: Actor, wish: Wish, now: datetime, key: UUID, series: Series | None = None
+) -> Booking:
+    """As `booking_request`, in the caller's transaction, which a refusal has to end."""
+    project = access_project_to_book(actor, wish.project, "project")
+    terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
+    taken = Taken(project, wish, terms, offer_of(terms, wish.priced_at or now), series)
+    (answer,) = bookings_take(actor, {key: taken}, now).values()
+    if isinstance(answer, Refused):
+        raise answer
+    return answer
 
 
 def bookings_take(

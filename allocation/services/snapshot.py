@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from django.db import connection, transaction
@@ -39,6 +39,13 @@ EVERYWHERE = Q()
 # A device that was given back is cleared within seconds. What takes longer is expected to take as
 # long again as it has taken already: nobody is promised the room of a device that hangs.
 CLEARING_SECONDS = 5
+# The columns that say what is held: there are many rows, and most columns of theirs are wide.
+_OF_HELD = (
+    *("booking", "tenant", "project", "gpu", "profile", "start", "size", "share", "period"),
+    *("state", "left", "booking__state", "booking__ask", "booking__tier", "booking__owner"),
+    *("booking__ready_at", "booking__saved_at", "booking__pause_count"),
+    "booking__extension_until",
+)
 # What is paused for somebody is given so long before that holds of it too.
 HANDING_OVER = timedelta(minutes=1)
 
@@ -107,28 +114,46 @@ def models_read() -> tuple[Model, ...]:
 
 def gpus_read(where: Q = EVERYWHERE) -> tuple[SolverGpu, ...]:
     """GPUs; usable when they are healthy and their node takes work."""
+    nodes = {node.id: _SeenNode.of(node) for node in Node.objects.select_related("rack")}
+    rows = Gpu.objects.filter(where).values_list(
+        *("id", "number", "node_id", "index", "gpu_class_id", "model_id", "domain", "health"),
+        *("mode", "model__mode_switch"),
+    )
     return tuple(
         SolverGpu(
-            id=str(gpu.id),
-            number=gpu.number,
-            node=gpu.node.name,
-            rack=gpu.node.rack.name,
-            index=gpu.index,
-            gpu_class=gpu.gpu_class_id,
-            model=gpu.model_id,
-            domain=gpu.domain,
-            usable=gpu.health == Gpu.Health.OK and gpu.node.keeps_work,
-            mode=_fixed_mode(gpu),
-            shares=_reads_shares(gpu.node),
-            silent=gpu.node.silent_since is not None,
+            id=str(identifier),
+            number=number,
+            node=nodes[node].name,
+            rack=nodes[node].rack,
+            index=index,
+            gpu_class=gpu_class,
+            model=model,
+            domain=domain,
+            usable=health == Gpu.Health.OK and nodes[node].keeps_work,
+            mode=_fixed_mode(switch, mode),
+            shares=nodes[node].shares,
+            silent=nodes[node].silent,
         )
-        for gpu in Gpu.objects.filter(where).select_related("node__rack", "model")
+        for identifier, number, node, index, gpu_class, model, domain, health, mode, switch in rows
     )
 
 
-def _reads_shares(node: Node) -> bool:
-    """An agent that is too old would refuse its whole document for one share in it."""
-    return not node.agent_version or reads(node, wire.SHARES_SINCE)
+@dataclass(frozen=True, slots=True)
+class _SeenNode:
+    """What a node says for all of its GPUs."""
+
+    name: str
+    rack: str
+    keeps_work: bool
+    shares: bool
+    silent: bool
+
+    @classmethod
+    def of(cls, node: Node) -> "_SeenNode":
+        # An agent that is too old would refuse its whole document for one share in it.
+        shares = not node.agent_version or reads(node, wire.SHARES_SINCE)
+        silent = node.silent_since is not None
+        return cls(node.name, node.rack.name, node.keeps_work, shares, silent)
 
 
 def solver_ask(document: AskDocument) -> Ask:
@@ -159,16 +184,16 @@ def hosts_read() -> tuple[Host, ...]:
     )
 
 
-def _fixed_mode(gpu: Gpu) -> Mode | None:
-    if gpu.model.mode_switch != "reset":
+def _fixed_mode(switch: str, mode: str) -> Mode | None:
+    if switch != "reset":
         return None
-    return "sliced" if gpu.mode == Gpu.Mode.SLICED else "whole"
+    return "sliced" if mode == Gpu.Mode.SLICED else "whole"
 
 
 def held_read(now: datetime) -> tuple[Held, ...]:
     """Every live allocation; under the wall, of one tenant."""
     rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
-    rows = rows.order_by("id")
+    rows = rows.only(*_OF_HELD).order_by("id")
     return tuple(
         _held_of(row, seconds(now))
         for row in rows

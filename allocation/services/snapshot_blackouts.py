@@ -15,7 +15,7 @@ def blackouts_read(now: datetime) -> tuple[SolverBlackout, ...]:
 
 def blackouts_laid(blackouts: Sequence[Blackout]) -> tuple[SolverBlackout, ...]:
     """The same for blackouts that need not be saved."""
-    gpus = Gpu.objects.select_related("node") if blackouts else ()
+    gpus = Gpu.objects.select_related("node").only("node__rack") if blackouts else ()
     return tuple(
         SolverBlackout(
             gpu=str(gpu.id),

@@ -1,13 +1,14 @@
 """Holds: money promised when booking, charged or let go when the booking is over."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import OuterRef, Subquery
 
 from billing.models import Account, Budget, Transfer
 from billing.rules import (
@@ -186,8 +187,11 @@ def hold_release(*, tenant_id: UUID, reference: UUID, now: datetime) -> None:
 
 
 def _budgets(tenant_id: UUID, project_id: UUID, starts: datetime, ends: datetime) -> list[Budget]:
-    """The project's budgets of a window, the first first."""
+    """The project's budgets of a window, the first first, each with its tenant's `spend`."""
     last_instant = ends - timedelta(microseconds=1)
+    spend = Account.objects.filter(
+        tenant=OuterRef("tenant"), kind="spend", currency=OuterRef("account__currency")
+    )
     return list(
         Budget.objects.filter(
             tenant_id=tenant_id,
@@ -196,6 +200,7 @@ def _budgets(tenant_id: UUID, project_id: UUID, starts: datetime, ends: datetime
             ends__gt=starts.astimezone(UTC).date(),
         )
         .select_related("account", "project")
+        .annotate(spend=Subquery(spend.values("id")[:1]))
         .order_by("starts")
     )
 
@@ -228,13 +233,12 @@ def _parts(project_id: UUID, wish: HoldWish, budgets: Sequence[Budget]) -> list[
 def _holds(parts: dict[UUID, list[_Part]], now: datetime) -> list[Transfer]:
     """The rows for each reference, in the one order in which everybody locks budgets."""
     flat = [(reference, part) for reference, mine in parts.items() for part in mine]
-    spend = _spend_of(part.budget.account for _, part in flat)
     holds = [
         Transfer(
             tenant_id=part.budget.account.tenant_id,
             kind="hold",
             debit=part.budget.account,
-            credit=spend[part.budget.account.currency],
+            credit_id=_spend_id(part.budget),
             amount=part.amount,
             reference=reference,
             at=now,
@@ -244,13 +248,10 @@ def _holds(parts: dict[UUID, list[_Part]], now: datetime) -> list[Transfer]:
     return sorted(holds, key=lambda hold: hold.debit_id)
 
 
-def _spend_of(accounts: Iterable[Account]) -> dict[str, Account]:
-    """The tenant's `spend` account by currency."""
-    tenants = {account.currency: account.tenant_id for account in accounts}
-    return {
-        currency: account_of(tenant_id, "spend", currency)
-        for currency, tenant_id in tenants.items()
-    }
+def _spend_id(budget: Budget) -> UUID:
+    """The tenant's `spend` account in the budget's currency, made on first use."""
+    found: UUID | None = getattr(budget, "spend", None)
+    return found or account_of(budget.tenant_id, "spend", budget.account.currency).id
 
 
 def _open_holds(tenant_id: UUID, references: Sequence[UUID]) -> list[Transfer]:

@@ -155,7 +155,7 @@ def working(actor: Actor, mine: Claim) -> Iterator[None]:
         rows = IdempotencyKey.objects.select_for_update().filter(
             id=mine.id, locked_until=mine.locked_until, status=None
         )
-        if not rows:
+        if not rows.values_list("id", flat=True):
             raise in_flight()
         yield
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from tenants.access import Actor
+from tenants.access import Actor, actor_of
 from tenants.audit import audit_record
 from tenants.errors import Refused, invalid, missing
 from tenants.models import ApiToken
@@ -25,15 +25,23 @@ SHOWN = len(BRAND) + 4
 LONGEST_DAYS = 365
 MOST_TOKENS = 50
 USE_NOTED_EVERY = timedelta(minutes=1)
+# The token with its holder's memberships in its tenant, if there are any.
+_HOLDER = """
+SELECT k.token_id, k.user_id, k.tenant_id, k.tenant_slug, k.expires, k.revoked, k.last_used,
+       m.tenant_id, m.project_id, m.role, m.person, m.time_zone
+FROM portal_token(%s) k
+LEFT JOIN LATERAL portal_memberships(k.user_id) m ON m.tenant_slug = k.tenant_slug
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenHolder:
-    """Whose valid token it was. Whether that person still belongs there, `actor_in` says."""
+    """Whose valid token it was, and that person in its tenant; None for who is no member of it."""
 
     user_id: int
     tenant_slug: str
     token_id: UUID
+    actor: Actor | None
 
 
 def token_create(*, actor: Actor, name: str, days: int, now: datetime) -> tuple[ApiToken, str]:
@@ -106,21 +114,19 @@ def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
     if not _looks_right(clear):
         return None
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT token_id, user_id, tenant_id, tenant_slug, expires, revoked, last_used"
-            " FROM portal_token(%s)",
-            [_digest(clear)],
-        )
-        row = cursor.fetchone()
-    if row is None:
+        cursor.execute(_HOLDER, [_digest(clear)])
+        rows = cursor.fetchall()
+    if not rows:
         return None
-    token_id, user_id, tenant_id, tenant_slug, expires, revoked, last_used = row
+    token_id, user_id, tenant_id, tenant_slug, expires, revoked, last_used = rows[0][:7]
     if revoked is not None or expires <= now:
         return None
     if last_used is None or last_used <= now - USE_NOTED_EVERY:
         with tenant_tx(tenant_id):
             ApiToken.objects.filter(id=token_id).update(last_used=now)
-    return TokenHolder(user_id, tenant_slug, token_id)
+    member = [row[7:] for row in rows if row[7] is not None]
+    actor = actor_of(user_id, tenant_slug, member) if member else None
+    return TokenHolder(user_id, tenant_slug, token_id, actor)
 
 
 def _clear_text() -> str:

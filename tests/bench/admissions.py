@@ -23,14 +23,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
-
-from tests.bench.inside import CLASS, Member, nodes_add, processor_seconds, site_enter
-from tests.bench.machine import ROOT, cpu_of_machine, machine, report, spread
+from tests.bench.inside import CLASS, Member, nodes_add, processor_seconds, site_enter, used_by
+from tests.bench.lines import Lines
+from tests.bench.machine import ROOT, cpu_of_machine, cpu_seconds, machine, report, spread
 from tests.bench.site import Site, site_of, site_options
 from tests.servers.waiting import wait_until
 
@@ -38,13 +38,16 @@ PART, TENANT, PROJECT = "tenant_admin", "helix", "language-models"
 GPUS = 8
 PATIENCE_S = 300
 WARM_S = 5.0
+# Looking takes processor time from what is measured.
+LOOK_EVERY_S = 0.5
 UNITS = 56_000 * 4_000
 ASK = {"count": 1, "classes": [CLASS], "profile": "1g.10gb", "duration": 600}
 
 
 @contextlib.contextmanager
-def served(members: list[Member], url: str) -> Iterator[None]:
-    """Runs the members' agents in a process of their own until the end of the block."""
+def served(members: list[Member], url: str) -> Iterator[int]:
+    """Runs the members' agents in a process of their own, whose number it gives, until the end of
+    the block."""
     with tempfile.TemporaryDirectory(prefix="bench-nodes-") as folder:
         path = Path(folder) / "members.json"
         told = {
@@ -61,7 +64,7 @@ def served(members: list[Member], url: str) -> Iterator[None]:
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "serving\n", "the nodes did not come"
-            yield
+            yield process.pid
         finally:
             process.stdin.close()
             process.wait(PATIENCE_S)
@@ -102,22 +105,23 @@ async def people(site: Site, options: argparse.Namespace) -> tuple[dict[str, flo
     chance = random.Random(3)  # noqa: S311  the same arrivals each time
     due_at: dict[str, float] = {}
     statuses: Counter[int] = Counter()
+    lines = Lines(site, PART)
+    wish = json.dumps({"project": PROJECT, "tier": "standard", "ask": ASK}).encode()
 
-    async def ask(rest: httpx.AsyncClient, due: float) -> None:
-        wish = {"project": PROJECT, "tier": "standard", "ask": ASK}
-        headers = {"Idempotency-Key": str(uuid4())}
-        answer = await rest.post("/bookings", json=wish, headers=headers)
-        statuses[answer.status_code] += 1
-        if answer.status_code == httpx.codes.CREATED:
-            due_at[answer.json()["number"]] = due
+    async def ask(due: float) -> None:
+        status, answer = await lines.post("/bookings", wish, str(uuid4()))
+        statuses[status] += 1
+        if status == HTTPStatus.CREATED:
+            due_at[json.loads(answer)["number"]] = due
 
-    async with site.client(PART) as rest, asyncio.TaskGroup() as tasks:
+    async with asyncio.TaskGroup() as tasks:
         due = time.time()
         until = due + options.seconds
         while due < until:
             await asyncio.sleep(due - time.time())
-            tasks.create_task(ask(rest, due))
+            tasks.create_task(ask(due))
             due += chance.expovariate(options.rate)
+    lines.close()
     return due_at, statuses
 
 
@@ -152,6 +156,15 @@ def room_check(members: list[Member], count: int) -> None:
         )
 
 
+def all_started(numbers: list[str]) -> bool:
+    """Whether the nodes have reported all of them."""
+    from allocation.models import BookingEvent  # noqa: PLC0415
+
+    asked = [int(number.removeprefix("BK-")) for number in numbers]
+    rows = BookingEvent.objects.filter(kind="started", booking__tenant__slug=TENANT)
+    return rows.filter(booking__number__in=asked).count() == len(asked)
+
+
 def moments(numbers: list[str]) -> dict[str, tuple[float, float]]:
     """When the deciding cycle of each booking began, and when it was started, in Unix seconds."""
     from allocation.models import BookingEvent  # noqa: PLC0415
@@ -178,10 +191,14 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 
     room_make()
     members = nodes_add("bench", options.nodes, GPUS)
-    with served(members, settings.AGENTS_REDIS_URL):
+
+    def used_now() -> dict[str, float]:
+        return {**processor_seconds(site), "client": cpu_seconds(), "agents": used_by(agents)}
+
+    with served(members, settings.AGENTS_REDIS_URL) as agents:
         wait_until(lambda: all_listen(members), seconds=PATIENCE_S)
         time.sleep(WARM_S)
-        before, (busy, total), began = processor_seconds(site), cpu_of_machine(), time.monotonic()
+        before, (busy, total), began = used_now(), cpu_of_machine(), time.monotonic()
         if options.burst:
             room_check(members, options.burst)
             asked: dict[str, float] = dict.fromkeys(burst(options.burst), 0.0)
@@ -189,12 +206,13 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         else:
             asked, statuses = asyncio.run(people(site, options))
         taken = time.monotonic()
-        wait_until(lambda: len(moments(list(asked))) == len(asked), seconds=PATIENCE_S)
+        wait_until(lambda: all_started(list(asked)), seconds=PATIENCE_S, every=LOOK_EVERY_S)
         ended = time.monotonic()
-        used = processor_seconds(site)
+        used = used_now()
         busy, total = (n - t for n, t in zip(cpu_of_machine(), (busy, total), strict=True))
         found = moments(list(asked))
     first, last = min(s for s, _ in found.values()), max(s for _, s in found.values())
+    first_started = min(started for _, started in found.values())
     result = {
         "bench": "burst" if options.burst else "admissions",
         "nodes": options.nodes,
@@ -216,6 +234,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         "rate": options.rate,
         "asked_per_second": _rate(asked, taken - began),
         "per_second": _rate(asked, ended - began),
+        "started_per_second": _rate(asked, last - first_started),
         "request_to_started": spread([found[n][1] - due for n, due in asked.items()]),
     }
 

@@ -97,9 +97,14 @@ def _uuids(name: str, gpus: int) -> tuple[str, ...]:
 def processor_seconds(site: Site) -> dict[str, float]:
     """What each program of the site has used since it began, children included."""
     return {
-        path.stem: sum(map(_used, _tree(json.loads(path.read_text(encoding="utf-8"))["pid"])))
+        path.stem: used_by(json.loads(path.read_text(encoding="utf-8"))["pid"])
         for path in sorted((site.var / "pids").glob("*.pid"))
     }
+
+
+def used_by(pid: int) -> float:
+    """Seconds of the processor that a process and its children have used."""
+    return sum(map(_used, _tree(pid)))
 
 
 def shares(

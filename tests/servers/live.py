@@ -21,7 +21,6 @@ def web_program(servers: Servers, port: int) -> Program:
         environment={
             **os.environ,
             "DATABASE_URL": servers.dsn("portal_web"),
-            "DATABASE_POOL": "8",
             "PUBLIC_URL": address,
         },
         folder=ROOT,

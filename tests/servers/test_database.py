@@ -6,10 +6,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import DataError, connection, transaction
 
+from allocation.models import Node
 from portal.database import Passwords, roles_ensure
 from portal.embedded import NOBODY, ValkeyAccess, home_folder, redis_answers
+from tests.builders_allocation import a_node
 from tests.roles import as_role, as_system
 from tests.servers.servers import Servers
 
@@ -130,3 +132,18 @@ def _current_role() -> str:
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_user")
         return str(cursor.fetchone()[0])
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("field", "number"), [("cores", 1 << 40), ("generation", 1 << 80), ("cores", -(1 << 33))]
+)
+def test_a_number_that_its_column_can_not_hold_is_refused_and_not_cut(
+    field: str, number: int
+) -> None:
+    """Sent in binary 2 to the 40 would be stored as 0."""
+    with as_system():
+        node = a_node()
+        with pytest.raises(DataError), transaction.atomic():
+            Node.objects.filter(id=node.id).update(**{field: number})
+        assert getattr(Node.objects.get(id=node.id), field) == getattr(node, field)

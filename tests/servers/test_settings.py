@@ -53,12 +53,6 @@ def test_broker_pages_cache_and_agents_have_a_database_each() -> None:
     assert len(set(urls)) == 4
 
 
-def test_a_pool_and_kept_connections_exclude_each_other() -> None:
-    shown = json.loads(read_settings(DATABASE_POOL="8").stdout)["DATABASES"]["default"]
-    assert shown["CONN_MAX_AGE"] == 0
-    assert shown["OPTIONS"]["pool"]["max_size"] == 8
-
-
 @pytest.mark.parametrize("name", ["SECRET_KEY", "DATABASE_URL", "REDIS_URL", "AGENTS_MASTER_KEY"])
 def test_nothing_starts_without_what_it_must_know(name: str) -> None:
     done = read_settings(**{name: ""})

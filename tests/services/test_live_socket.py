@@ -102,6 +102,26 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
         assert heard(theirs, 1) == [{"kind": "live.beat", "own": 1, "fleet": 2}]
 
 
+def test_of_what_happened_together_a_page_hears_only_the_last_of_each_booking(
+    live_portal: str, labs: tuple[Lab, Lab]
+) -> None:
+    helix, _ = labs
+    with a_page(live_portal, "helix", signed_in(helix.actor.user_id)) as ours:
+        assert heard(ours, 1)
+        with as_system():
+            for _ in range(2):
+                booking = booking_request(actor=helix.actor, wish=a_wish(helix.project), now=NOW)
+            booking_cancel(actor=helix.actor, booking=booking, now=NOW)
+            assert outbox_relay(NOW) == 3
+            beat()
+        assert heard(ours, 4) == [
+            {"kind": "booking.changed", "booking": "BK-1", "version": 1, "number": 1},
+            {"kind": "booking.changed", "booking": "BK-2", "version": 2, "number": 2},
+            {"kind": "fleet.changed", "number": 1},
+            {"kind": "live.beat", "own": 2, "fleet": 1},
+        ]
+
+
 def test_who_left_the_tenant_hears_nothing_more(
     real_db: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

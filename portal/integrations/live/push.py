@@ -5,11 +5,12 @@ seconds which number was the last: a page that finds a gap fetches its parts ane
 hears no beat says since when.
 """
 
+import asyncio
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
 from allocation.consumers import FLEET_GROUP, beat_message, tenant_group
@@ -20,10 +21,16 @@ Sent = tuple[str, dict[str, Any]]
 
 
 def push(messages: Iterable[OutboxMessage]) -> None:
-    """Tells the tenants' pages what changed, and everyone's that the fleet did.
+    """Tells the tenants' pages what changed, and everyone's that the fleet did. Of messages about
+    the same booking only the last is told: a page asks what it is now.
 
     Raises redis.RedisError when the server is down; the messages then stay in the outbox.
     """
+    last = {
+        (message.tenant_id, message.payload["booking"]): message
+        for message in messages
+        if message.kind.startswith("booking.")
+    }
     told: list[Sent] = [
         (
             tenant_group(message.tenant_id),
@@ -33,8 +40,7 @@ def push(messages: Iterable[OutboxMessage]) -> None:
                 "version": message.payload["version"],
             },
         )
-        for message in messages
-        if message.kind.startswith("booking.")
+        for message in last.values()
     ]
     if not told:
         return
@@ -63,4 +69,10 @@ def _send(told: Iterable[Sent]) -> None:
         for group, message in told:
             await layer.group_send(group, {"type": "live.changed", "message": message})
 
-    async_to_sync(send)()
+    _runner().run(send())
+
+
+@cache
+def _runner() -> "asyncio.Runner":
+    """Kept, as the layer keeps a connection for each loop."""
+    return asyncio.Runner()

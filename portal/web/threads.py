@@ -1,0 +1,73 @@
+"""HTTP in a fixed number of threads that last.
+
+Django's own handler gives each request a thread, and with it connections, of its own, and changes
+threads at each middleware. All of ours is synchronous: a request is one piece of work for one
+thread. Who finds all of them taken waits in line, so that too much at once takes longer and is not
+refused.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import IO, Any
+
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.core.exceptions import RequestAborted
+from django.core.handlers.asgi import ASGIHandler
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """What was sent, as a whole; called, it tells when the client has gone."""
+
+    body: IO[bytes]
+    receive: Callable[[], Awaitable[Message]]
+
+    async def __call__(self) -> Message:
+        return await self.receive()
+
+
+class ThreadedHandler(ASGIHandler):
+    """As Django's, with `threads` that serve one request at a time each."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__()
+        # Last in, first out: when there is little to do, few threads keep a connection.
+        self._free: asyncio.LifoQueue[Executor] = asyncio.LifoQueue()
+        for _ in range(threads):
+            self._free.put_nowait(ThreadPoolExecutor(1, thread_name_prefix="web"))
+
+    async def __call__(
+        self,
+        scope: dict[str, Any],
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        """Serves a request once all of it is there: who sends slowly keeps no thread waiting."""
+        try:
+            body = await super().read_body(receive)
+        except RequestAborted:
+            return
+        thread = await self._free.get()
+        try:
+            async with ThreadSensitiveContext(executor=thread):
+                await self.handle(scope, _Received(body, receive), send)
+        finally:
+            self._free.put_nowait(thread)
+
+    async def read_body(self, receive: Any) -> IO[bytes]:  # noqa: ANN401 (what we gave it)
+        """What was read before the thread was taken."""
+        return receive.body  # type: ignore[no-any-return]
+
+    def load_middleware(self, is_async: bool = False) -> None:  # noqa: FBT001, FBT002 (Django's signature)
+        """Every middleware calls the next as it is, in the same thread."""
+        super().load_middleware(is_async=False)
+
+    async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer, in one change of threads."""
+        return await sync_to_async(self.get_response)(request)

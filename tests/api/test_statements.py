@@ -1,0 +1,30 @@
+"""How much a request asks of the database."""
+
+from typing import Any
+
+from django.db import connection
+
+from tests.api.builders import Site, said
+
+ASK = {"count": 1, "classes": ["h100"], "duration": 3600}
+# What opens and ends a transaction, and says whose it is.
+FRAME = ("SAVEPOINT", "RELEASE", "SELECT set_config", "SELECT current_setting")
+
+
+def test_a_booking_takes_few_statements(site: Site) -> None:
+    """Each is a way to the database and back; from the hold on, others wait for the same budget."""
+    seen: list[str] = []
+
+    def note(execute: Any, sql: str, *rest: Any) -> Any:  # noqa: ANN401  as Django calls it
+        seen.append(sql)
+        return execute(sql, *rest)
+
+    body = {"project": "folding", "ask": ASK}
+    assert site.researcher.post("bookings", body).status_code == 201
+    with connection.execute_wrapper(note):
+        made = site.researcher.post("bookings", body, idempotency_key="a key")
+    assert made.status_code == 201, said(made)
+    asked = [sql for sql in seen if not sql.startswith(FRAME)]
+    assert len(asked) <= 17, "\n".join(asked)
+    (hold,) = (place for place, sql in enumerate(asked) if 'INTO "billing_transfer"' in sql)
+    assert len(asked) - hold <= 7, "\n".join(asked)
