@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --requir
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 CODE := portal tenants billing allocation tests manage.py
 
-.PHONY: demo clean-demo test check bench screens lock browser
+.PHONY: demo clean-demo test test-pure test-long check bench screens lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -27,6 +27,14 @@ test: check browser
 	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long"
 	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1
 	$(BIN)/python -m pytest -q -m "(faults or browser) and not long"
+
+# The solver and the rules alone: no Django, no server, no process; a few seconds.
+test-pure: $(TESTING)
+	$(BIN)/python -m pytest -q --confcutdir=tests/solver tests/solver tests/rules
+
+# The same properties and more on very many examples, on one core.
+test-long: $(TESTING)
+	$(BIN)/python -m pytest -q -m long
 
 check: $(TESTING)
 	$(BIN)/ruff check $(CODE)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
-FEW, MANY = 3, 300
+FEW, MANY = 2, 300
 _LONG = pytest.mark.long
 
 

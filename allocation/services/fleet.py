@@ -78,17 +78,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
     digest = hashlib.sha256(token.encode()).digest()
     password, link_digest = link_password()
     with operator_tx():
-        taken = EnrolmentToken.objects.filter(digest=digest, used_at=None, expires__gt=now).update(
-            used_at=now
-        )
-        if not taken:
-            raise Refused(
-                "enrolment_refused",
-                "This enrolment token is unknown, used or older than 15 minutes. "
-                "Ask the operator for a new one.",
-                "denied",
-                "token",
-            )
+        _token_use(digest, now)
         node = Node.objects.select_for_update().get(enrolmenttoken__digest=digest)
         node.key_version += 1
         node.key_confirmed = node.key_version
@@ -111,6 +101,19 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         "epoch": epoch,
         "redis_url": link_url(node.name, password),
     }
+
+
+def _token_use(digest: bytes, now: datetime) -> None:
+    """Whoever is first has used the token up."""
+    unused = EnrolmentToken.objects.filter(digest=digest, used_at=None, expires__gt=now)
+    if not unused.update(used_at=now):
+        raise Refused(
+            "enrolment_refused",
+            "This enrolment token is unknown, used or older than 15 minutes. "
+            "Ask the operator for a new one.",
+            "denied",
+            "token",
+        )
 
 
 def node_key(node: Node, version: int | None = None) -> bytes:

@@ -82,9 +82,9 @@ def _why_quota_of_others(working: Working, kept: Found, starts: int) -> Reason |
 
     What fits beside its own reservation fits without it all the more.
     """
-    if working.over(kept.want, starts) is None:
-        return None
     use = working.use(kept.want)
+    if working.quota.has_plenty(use) or working.over(kept.want, starts) is None:
+        return None
     working.quota.add(use, kept.window, -1)
     found = why_quota(working, kept.want, starts)
     working.quota.add(use, kept.window)
@@ -92,6 +92,16 @@ def _why_quota_of_others(working: Working, kept: Found, starts: int) -> Reason |
 
 
 def _why_not_beside_held(working: Working, want: Want, starts: int) -> tuple[Reason, ...]:
+    """What is held does not change in a cycle, so all that want the same are told the same."""
+    if want.pin:
+        return _why_not_beside(working, want, starts)
+    key = (*want.kind, want.duration, starts)
+    if key not in working.beside_held:
+        working.beside_held[key] = _why_not_beside(working, want, starts)
+    return working.beside_held[key]
+
+
+def _why_not_beside(working: Working, want: Want, starts: int) -> tuple[Reason, ...]:
     left = working.left_by_held(want, starts)
     if left.is_enough:
         return ()

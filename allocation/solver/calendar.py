@@ -1,6 +1,6 @@
 """Occupancy over time: for one GPU class, time × GPU -> busy mask, and thousandths if shared."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -44,12 +44,15 @@ class Calendar:
         self._instants = tuple(instants)
         self._steps.prime(self._instants)
 
-    def is_free(self, places: Iterable[Place], starts: int, ends: int) -> bool:
+    def is_free(self, places: Sequence[Place], starts: int, ends: int) -> bool:
         """True when none of the places is taken at any instant of [starts, ends)."""
         if ends <= starts:
             return True
         taken: dict[int, int] = {}
         rows = self._rows(starts, ends)
+        run = None if rows[1] is not None else self._run(places)
+        if run is not None:
+            return not (rows[0][:, run] & np.uint16(WHOLE_MASK)).any()
         for place in places:
             column = self.pool.column[place.gpu]
             if column not in taken:
@@ -69,32 +72,43 @@ class Calendar:
                 return int(begin)
         return ends
 
-    def put(self, places: Iterable[Place], starts: int, ends: int) -> None:
+    def put(self, places: Sequence[Place], starts: int, ends: int) -> None:
         """Take the places for [starts, ends). ValueError when one of them is not free."""
-        places = tuple(places)
-        if not self.is_free(places, starts, ends):
-            raise ValueError(f"not free from {starts} to {ends}: {places}")
+        self.must_be_free(places, starts, ends)
         self.lay(places, starts, ends)
 
-    def lay(self, places: Iterable[Place], starts: int, ends: int) -> None:
+    def must_be_free(self, places: Sequence[Place], starts: int, ends: int) -> None:
+        """ValueError when one of the places is taken at some instant of [starts, ends)."""
+        if not self.is_free(places, starts, ends):
+            raise ValueError(f"not free from {starts} to {ends}: {places}")
+
+    def lay(self, places: Sequence[Place], starts: int, ends: int) -> None:
         """Take the places without asking: running work is true whether or not it fits."""
         self.version += 1
-        rows = self._steps.cut(starts, ends)
+        within = self._steps.cut(starts, ends)
+        rows = self._steps.values[within]
+        run = self._run(places)
+        if run is not None:
+            rows[:, run] |= np.uint16(WHOLE_MASK)
+            return
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:
-                self._steps.values[rows, column] |= self.pool.mask_of(place)
+                taken = rows[:, column]
+                taken |= self.pool.geometries[column].mask_of(place)
             else:
                 self._share(column, place.share, starts, ends)
 
-    def drop(self, places: Iterable[Place], starts: int, ends: int) -> None:
+    def drop(self, places: Sequence[Place], starts: int, ends: int) -> None:
         """Undo of `put` with the same arguments."""
         self.version += 1
-        rows = self._steps.cut(starts, ends)
+        within = self._steps.cut(starts, ends)
+        rows = self._steps.values[within]
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:
-                self._steps.values[rows, column] &= np.uint16(self.pool.mask_of(place) ^ 0xFFFF)
+                taken = rows[:, column]
+                taken &= self.pool.geometries[column].mask_of(place) ^ 0xFFFF
             else:
                 self._share(column, -place.share, starts, ends)
 
@@ -169,6 +183,15 @@ class Calendar:
         masks: Masks = self._steps.values[self._steps.rows(starts, ends)]
         shares = self._shares
         return masks, None if shares is None else shares.values[shares.rows(starts, ends)]
+
+    def _run(self, places: Sequence[Place]) -> slice | None:
+        """The columns of whole GPUs that lie beside each other, as most gangs do: to look at them
+        together takes no longer than to look at one. None: it is not so."""
+        if len(places) < 2 or any(p.profile or p.share for p in places):
+            return None
+        columns = sorted([self.pool.column[place.gpu] for place in places])
+        first, after = columns[0], columns[0] + len(columns)
+        return slice(first, after) if columns == list(range(first, after)) else None
 
     def _with(self, taken: int, place: Place) -> int | None:
         """The mask with the place beside what is taken; None when it does not fit."""

@@ -28,10 +28,12 @@ from allocation.solver.promises import is_at_its_earliest, nowhere, promise_impr
 from allocation.solver.resume import last_start
 from allocation.solver.series import all_or_none, series_of
 from allocation.solver.types import Policy, Request, Snapshot
+from allocation.solver.undisturbed import undisturbed
 from allocation.solver.windows import why_untimely
 from allocation.solver.working import Found, Working
 
 
+@undisturbed()
 def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     """Decide everything that wants room. ValueError for a snapshot that contradicts itself."""
     snapshot = in_order(snapshot)
@@ -77,9 +79,10 @@ def _promised(
         newcomer(outcome, request, broken)
         return
     working = outcome.working
-    _, slow = in_time(working, request, wants_of(request))
+    wants = wants_of(request)
+    _, slow = in_time(working, request, wants)
     found: Found | None
-    if is_at_its_earliest(working, request, kept):
+    if is_at_its_earliest(working, request, kept, wants):
         found = outcome.promised.sooner_than(request, kept)
         if found is None:
             outcome.stay(request, kept, slow)

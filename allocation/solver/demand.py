@@ -1,6 +1,6 @@
 """What has been asked for lately, as a mix by class: the weights of the fragmentation measure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -36,19 +36,22 @@ def mixes_of(
 ) -> dict[str, Mix]:
     """The mix of each class: bookings that wait and those that are held, one each."""
     classes = {gpu.id: gpu.gpu_class for gpu in gpus}
-    asked: dict[str, Counter[Line]] = {}
+    asked: defaultdict[str, Counter[Line]] = defaultdict(Counter)
     asks: Counter[tuple[frozenset[str], bool]] = Counter()
-    for request in requests:
-        ask = request.ask
-        line = (ask.shape, ask.count, ask.count * ask.cores)
-        for gpu_class in ask.classes:
-            asked.setdefault(gpu_class, Counter())[line] += 1
-        asks[frozenset(ask.classes), ask.any_class] += 1
-    for gpu_class, line in _live(held, classes):
-        asked.setdefault(gpu_class, Counter())[line] += 1
-        asks[frozenset([gpu_class]), False] += 1
+    for (names, is_any, line), weight in Counter(map(_asked, requests)).items():
+        for gpu_class in names:
+            asked[gpu_class][line] += weight
+        asks[frozenset(names), is_any] += weight
+    for (gpu_class, line), weight in Counter(_live(held, classes)).items():
+        asked[gpu_class][line] += weight
+        asks[frozenset([gpu_class]), False] += weight
     markets = _markets(names for names, is_any in asks if is_any)
     return {name: _mix(lines, _total(asks, markets.get(name))) for name, lines in asked.items()}
+
+
+def _asked(request: Request) -> tuple[tuple[str, ...], bool, Line]:
+    ask = request.ask
+    return ask.classes, ask.any_class, (ask.shape, ask.count, ask.count * ask.cores)
 
 
 def _markets(asks: Iterable[frozenset[str]]) -> dict[str, frozenset[str]]:

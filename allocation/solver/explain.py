@@ -313,6 +313,8 @@ def freed_by(reasons: tuple[Reason, ...], later: Found | None) -> tuple[Reason, 
 
 def with_totals(reasons: tuple[Reason, ...], total: int) -> tuple[Reason, ...]:
     """The same reasons, the place in line said out of all that wait for the class."""
+    if not any(each.code == "line" for each in reasons):
+        return reasons
     return tuple(
         _with_numbers(each, {**dict(each.numbers), "of": total}) if each.code == "line" else each
         for each in reasons

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.solver.explain import maintenance, reason, why_quota
-from allocation.solver.placement import Want
 from allocation.solver.plan import Extend, Reason
 from allocation.solver.types import Extension, Held, Place, Snapshot
+from allocation.solver.want import want_of_held
 from allocation.solver.working import Found, Working
 
 
@@ -101,20 +101,8 @@ def _rest(working: Working, held: tuple[Held, ...], until: int) -> tuple[Found, 
 
 def _stretch(working: Working, row: Held, starts: int, until: int) -> Found:
     """What the extension adds to one allocation, its place left out."""
-    want = Want(
-        working.class_of(row.place.gpu) or "",
-        row.place.profile,
-        1,
-        "any",
-        until - starts,
-        (row.tenant, row.project),
-        row.tier,
-        row.place.share,
-        row.cores,
-        row.memory,
-        owner=row.owner,
-    )
-    return Found(want, (), starts)
+    gpu_class = working.class_of(row.place.gpu) or ""
+    return Found(want_of_held(row, gpu_class, until - starts), (), starts)
 
 
 def _pause_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:

@@ -74,6 +74,7 @@ class Geometry:
         """Build all tables of the model; ValueError when a count limit cannot be expressed."""
         self.model = model
         self._places: dict[str, tuple[Placement, ...]] = _by_profile(model.placements)
+        self._legal = {(p.profile, p.start, p.size) for p in model.placements}
         self._token = self._tokens()
         self.bits = SLOTS_PER_GPU + len(self._token)
         self._all = np.arange(1 << self.bits, dtype=np.int64)
@@ -141,10 +142,7 @@ class Geometry:
         if place.profile is None:
             part = WHOLE_SHARE - 1 if place.share is None else place.share
             return place.start == 0 and place.size == SLOTS_PER_GPU and 0 < part < WHOLE_SHARE
-        return any(
-            (p.start, p.size) == (place.start, place.size)
-            for p in self._places.get(place.profile, ())
-        )
+        return (place.profile, place.start, place.size) in self._legal
 
     def capacity_beside(self, profile: str | None) -> Ints:
         """Table: mask of slots and tokens -> how many of the profile still fit beside it."""

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from allocation.solver.columns import LEVELS, Index
 from allocation.solver.fragmentation import Ints
-from allocation.solver.topology import LEVELS, Index, Pool
+from allocation.solver.topology import Pool
 from allocation.solver.types import Together
 
 Counts = npt.NDArray[Any]

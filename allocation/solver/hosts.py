@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allocation.solver.columns import Index
 from allocation.solver.fragmentation import Ints
 from allocation.solver.steps import Steps
-from allocation.solver.topology import Index, Pool
+from allocation.solver.topology import Pool
 from allocation.solver.types import Host, Place
 
 

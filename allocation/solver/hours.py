@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from allocation.solver.columns import Bools
 from allocation.solver.fragmentation import Ints
-from allocation.solver.topology import Bools
 from allocation.solver.types import Cap, Used
 
 DAY = 86_400

@@ -1,87 +1,90 @@
 """Step one of every cycle: what is held goes on the calendars, all of it at once."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from allocation.solver.quota import Use
 from allocation.solver.space import Space
-from allocation.solver.types import Held, Place, Snapshot
+from allocation.solver.types import Held, Place, Request
 
 Window = tuple[int, int]
 End = Callable[[int], int]
 """When room is free again whose time is over at an instant."""
 
 
-def instants_of(space: Space, snapshot: Snapshot, free_from: End) -> dict[str, set[int]]:
+class Gang(NamedTuple):
+    """Places of a booking that differ in nothing else."""
+
+    gpu_class: str
+    booking: str
+    tenant: str
+    project: str
+    owner: str
+    tier: str
+    starts: int
+    ends: int
+    cores: int
+    memory: int
+
+
+Gangs = list[tuple[Gang, list[Place]]]
+_fields = attrgetter(*Gang._fields[1:])
+
+
+def gangs_of(space: Space, rows: Iterable[Held]) -> Gangs:
+    """What is held on GPUs that the fleet has."""
+    gangs: dict[tuple[Any, ...], list[Place]] = {}
+    for held in rows:
+        place = held.place
+        name = space.class_of(place.gpu)
+        if name is not None:
+            gangs.setdefault((name, *_fields(held)), []).append(place)
+    return [(Gang._make(fields), places) for fields, places in gangs.items()]
+
+
+def instants_of(
+    space: Space, gangs: Gangs, requests: Iterable[Request], free_from: End
+) -> dict[str, set[int]]:
     """By class, when something that is held or promised begins or ends."""
     found: dict[str, set[int]] = {name: set() for name in space.pools}
-    for held in snapshot.held:
-        name = space.class_of(held.place.gpu)
-        if name is not None:
-            found[name] |= {held.starts, free_from(held.ends)}
-    for request in snapshot.requests:
+    for gang, _ in gangs:
+        found[gang.gpu_class].update((gang.starts, free_from(gang.ends)))
+    for request in requests:
         if request.promise is not None and request.promise.places:
             name = space.class_of(request.promise.places[0].gpu)
             if name is not None:
                 starts = max(request.promise.starts, space.now)
-                found[name] |= {starts, starts + request.length_on(name)}
+                found[name].update((starts, starts + request.length_on(name)))
     return found
 
 
 def lay_held(
-    space: Space, rows: Iterable[Held], free_from: End, may_leave: Callable[[str], bool]
+    space: Space, gangs: Gangs, free_from: End, may_leave: Callable[[str], bool]
 ) -> list[tuple[Use, Window]]:
     """Take room, and what comes with it, for what is held; it is true, asked or not.
 
     All but who `may_leave`, paused for others, is laid on what is firm too. Answers with what is
     used of quota: what is of one kind and period in one row.
     """
-    gangs: dict[_Gang, list[Place]] = {}
-    for held in rows:
-        name = space.class_of(held.place.gpu)
-        if name is not None:
-            gangs.setdefault(_gang(held, name), []).append(held.place)
-    amounts: dict[tuple[Use, Window], int] = {}
-    for gang, places in gangs.items():
+    amounts: dict[tuple[str, str, str, str, int, int], int] = {}
+    for gang, places in gangs:
         window = (gang.starts, free_from(gang.ends))
         _take(space, gang, places, window, is_firm=not may_leave(gang.booking))
-        kind = (Use(gang.owners, gang.tier, gang.gpu_class, 0), (gang.starts, gang.ends))
+        kind = (gang.tenant, gang.project, gang.tier, gang.gpu_class, gang.starts, gang.ends)
         amounts[kind] = amounts.get(kind, 0) + space.units(gang.gpu_class, places)
-    return [(use._replace(units=units), window) for (use, window), units in amounts.items()]
+    return [
+        (Use((tenant, project), tier, gpu_class, units), (starts, ends))
+        for (tenant, project, tier, gpu_class, starts, ends), units in amounts.items()
+    ]
 
 
-class _Gang(NamedTuple):
-    """Rows of a booking that differ by their place only."""
-
-    booking: str
-    owners: tuple[str, str]
-    owner: str
-    tier: str
-    gpu_class: str
-    starts: int
-    ends: int
-    of_host: tuple[int, int]
-
-
-def _gang(held: Held, gpu_class: str) -> _Gang:
-    return _Gang(
-        held.booking,
-        (held.tenant, held.project),
-        held.owner,
-        held.tier,
-        gpu_class,
-        held.starts,
-        held.ends,
-        (held.cores, held.memory),
-    )
-
-
-def _take(space: Space, gang: _Gang, places: list[Place], window: Window, *, is_firm: bool) -> None:
-    name = gang.gpu_class
+def _take(space: Space, gang: Gang, places: list[Place], window: Window, *, is_firm: bool) -> None:
+    name, of_host = gang.gpu_class, (gang.cores, gang.memory)
     space.calendars[name].lay(places, *window)
-    space.hosts.lay(places, gang.of_host, window)
+    space.hosts.lay(places, of_host, window)
     space.sharers.lay(places, gang.owner, window)
     if is_firm and space.firm_hosts is not None:
-        space.firm_hosts.lay(places, gang.of_host, window)
+        space.firm_hosts.lay(places, of_host, window)
     if is_firm and name in space.firm:
         space.firm[name].lay(places, *window)

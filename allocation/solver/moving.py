@@ -138,7 +138,7 @@ class Promised:
             found = self._cleared(want, starts)
             if found is not None:
                 return found
-            self._hopeless[_kind(want, starts)] = want.duration
+            self._hopeless[(*want.kind, starts)] = want.duration
         return None
 
     def _may_hope(self, want: Want, starts: int) -> bool:
@@ -146,8 +146,10 @@ class Promised:
 
         Room only gets less: what was in vain for less time is not tried for more.
         """
-        kind = _kind(want, starts)
-        if self._left <= 0 or self._hopeless.get(kind, want.duration + 1) <= want.duration:
+        if self._left <= 0:
+            return False
+        kind = (*want.kind, starts)
+        if self._hopeless.get(kind, want.duration + 1) <= want.duration:
             return False
         self._read()
         sums = self._working.pools[want.gpu_class].sums(level_of(want), self._room(want, starts))
@@ -184,7 +186,7 @@ class Promised:
     ) -> Iterator[tuple[Reserved, Way]]:
         """Who is laid anew, and how, as often as the policy allows."""
         sets = neighbourhoods(self._working, want, starts, near, room)
-        for each in self._greedy(want, starts, near, sets):
+        for each in _greedy(self._working, want, starts, near, sets):
             if self._left <= 0:
                 break
             self._left -= 1
@@ -192,31 +194,6 @@ class Promised:
         if sets and self._exact_left > 0:
             self._exact_left -= 1
             yield joined(sets), proven
-
-    def _greedy(
-        self, want: Want, starts: int, near: Reserved, sets: Iterable[Reserved]
-    ) -> Iterator[tuple[Reserved, Way]]:
-        """The ways that search for no proof."""
-        few = self._few_moves(want, starts, near)
-        if few:
-            yield few
-        yield from ((rows, newcomer_first) for rows in sets)
-        rows = slices(near, _MOST_SLICES)
-        if rows:
-            yield rows, packed
-
-    def _few_moves(self, want: Want, starts: int, near: Reserved) -> tuple[Reserved, Way] | None:
-        """For one slice: the fewest that must go elsewhere, as far as its own window shows."""
-        if want.profile is None or want.count > 1:
-            return None
-        alone = at_one_place(near, _MOST_SLICES)
-        if not alone:
-            return None
-        busy, _ = self._working.busy(want, np.array([starts], dtype=np.int64))
-        room = make_room(self._working.pools[want.gpu_class], want, busy[0], tuple(alone), _FEW)
-        if room is None or not room.moves:
-            return None
-        return {n: f for old, _ in room.moves for n, f in alone[old].items()}, at_place(room.place)
 
     def _room(self, want: Want, starts: int) -> Counts:
         """How many of the want each column would hold if all that may move were elsewhere."""
@@ -228,9 +205,31 @@ class Promised:
         return self._working.pools[want.gpu_class].capacity(want.shape, masks)
 
 
-def _kind(want: Want, starts: int) -> tuple[object, ...]:
-    """All that ask for the same but for its length."""
-    return (want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin, starts)
+def _greedy(
+    working: Working, want: Want, starts: int, near: Reserved, sets: Iterable[Reserved]
+) -> Iterator[tuple[Reserved, Way]]:
+    """The ways that search for no proof."""
+    few = _few_moves(working, want, starts, near)
+    if few:
+        yield few
+    yield from ((rows, newcomer_first) for rows in sets)
+    rows = slices(near, _MOST_SLICES)
+    if rows:
+        yield rows, packed
+
+
+def _few_moves(
+    working: Working, want: Want, starts: int, near: Reserved
+) -> tuple[Reserved, Way] | None:
+    """For one slice: the fewest that must go elsewhere, as far as its own window shows."""
+    alone = at_one_place(near, _MOST_SLICES)
+    if want.profile is None or want.count > 1 or not alone:
+        return None
+    busy, _ = working.busy(want, np.array([starts], dtype=np.int64))
+    room = make_room(working.pools[want.gpu_class], want, busy[0], tuple(alone), _FEW)
+    if room is None or not room.moves:
+        return None
+    return {n: f for old, _ in room.moves for n, f in alone[old].items()}, at_place(room.place)
 
 
 def may_give_way_to(request: Request) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import TypeVar
 
 from allocation.solver.types import (
@@ -141,20 +142,24 @@ def in_order(snapshot: Snapshot) -> Snapshot:
 
 def promise_in_order(promise: Promise) -> Promise:
     """The same promise with its places sorted."""
-    return replace(promise, places=tuple(sorted(promise.places, key=place_order)))
+    places = tuple(sorted(promise.places, key=place_order))
+    return Promise(promise.starts, promise.ends, places)
 
 
 def _request_in_order(request: Request) -> Request:
     if request.promise is None or len(request.promise.places) < 2:
         return request
-    return replace(request, promise=promise_in_order(request.promise))
+    promise = promise_in_order(request.promise)
+    # Most have been ordered before, and to look is cheaper than to write them anew.
+    return request if promise == request.promise else replace(request, promise=promise)
 
 
 def _once(rows: Iterable[T], name: str) -> tuple[T, ...]:
-    ordered = tuple(sorted(rows, key=lambda row: str(getattr(row, name))))
-    for one, other in pairwise(ordered):
-        if getattr(one, name) == getattr(other, name):
-            raise ValueError(f"{type(one).__name__} {getattr(one, name)} is there twice")
+    ordered = tuple(sorted(rows, key=attrgetter(name)))
+    names = list(map(attrgetter(name), ordered))
+    for row, one, other in zip(ordered, names, names[1:], strict=False):
+        if one == other:
+            raise ValueError(f"{type(row).__name__} {one} is there twice")
     return ordered
 
 

@@ -139,13 +139,7 @@ class Outcome:
         given: list[Assign | Waiting] = [*self.assigns, *self.waits]
         borrows, claims = borrows_of(self.working, snapshot, given, self.standing)
         by_booking = {borrow.booking: borrow for borrow in borrows}
-        waits = (
-            replace(
-                self._lies(wait),
-                reasons=with_totals(wait.reasons, self.line(wait.gpu_class).bookings),
-            )
-            for wait in (*self.waits, *self.resumes)
-        )
+        waits = (self._in_line(self._lies(wait)) for wait in (*self.waits, *self.resumes))
         assigns = map(self._lies, self.assigns)
         return Plan(
             tuple(said(row, by_booking) for row in sorted(assigns, key=_booking)),
@@ -158,6 +152,11 @@ class Outcome:
             tuple(self.promised.moves()),
             orders=tuple(self.orders),
         )
+
+    def _in_line(self, wait: Waiting) -> Waiting:
+        """With its place among all that wait for the class."""
+        reasons = with_totals(wait.reasons, self.line(wait.gpu_class).bookings)
+        return wait if reasons is wait.reasons else replace(wait, reasons=reasons)
 
     def _lies(self, row: Given) -> Given:
         """What was given or promised, where it lies after others have been let in."""

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from allocation.solver.calendar import Calendar
+from allocation.solver.columns import Bools
 from allocation.solver.fragmentation import Ints
 from allocation.solver.placement import Want, fits
-from allocation.solver.topology import Bools
 
 
 class Outlook:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allocation.solver.columns import LEVELS, Bools, Index, levels_within
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import Masks
 from allocation.solver.groups import Counts, fullest, sums_within, whole_columns
 from allocation.solver.hosts import Free
 from allocation.solver.ordering import place_order
-from allocation.solver.topology import LEVELS, Bools, Index, Pool, levels_within
+from allocation.solver.topology import Pool
 from allocation.solver.types import Place, Together
 from allocation.solver.want import Want, want_of, wants_of
 from allocation.solver.worth import Ground

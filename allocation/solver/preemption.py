@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from allocation.solver.columns import Bools
 from allocation.solver.giving_way import pause_reason
 from allocation.solver.leaving import beside_of, has_beside, in_the_way, taken_without
 from allocation.solver.placement import Want, place
@@ -19,7 +20,6 @@ from allocation.solver.plan import Pause
 from allocation.solver.reclaim import Candidate, Reclaim, Rule, is_even
 from allocation.solver.resume import earliest_free, last_start, length_from
 from allocation.solver.running import Runner
-from allocation.solver.topology import Bools
 from allocation.solver.types import Request, Snapshot
 from allocation.solver.victims import Room, victims
 from allocation.solver.working import Found, Working

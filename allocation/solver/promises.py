@@ -64,9 +64,12 @@ def promise_improve(
     return home_or_earlier(working, request, wants, kept, found) or found or kept
 
 
-def is_at_its_earliest(working: Working, request: Request, kept: Found) -> bool:
+def is_at_its_earliest(
+    working: Working, request: Request, kept: Found, wants: Iterable[Want]
+) -> bool:
     """True when the promise, which is reserved, can't begin sooner for certain: its classes are
-    full until it begins, and nobody on them could be paused. False says nothing.
+    full until it begins, and nobody on them could be paused. False says nothing. `wants` are all
+    of its classes'.
     """
     if request.fixed or request.pinned or request.paused or kept.over:
         return False
@@ -74,7 +77,7 @@ def is_at_its_earliest(working: Working, request: Request, kept: Found) -> bool:
         return False
     return all(
         want.gpu_class not in working.firm and working.outlook.is_full_until(want, kept.starts)
-        for want in wants_of(request)
+        for want in wants
         if want.gpu_class in working.pools
     )
 

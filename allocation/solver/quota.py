@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from allocation.solver.columns import Bools
 from allocation.solver.fragmentation import Ints
 from allocation.solver.hours import Hours, Window
 from allocation.solver.quota_tree import (
@@ -24,7 +25,6 @@ from allocation.solver.quota_tree import (
     profile_of,
     sure_tree,
 )
-from allocation.solver.topology import Bools
 from allocation.solver.types import Cap, Limit, Snapshot, Tier
 
 
@@ -125,12 +125,15 @@ class Quota:
         for use, window in rows:
             self._hours.add(use.owners, use.gpu_class, use.units, window)
             kinds.setdefault(use[:3], []).append((use.units, window))
+        written: dict[tuple[tuple[Tree, Way], ...], list[tuple[int, Window]]] = {}
         for key, amounts in kinds.items():
             route = self._route(Use(*key, 0))
             if route is not None:
-                profile = profile_of(amounts, self._origin)
-                for tree, way in route.written:
-                    tree.add_all(way, *profile)
+                written.setdefault(route.written, []).extend(amounts)
+        for ways, amounts in written.items():
+            profile = profile_of(amounts, self._origin)
+            for tree, way in ways:
+                tree.add_all(way, *profile)
 
     def is_never_over(self, kinds: Iterable[tuple[tuple[str, ...], str, str]]) -> bool:
         """True when nothing forbids any of these (owners, tier, class) what it has, for certain.
@@ -138,7 +141,19 @@ class Quota:
         Then it did not either when they had been added one by one: with less in use less is
         forbidden. What is never used above its cap at any time pushes nobody above it.
         """
-        return all(self._is_never_over(Use(*kind, 0)) for kind in set(kinds))
+        return all(self.has_plenty(Use(*kind, 0)) for kind in set(kinds))
+
+    def has_plenty(self, use: Use) -> bool:
+        """True when the use is allowed at any time for certain: no limit is near. False says
+        nothing."""
+        if self._hours.has_cap(use.owners, use.gpu_class):
+            return False
+        route = self._route(use)
+        if route is None:
+            return True
+        if not route.tier.counts or not route.measured.is_within(route.way, use.units):
+            return False
+        return route.tier.pausable or route.guaranteed.is_within(route.sure_way, use.units)
 
     def over(self, use: Use, window: Window) -> Block | None:
         """What forbids the use somewhere in [starts, ends); None when nothing does."""
@@ -240,16 +255,6 @@ class Quota:
         if node is None:
             return None
         return Block("lent", PLATFORM, tree.peak(PLATFORM, window), node.cap)
-
-    def _is_never_over(self, use: Use) -> bool:
-        if self._hours.has_cap(use.owners, use.gpu_class):
-            return False
-        route = self._route(use)
-        if route is None:
-            return True
-        if not route.tier.counts or not route.measured.is_within(route.way):
-            return False
-        return route.tier.pausable or route.guaranteed.is_within(route.sure_way)
 
     def _route(self, use: Use) -> _Route | None:
         """None: nobody has a limit for the class."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allocation.solver.columns import Bools
 from allocation.solver.fragmentation import Ints
 from allocation.solver.steps import Steps
-from allocation.solver.topology import Bools
 from allocation.solver.types import Limit
 
 PLATFORM = "*"
@@ -115,6 +115,7 @@ class Tree:
         self.nodes = nodes
         self._usage = {owner: Steps(origin, None, np.int64) for owner in nodes}
         self._ways: dict[tuple[str, ...], Way] = {}
+        self._most: dict[str, int] = {}
 
     def prime(self, instants: Iterable[int]) -> None:
         """Prepare for these starts and ends; before anything is added."""
@@ -158,6 +159,7 @@ class Tree:
                 more = _seen(used, arriving, node.local)
                 times = usage.times[rows]
             used += arriving
+            self._most.pop(node.owner, None)
 
     def over(self, way: Way, units: int, window: tuple[int, int]) -> Node | None:
         """The first node that `units` more would push above its cap in [starts, ends)."""
@@ -192,9 +194,9 @@ class Tree:
                 times = usage.times
         return allowed
 
-    def is_within(self, way: Way) -> bool:
-        """True when no node of it is used above its cap, now or later."""
-        return all(int(self._usage[node.owner].values.max()) <= node.cap for node in way)
+    def is_within(self, way: Way, units: int = 0) -> bool:
+        """True when no node of it is used above its cap, now or later, with `units` more."""
+        return all(self._peak_ever(node.owner) + units <= node.cap for node in way)
 
     def never(self, way: Way, units: int) -> Node | None:
         """The first node that `units` would push above its cap if nobody used anything."""
@@ -230,6 +232,11 @@ class Tree:
             unseen = np.maximum(0, node.local - used)
             left = own if left is None else np.minimum(own, left + unseen)
         return most if left is None else int(left.min(initial=most))
+
+    def _peak_ever(self, owner: str) -> int:
+        if owner not in self._most:
+            self._most[owner] = int(self._usage[owner].values.max())
+        return self._most[owner]
 
     def changes(self, owner: str) -> Ints:
         """Seconds at which the owner's use may change."""

@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
+from allocation.solver.columns import Bools
 from allocation.solver.fragmentation import Ints
-from allocation.solver.topology import Bools, Pool
+from allocation.solver.topology import Pool
 from allocation.solver.types import Place
 
 Window = tuple[int, int]
@@ -84,9 +85,9 @@ class Sharers:
 
     def is_free(self, places: Iterable[Place], owner: str, window: Window) -> bool:
         """True when nobody else has a share of the same GPUs at any instant of the window."""
-        starts = np.array([window[0]], dtype=np.int64)
         for place in places:
             if place.share is not None:
+                starts = np.array([window[0]], dtype=np.int64)
                 pool = self._pool_of[place.gpu]
                 others = self.others(pool, owner, (starts, window[1] - window[0]))
                 if others[0, pool.column[place.gpu]]:

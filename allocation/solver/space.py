@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocation.solver.calendar import Calendar
+from allocation.solver.columns import Bools
 from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.hosts import Free, Hosts
 from allocation.solver.placement import Choice, Ground, Want, choose, fits, most_together
+from allocation.solver.plan import Reason
 from allocation.solver.sharers import Sharers
-from allocation.solver.topology import Bools, Pool, pools_of
+from allocation.solver.topology import Pool, pools_of
 from allocation.solver.types import Place, Snapshot
 
 _MOST_LOOKS = 32
@@ -85,9 +87,9 @@ class Space:
         self.firm_hosts: Hosts | None = None
         self.held_only: dict[str, Calendar] = {}
         self.held_hosts: Hosts | None = None
+        self.beside_held: dict[tuple[object, ...], tuple[Reason, ...]] = {}
         self._versions: dict[str, tuple[int, int]] = {}
         self._looks: dict[str, dict[tuple[object, ...], _Look]] = {}
-        self._left: dict[tuple[object, ...], Left] = {}
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
 
     def class_of(self, gpu: str) -> str | None:
@@ -106,12 +108,12 @@ class Space:
 
     def is_free(self, found: Found) -> bool:
         """True when its places, and what comes with them, are free for the whole window."""
-        want = found.want
-        if not self.calendars[want.gpu_class].is_free(found.places, *found.window):
+        want, window = found.want, found.window
+        if not self.calendars[want.gpu_class].is_free(found.places, *window):
             return False
-        if not self.sharers.is_free(found.places, want.owner, found.window):
+        if not self.sharers.is_free(found.places, want.owner, window):
             return False
-        return self.hosts.has(found.places, want.of_host, found.window)
+        return self.hosts.has(found.places, want.of_host, window)
 
     def busy(
         self, want: Want, starts: Ints, *, held_only: bool = False
@@ -131,17 +133,7 @@ class Space:
         return masks, hosts.free(pool, starts, want.duration)
 
     def left_by_held(self, want: Want, starts: int) -> Left:
-        """The window from `starts` on, as if nothing were reserved.
-
-        What is held does not change in a cycle, so all that ask for the same are told the same.
-        """
-        kind = (want.gpu_class, want.shape, want.count, want.level, want.of_host, want.pin)
-        key = (starts, want.duration, *kind, want.owner if want.share is not None else None)
-        if key not in self._left:
-            self._left[key] = self._left_by_held(want, starts)
-        return self._left[key]
-
-    def _left_by_held(self, want: Want, starts: int) -> Left:
+        """The window from `starts` on, as if nothing were reserved."""
         pool = self.pools[want.gpu_class]
         held, beside = self.busy(want, np.array([starts], dtype=np.int64), held_only=True)
         if fits(pool, want, held, beside)[0]:

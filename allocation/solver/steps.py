@@ -55,7 +55,7 @@ class Steps:
 
     def cut_at(self, instants: Iterable[int]) -> None:
         """Make rows begin at all these instants, none of which is before the origin."""
-        for instant in instants:
+        for instant in sorted(set(instants).difference(self._begins)):
             self._cut(instant)
 
     def rows(self, starts: int, ends: int) -> slice:

@@ -1,14 +1,12 @@
-"""The GPUs of one class as columns, ordered so that every group of the hardware is a run.
+"""The GPUs of one class: what each can be given as, how many of it fit, and what is left then."""
 
-Groups, from tight to loose: one GPU, one NVLink domain, one node, one rack, the whole class.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from allocation.solver.columns import Bools, Columns, Index
 from allocation.solver.demand import EVEN, Mix
 from allocation.solver.fragmentation import ILLEGAL, Ints, Values
 from allocation.solver.geometry import (
@@ -24,15 +22,11 @@ from allocation.solver.geometry import (
 from allocation.solver.offers import offers_of, units_left
 from allocation.solver.types import Gpu, Mode, Model, Place, Shape, Together
 
-LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
-
-Bools = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.intp]
 Kind = tuple[Geometry, Mode | None]
 
 
-class Pool:
-    """One GPU class: columns in the order rack, node, domain, index, id."""
+class Pool(Columns):
+    """One GPU class: what its GPUs can be given as, and what they are worth."""
 
     def __init__(
         self,
@@ -45,20 +39,12 @@ class Pool:
 
         `mix` is what has been asked of the class lately.
         """
+        super().__init__(gpus)
         self.gpu_class = gpu_class
         self.models = models
         self.mix = mix
-        self.gpus = tuple(sorted(gpus, key=_column_key))
-        self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
         geometries = {name: geometry_of(models[name]) for name in {g.model for g in self.gpus}}
         self.geometries = tuple(geometries[gpu.model] for gpu in self.gpus)
-        self.in_service: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
-        silent: Bools = np.array([gpu.silent for gpu in self.gpus], dtype=np.bool_)
-        # What takes new work; what is in service besides only keeps what it has.
-        self.usable: Bools = self.in_service & ~silent
-        self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
-        self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
-        self._widest = {level: self._most_columns(level) for level in LEVELS}
         self.kinds = _columns_by_geometry(self.geometries)
         self.kind: Index = np.zeros(len(self.gpus), dtype=np.intp)
         for number, (_, columns) in enumerate(self.kinds):
@@ -71,24 +57,17 @@ class Pool:
         self._masks: Ints = np.array([g.masks for g in self.geometries], dtype=np.int64)
         self._units_left = _padded([units_left(geometry) for geometry, _ in self._valued])
         self._all_usable = bool(self.usable.all())
-        self.nodes = tuple(self.gpus[first].node for first in self.bounds["node"])
-        self.has_domains = len(self.bounds["domain"]) < len(self.gpus)
-        self._groups: dict[Together, Index] = {}
         self._best: dict[str, Best] = {}
         self._eligible: dict[Shape, Bools] = {}
         self._suits: dict[Shape, Bools] = {}
         self._units: dict[Shape, int] = {}
         self._serves: dict[Shape, bool] = {}
+        self._missing: dict[Shape, tuple[int, int]] = {}
         self._most: dict[tuple[Shape, Together], int] = {}
-        self._within: dict[tuple[str, ...], Bools] = {}
 
     def with_mix(self, mix: Mix) -> "Pool":
         """The same columns for other asks to come."""
         return Pool(self.gpu_class, self.gpus, self.models, mix)
-
-    def __len__(self) -> int:
-        """How many GPUs."""
-        return len(self.gpus)
 
     def geometry(self, gpu: str) -> Geometry:
         """Geometry of one of its GPUs. KeyError: not in this class."""
@@ -164,64 +143,19 @@ class Pool:
             self._most[key] = int(self.sums(level, capacity).max())
         return self._most[key]
 
-    def out_of_service(self, shape: Shape) -> int:
-        """GPUs that suit the shape and are not there for it."""
-        return int((self.suits(shape) & ~self.in_service).sum())
-
-    def silent(self, shape: Shape) -> int:
-        """GPUs that suit the shape on nodes that are not heard."""
-        return int((self.suits(shape) & self.in_service & ~self.usable).sum())
-
-    def sums(self, level: Together, capacity: npt.NDArray[np.uint8]) -> Ints:
-        """Capacity per group of the level: (…, columns) -> (…, groups)."""
-        if level == "any":
-            total: Ints = np.sum(capacity, axis=-1, dtype=np.int64, keepdims=True)
-            return total
-        sums: Ints = np.add.reduceat(capacity, self.bounds[level], axis=-1, dtype=np.int64)
-        return sums
-
-    def has_group(self, level: Together, idle: npt.NDArray[np.uint8], count: int) -> Bools:
-        """Windows × columns of ones where idle: has some group of the level so many of them?"""
-        narrow = np.uint8 if self._widest[level] < 256 else np.int64
-        sums = np.add.reduceat(idle, self.bounds[level], axis=-1, dtype=narrow)
-        found: Bools = np.any(sums >= count, axis=-1)
-        return found
-
-    def members(self, level: Together, group: int) -> range:
-        """Columns of a group."""
-        bounds = self.bounds[level]
-        last = int(bounds[group + 1]) if group + 1 < len(bounds) else len(self)
-        return range(int(bounds[group]), last)
-
-    def group_of(self, level: Together, column: int) -> int:
-        """Group that a column belongs to."""
-        return int(self.bounds[level].searchsorted(column, side="right")) - 1
-
-    def groups(self, level: Together) -> Index:
-        """The group of each column."""
-        if level not in self._groups:
-            columns = np.arange(len(self))
-            self._groups[level] = self.bounds[level].searchsorted(columns, side="right") - 1
-        return self._groups[level]
-
-    def together(self, level: Together, places: Iterable[Place]) -> bool:
-        """True when all the places lie in one group of the level."""
-        if level == "any":
-            return True
-        return len({self.group_of(level, self.column[place.gpu]) for place in places}) == 1
+    def missing(self, shape: Shape) -> tuple[int, int]:
+        """GPUs that suit the shape: how many are out of service, and on nodes that are silent."""
+        if shape not in self._missing:
+            there = self.suits(shape) & self.in_service
+            out = int(self.suits(shape).sum() - there.sum())
+            self._missing[shape] = (out, int((there & ~self.usable).sum()))
+        return self._missing[shape]
 
     def best_tables(self, profile: str) -> Best:
         """Best places of a profile by `value_kind` and busy mask: tables of (kinds × masks)."""
         if profile not in self._best:
             self._best[profile] = _best_of(self._valued, self.mix, profile)
         return self._best[profile]
-
-    def within(self, pin: tuple[str, ...]) -> Bools:
-        """Columns that a pin names: whole nodes, and GPUs as `node/index`."""
-        if pin not in self._within:
-            named = [gpu.node in pin or f"{gpu.node}/{gpu.index}" in pin for gpu in self.gpus]
-            self._within[pin] = np.array(named, dtype=np.bool_)
-        return self._within[pin]
 
     def eligible(self, shape: Shape) -> Bools:
         """Columns that suit the shape and take new work."""
@@ -243,15 +177,6 @@ class Pool:
                 found[..., columns] = geometry.capacity(shape)[busy[..., columns]]
         fits: npt.NDArray[np.uint8] = found * eligible
         return fits
-
-    def _most_columns(self, level: Together) -> int:
-        """GPUs of the largest group."""
-        return int(np.diff(np.append(self.bounds[level], len(self.gpus))).max(initial=0))
-
-    def _bounds(self, level: Together) -> Index:
-        keys = [_group_key(level, gpu) for gpu in self.gpus]
-        starts = [c for c in range(len(keys)) if c == 0 or keys[c] != keys[c - 1]]
-        return np.array(starts, dtype=np.intp)
 
 
 def pools_of(
@@ -296,25 +221,6 @@ def _padded(tables: list[Ints]) -> Ints:
     """Tables over each other, zero where one is longer."""
     width = max(map(len, tables))
     return np.array([np.pad(table, (0, width - len(table))) for table in tables])
-
-
-def levels_within(level: Together) -> Iterator[Together]:
-    """The level and all tighter ones, tightest first."""
-    yield from LEVELS[: LEVELS.index(level) + 1]
-
-
-def _column_key(gpu: Gpu) -> tuple[str, str, bool, int, int, str]:
-    return (gpu.rack, gpu.node, gpu.domain is None, gpu.domain or 0, gpu.index, gpu.id)
-
-
-def _group_key(level: Together, gpu: Gpu) -> tuple[str | int, ...]:
-    if level == "gpu" or (level == "domain" and gpu.domain is None):
-        return ("gpu", gpu.id)
-    if level == "domain":
-        return (gpu.rack, gpu.node, gpu.domain or 0)
-    if level == "node":
-        return (gpu.rack, gpu.node)
-    return (gpu.rack,) if level == "rack" else ()
 
 
 def _columns_by_geometry(geometries: tuple[Geometry, ...]) -> tuple[tuple[Geometry, Index], ...]:

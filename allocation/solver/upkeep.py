@@ -59,7 +59,7 @@ class Upkeep:
 
 def missing(pool: Pool, shape: Shape) -> Iterator[tuple[str, int, str]]:
     """What of a pool takes no new work of a shape: the code of the rule, how many, in words."""
-    out, silent = pool.out_of_service(shape), pool.silent(shape)
+    out, silent = pool.missing(shape)
     if out:
         yield "hardware_out", out, "out of service"
     if silent:

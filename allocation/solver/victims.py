@@ -9,12 +9,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from allocation.solver.columns import Bools, Index
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.hosts import Free
 from allocation.solver.placement import Want, fits
 from allocation.solver.running import Runner
-from allocation.solver.topology import Bools, Index, Pool
+from allocation.solver.topology import Pool
 
 _NEVER = np.iinfo(np.int64).max
 _LOST = 1 << 12

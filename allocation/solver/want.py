@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from allocation.solver.types import Ask, Request, Shape, Together
+from allocation.solver.types import Ask, Held, Request, Shape, Together
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,15 @@ class Want:
     def shape(self) -> Shape:
         """What it wants of each GPU."""
         return self.profile if self.share is None else self.share
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """The same for all that want the same but for how long."""
+        whose = None if self.share is None else self.owner
+        shape = self.profile if self.share is None else self.share
+        return (
+            self.gpu_class, shape, self.count, self.level, self.cores, self.memory, self.pin, whose
+        )  # fmt: skip
 
     @property
     def pin_words(self) -> str:
@@ -68,6 +77,25 @@ def want_of(
         ask.any_class,
         owner,
         ask.pin,
+    )
+
+
+def want_of_held(
+    row: Held, gpu_class: str, duration: int, count: int = 1, level: Together = "any"
+) -> Want:
+    """What a row has, so many of it side by side, for another stretch of time."""
+    return Want(
+        gpu_class,
+        row.place.profile,
+        count,
+        level,
+        duration,
+        (row.tenant, row.project),
+        row.tier,
+        row.place.share,
+        row.cores,
+        row.memory,
+        owner=row.owner,
     )
 
 

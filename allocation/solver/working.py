@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from allocation.solver.laying import instants_of, lay_held
+from allocation.solver.laying import gangs_of, instants_of, lay_held
 from allocation.solver.outlook import Outlook
 from allocation.solver.placement import Want
 from allocation.solver.quota import Block, Quota, Use
@@ -29,13 +29,14 @@ class Working(Space):
         self.upkeep = Upkeep(snapshot.blackouts, self._class_of)
         self.running = Running(runners_of(snapshot, policy, self.pools, self.quota.tier))
         self.sharers = Sharers(self.pools.values(), alone=policy.share_owners == 1)
-        self._prime(snapshot)
+        gangs = gangs_of(self, snapshot.held)
+        _prime(self, instants_of(self, gangs, snapshot.requests, self.free_from))
         for name, calendar in self.calendars.items():
             self.upkeep.lay(name, calendar)
         # The same without what may be paused; only where somebody may be.
         self.firm = {name: self.calendars[name].copy() for name in self.running.classes}
         self.firm_hosts = self.hosts.copy() if self.firm else None
-        self.held_uses = lay_held(self, snapshot.held, self.free_from, self.running.__contains__)
+        self.held_uses = lay_held(self, gangs, self.free_from, self.running.__contains__)
         self.quota.add_all(
             (use, (since, self.free_from(until))) for use, (since, until) in self.held_uses
         )
@@ -65,22 +66,24 @@ class Working(Space):
 
     def reserve(self, found: Found) -> None:
         """Take room and quota for it. ValueError when the room is not free."""
+        calendars = self.firm if found.over else self.calendars
+        calendars[found.want.gpu_class].must_be_free(found.places, *found.window)
         self.take(found)
         self.quota.add(self.use(found.want), found.window)
 
     def take(self, found: Found) -> None:
-        """The same without quota, which has it already."""
-        name = found.want.gpu_class
+        """The same for room that is known to be free, without quota, which has it already."""
+        name, window = found.want.gpu_class, found.window
         firm = self.firm.get(name)
         if found.over:
-            self.firm[name].put(found.places, *found.window)
-            self.calendars[name].lay(found.places, *found.window)
+            self.firm[name].lay(found.places, *window)
+            self.calendars[name].lay(found.places, *window)
             for booking in found.over:
                 self._leaves(booking, self.running.promise, found.starts)
         else:
-            self.calendars[name].put(found.places, *found.window)
+            self.calendars[name].lay(found.places, *window)
             if firm is not None:
-                firm.lay(found.places, *found.window)
+                firm.lay(found.places, *window)
         self._lay_beside(found, 1)
 
     def free(self, found: Found) -> None:
@@ -111,10 +114,11 @@ class Working(Space):
 
     def _lay_beside(self, found: Found, sign: int) -> None:
         # Who stands on others' room counts beside them until they are told: too little is free.
-        self.sharers.lay(found.places, found.want.owner, found.window, sign)
-        self.hosts.lay(found.places, found.want.of_host, found.window, sign)
+        places, window, of_host = found.places, found.window, found.want.of_host
+        self.sharers.lay(places, found.want.owner, window, sign)
+        self.hosts.lay(places, of_host, window, sign)
         if self.firm_hosts is not None:
-            self.firm_hosts.lay(found.places, found.want.of_host, found.window, sign)
+            self.firm_hosts.lay(places, of_host, window, sign)
 
     def use(self, want: Want) -> Use:
         """What the want takes of its owners' quota."""
@@ -192,14 +196,6 @@ class Working(Space):
             self.outlook.searched(want, starts)
         return starts
 
-    def _prime(self, snapshot: Snapshot) -> None:
-        found = instants_of(self, snapshot, self.free_from)
-        rising = {name: sorted(found[name].union(self.upkeep.instants(name))) for name in found}
-        for name, calendar in self.calendars.items():
-            calendar.prime(rising[name])
-        self.quota.prime(rising)
-        self.hosts.prime(set().union(*rising.values()))
-
     def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
         """Its use ends when somebody else is to have its room, which `change` changes."""
         runner = self.running[booking]
@@ -217,3 +213,12 @@ class Working(Space):
         calendar.redraw(columns, self.firm[gpu_class])
         for runner in self.running.on(gpu_class, columns).values():
             calendar.lay(runner.places, self.now, self.running.ends(runner))
+
+
+def _prime(working: Working, found: dict[str, set[int]]) -> None:
+    """Everything that is laid over time begins with rows at these instants by class."""
+    rising = {name: sorted(found[name].union(working.upkeep.instants(name))) for name in found}
+    for name, calendar in working.calendars.items():
+        calendar.prime(rising[name])
+    working.quota.prime(rising)
+    working.hosts.prime(set().union(*rising.values()))

@@ -5,11 +5,12 @@ from functools import cached_property
 
 import numpy as np
 
+from allocation.solver.columns import Index
 from allocation.solver.fragmentation import ILLEGAL, Beside, Ints, mismatch
 from allocation.solver.geometry import SHARE_STATES, WHOLE_MASK, WHOLE_SHARE, Masks
 from allocation.solver.groups import Counts
 from allocation.solver.hosts import Free
-from allocation.solver.topology import Index, Pool
+from allocation.solver.topology import Pool
 from allocation.solver.types import Place
 from allocation.solver.want import Want
 

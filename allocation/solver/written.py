@@ -10,8 +10,8 @@ import numpy as np
 
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import Masks
-from allocation.solver.placement import Want
 from allocation.solver.types import Held, Snapshot
+from allocation.solver.want import want_of_held
 from allocation.solver.working import Found, Working
 
 
@@ -54,19 +54,8 @@ def _found(working: Working, rows: Sequence[Held]) -> Found | None:
     }
     if len(alike) > 1:
         return None
-    want = Want(
-        gpu_class,
-        first.place.profile,
-        len(rows),
-        first.level if len(rows) > 1 else "any",
-        first.ends - first.starts,
-        (first.tenant, first.project),
-        first.tier,
-        first.place.share,
-        first.cores,
-        first.memory,
-        owner=first.owner,
-    )
+    level = first.level if len(rows) > 1 else "any"
+    want = want_of_held(first, gpu_class, first.ends - first.starts, len(rows), level)
     places = tuple(row.place for row in rows)
     # Models of one class may count a slice differently: there it stays where it is counted.
     is_counted_so = working.units(gpu_class, places) == working.use(want).units

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from allocation.solver.columns import Bools
 from allocation.solver.running import Runner
-from allocation.solver.topology import Bools
 from allocation.solver.victims import Room
 from tests.bench.machine import spread
 from tests.solver.test_victims import cases, chosen, least

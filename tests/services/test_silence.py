@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from io import StringIO
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -69,7 +69,7 @@ def said(seq: int, *, observed: int = 1, behind: bool = False) -> Sign:
 
 
 def test_a_node_is_silent_after_the_policys_time_and_trusted_again_after_a_while() -> None:
-    one, watch = uuid4(), SilenceWatch()
+    one, watch = uuid4(), SilenceWatch[UUID]()
     assert watch.turn({one: said(1)}, 0, POLICY).silent == frozenset()
     assert watch.turn({one: said(1)}, POLICY.silent_after, POLICY).silent == frozenset()
     assert watch.turn({one: said(1)}, POLICY.silent_after + 1, POLICY).silent == {one}
@@ -82,14 +82,14 @@ def test_a_node_is_silent_after_the_policys_time_and_trusted_again_after_a_while
 
 
 def test_a_line_that_comes_and_goes_does_not_make_it_trusted() -> None:
-    one, watch = uuid4(), SilenceWatch()
+    one, watch = uuid4(), SilenceWatch[UUID]()
     for beat in range(10):
         verdict = watch.turn({one: said(beat)}, beat * (GAP_SECONDS + 5), POLICY)
         assert verdict.heard == frozenset()
 
 
 def test_who_speaks_and_does_not_hear_has_not_answered() -> None:
-    one, busy, watch = uuid4(), uuid4(), SilenceWatch()
+    one, busy, watch = uuid4(), uuid4(), SilenceWatch[UUID]()
     for beat in range(20):
         signs = {
             one: said(beat, observed=1, behind=True),
@@ -229,7 +229,7 @@ def test_a_reader_that_could_not_read_counts_anew(
 ) -> None:
     lives(plant, 10)
     # As `run` does when Redis is away for long: the first look afterwards accuses nobody.
-    plant.reader._silence = SilenceWatch()
+    plant.reader._silence = SilenceWatch[UUID]()
     plant.now += HOUR
     plant.portal_reads()
     assert node().silent_since is None

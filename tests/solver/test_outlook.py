@@ -33,7 +33,7 @@ from tests.solver.builders import (
 from tests.solver.pausing import TIERS
 from tests.solver.strategies import sites, the_next
 
-few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MINUTE = 60
 TENANTS = ("lab", "firm")
 
@@ -118,7 +118,8 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
     with patch.context() as without:
         without.setattr(Outlook, "is_full_until", lambda *_: False)
         without.setattr(Outlook, "none_before", lambda *_: 0)
-        without.setattr(Quota, "is_never_over", lambda *_: False)
+        without.setattr(Quota, "has_plenty", lambda *_: False)
+        without.setattr(Calendar, "_run", lambda *_: None)
         without.setattr(relaying, "_would_fit", lambda *_: True)
         return solve(site, policy)
 
@@ -189,7 +190,7 @@ def test_crowded_sites_that_live_are_the_same_without_the_shortcuts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for seed in (1, 2):
-        for site in lives(seed, 32, 60):
+        for site in lives(seed, 32, 24):
             same_without_shortcuts(site, Policy(1), monkeypatch)
 
 
@@ -203,7 +204,7 @@ def test_the_same_for_larger_sites_and_more_of_them(monkeypatch: pytest.MonkeyPa
 def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    taken = {"full": 0, "searched": 0, "quota": 0, "near": 0}
+    taken = {"full": 0, "searched": 0, "quota": 0, "near": 0, "plenty": 0, "run": 0}
 
     def counted(name: str, really, is_taken):  # type: ignore[no-untyped-def]  # wraps anything
         def call(*asked):  # type: ignore[no-untyped-def]
@@ -217,9 +218,11 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch.setattr(Outlook, "is_full_until", counted("full", full, bool))
     monkeypatch.setattr(Outlook, "none_before", counted("searched", before, lambda at: at > NOON))
     monkeypatch.setattr(Quota, "is_never_over", counted("quota", Quota.is_never_over, bool))
+    monkeypatch.setattr(Quota, "has_plenty", counted("plenty", Quota.has_plenty, bool))
+    monkeypatch.setattr(Calendar, "_run", counted("run", Calendar._run, bool))
     near = counted("near", relaying._would_fit, lambda fits: not fits)
     monkeypatch.setattr(relaying, "_would_fit", near)
-    for site in lives(2, 64, 200):
+    for site in lives(2, 48, 120):
         solve(site, Policy(1))
     assert min(taken.values()) > 0, taken
 
@@ -277,6 +280,7 @@ def test_use_that_is_added_at_once_is_what_it_is_one_by_one(
             window = (NOON + hour * HOUR, NOON + (hour + 1) * HOUR)
             assert one.over(use, window) == other.over(use, window)
             assert one.borrowed(use, window) == other.borrowed(use, window)
+            assert not (one.has_plenty(use) and one.over(use, window))
 
 
 def test_what_is_taken_without_others_is_what_is_left_when_they_are_dropped() -> None:

@@ -51,7 +51,7 @@ def lived(seed: int, arrivals: int) -> World:
     return world
 
 
-@holds_for(seeds, few=2, many=50)
+@holds_for(seeds, few=1, many=50)
 def test_pauses_come_to_rest_and_every_plan_on_the_way_is_true(seed: int) -> None:
     lived(seed, 8)
 
@@ -62,6 +62,8 @@ def test_pauses_come_to_rest_and_every_plan_on_the_way_is_true(seed: int) -> Non
 @example(259, 14)  # a promise that stands on host cores alone
 @example(1151, 16)  # one would lie inside its guarantee once another has left
 @example(112, 14)  # one ends before another begins: their cores do not add up
+@example(425, 13)  # somebody leaves for a claim that is decided after the one looked at
+@example(595, 9)  # a tenant's own claim has some of it leave after another's has
 def test_the_same_for_very_many_worlds(seed: int, arrivals: int) -> None:
     lived(seed, arrivals)
 

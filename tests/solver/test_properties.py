@@ -1,8 +1,5 @@
 """What holds for every site; each with a control that shows the damage with the guard off."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from random import Random
 from typing import TypeVar
@@ -143,36 +140,6 @@ def test_documents_survive_the_way_there_and_back_and_decide_the_same(site: Snap
     assert digest(solve(site, POLICY)) == digest(plan)
 
 
-HASHED = """
-from allocation.solver import digest, solve
-from tests.bench.cycle import a_site, the_next
-from tests.solver.builders import POLICY
-from tests.solver.test_written_properties import SEARCHED, worlds
-site = a_site(64, 60)
-plan = solve(site, POLICY)
-(moves,) = [solve(world, POLICY) for world in worlds(SEARCHED)]
-assert moves.moves
-later = solve(the_next(site, plan), POLICY)
-told = f"{digest(site)} {digest(plan)} {digest(later)} {digest(moves)}"
-"""
-
-
-def test_the_hash_seed_of_the_process_does_not_matter() -> None:
-    here: dict[str, str] = {}
-    exec(HASHED, here)  # noqa: S102  the same lines as there
-    # This process's own seed is drawn by chance, if it was not set.
-    other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    there = subprocess.run(
-        [sys.executable, "-c", f"{HASHED}print(told)"],
-        env={**os.environ, "PYTHONHASHSEED": other},
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout
-    assert there.split() == here["told"].split()
-    assert len(there.split()) == 4
-
-
 @holds_for(sites(), st.integers(1, 4), st.integers(1, 8))
 def test_a_guarantee_can_be_had_while_others_only_borrow(
     site: Snapshot, guaranteed: int, borrowers: int
@@ -205,7 +172,7 @@ class TestControls:
     ) -> None:
         site = a_snapshot(a_request("a"), a_request("b"), fleet=gpus(1))
         assert truth.overlaps(site, solve(site, POLICY)) == []
-        monkeypatch.setattr(Calendar, "put", lambda *_: None)
+        monkeypatch.setattr(Calendar, "lay", lambda *_: None)
         assert truth.overlaps(site, solve(site, POLICY)) == [("a", "b")]
 
     def test_without_the_token_bit_a_gpu_gets_two_media_engines(

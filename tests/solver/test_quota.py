@@ -40,7 +40,7 @@ from tests.solver.builders import (
     gpus,
     whole,
 )
-from tests.solver.truth import given_by
+from tests.solver.truth import given_by, over_limit
 
 GPU = 56_000
 
@@ -221,6 +221,23 @@ class TestTiers:
         fleet = gpus() + gpus(4, node="n2")
         plan = solve(a_snapshot(wish, held=held, limits=self.LIMITS, fleet=fleet), POLICY)
         assert starts(plan) == {"b1": 0}
+
+    def test_what_a_project_never_lends_is_its_own_although_its_tenant_has_too_much(self) -> None:
+        """After a cut: four are running where two may."""
+        held = tuple(
+            a_held(f"n1-{n}", ends=9 * HOUR, tenant="lab", project="other") for n in range(4)
+        )
+        tenant, wish = a_limit("lab", 2), a_request("b1", hours=1)
+        keeps = (tenant, a_limit("folding", 1, parent="lab", lend=0))
+        site = a_snapshot(wish, held=held, limits=keeps)
+        plan = solve(site, POLICY)
+        assert starts(plan) == {"b1": 0}
+        assert over_limit(site, plan) == []
+        own = (replace(tenant, borrow=None), a_limit("folding", 1, parent="lab"))
+        assert over_limit(replace(site, limits=own), solve(replace(site, limits=own), POLICY)) == []
+        lends = replace(site, limits=(tenant, a_limit("folding", 1, parent="lab")))
+        assert starts(solve(lends, POLICY)) == {"b1": 9 * HOUR}
+        assert over_limit(lends, plan) != []
 
     def test_without_the_guarantees_borrowers_would_keep_it(
         self, monkeypatch: pytest.MonkeyPatch

@@ -192,9 +192,9 @@ def run_hosts(steps: int) -> int:
     return len(live)
 
 
-def test_some_thousand_operations_place_nothing_illegal_or_twice() -> None:
-    assert run_slices(1_000) > 0
-    assert run_hosts(300) > 0
+def test_some_hundred_operations_place_nothing_illegal_or_twice() -> None:
+    assert run_slices(600) > 0
+    assert run_hosts(150) > 0
 
 
 @pytest.mark.long

@@ -8,10 +8,11 @@ from statistics import mean
 import numpy as np
 import pytest
 
+from allocation.solver.columns import Bools
 from allocation.solver.placement import Want
 from allocation.solver.quota import Use
 from allocation.solver.running import Runner
-from allocation.solver.topology import Bools, Pool, pools_of
+from allocation.solver.topology import Pool, pools_of
 from allocation.solver.types import Place, Tier, Together
 from allocation.solver.victims import Room, victims
 from tests.solver.builders import H100, NOON, gpus

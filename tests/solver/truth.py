@@ -12,9 +12,11 @@ Row = tuple[Place, int, int]
 
 
 class Piece(NamedTuple):
-    """Units of a class that an owner has in [starts, ends), decided now or before."""
+    """Units of a class that an owner has in [starts, ends), decided now or before: the project
+    itself, or its tenant."""
 
     owner: str
+    project: str
     tier: str
     gpu_class: str
     starts: int
@@ -222,30 +224,49 @@ def over_limit(
 ) -> list[tuple[str, str, int]]:
     """(owner, class, second) at which an owner has more than guaranteed + borrow limit, or at
     which what can't be paused has more than the guarantee, when something of it begins that was
-    decided now, or `always` when anything does."""
+    decided now, or `always` when anything does. What a project never lends is its own, whatever
+    its tenant has beside it; so is its guarantee for what can't be paused."""
     tiers = {tier.slug: tier for tier in snapshot.tiers}
     use = [row for row in _usage(snapshot, plan) if tiers[row.tier].counts]
     use = [row._replace(decided=True) for row in use] if always else use
+    fixed = [row for row in use if not tiers[row.tier].pausable]
+    sure = {(row.owner, row.gpu_class): row.guaranteed for row in snapshot.limits if row.parent}
+    kept = {
+        (row.owner, row.gpu_class): max(0, row.guaranteed - row.lend)
+        for row in snapshot.limits
+        if row.parent and row.lend is not None
+    }
     bad = []
     for limit in snapshot.limits:
-        rows = [row for row in use if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)]
         most = None if limit.borrow is None else limit.guaranteed + limit.borrow
-        bad += _beyond(limit, rows, [row for row in rows if row.decided], most)
+        bad += _beyond(limit, use, kept, most)
         if limit.parent is None:
-            fixed = [row for row in rows if not tiers[row.tier].pausable]
-            bad += _beyond(limit, fixed, [row for row in fixed if row.decided], limit.guaranteed)
+            bad += _beyond(limit, fixed, sure, limit.guaranteed)
     return bad
 
 
 def _beyond(
-    limit: Limit, rows: list[Piece], decided: list[Piece], most: int | None
+    limit: Limit, use: list[Piece], own: dict[tuple[str, str], int], most: int | None
 ) -> list[tuple[str, str, int]]:
+    """Where the owner has more than `most` when something begins that is not a project's `own`."""
+    rows = [row for row in use if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)]
+    begins = {row.starts for row in rows if row.decided and not _is_own(row, use, own)}
     return [
         (limit.owner, limit.gpu_class, second)
-        for second in sorted({row.starts for row in decided})
-        if most is not None
-        and sum(row.units for row in rows if row.starts <= second < row.ends) > most
+        for second in sorted(begins)
+        if most is not None and _units_at(rows, second) > most
     ]
+
+
+def _is_own(piece: Piece, use: list[Piece], own: dict[tuple[str, str], int]) -> bool:
+    """True when the tenant does not see it: its project has no more than is its own."""
+    whose = (piece.project, piece.gpu_class)
+    rows = [row for row in use if (row.owner, row.gpu_class) == whose]
+    return piece.owner != piece.project and _units_at(rows, piece.starts) <= own.get(whose, 0)
+
+
+def _units_at(rows: list[Piece], second: int) -> int:
+    return sum(row.units for row in rows if row.starts <= second < row.ends)
 
 
 def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
@@ -258,6 +279,7 @@ def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
     return [
         Piece(
             owner,
+            people[booking].project,
             people[booking].tier,
             gpus[place.gpu].gpu_class,
             starts,

@@ -20,6 +20,7 @@ from allocation.solver import (
     encode,
     solve,
 )
+from allocation.solver.ordering import promise_order
 from allocation.solver.types import Together
 from tests.solver import truth
 from tests.solver.builders import HOUR, NOON, a_limit, gpus
@@ -284,8 +285,10 @@ def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int)
     """The victim's claim is weaker, by counting units: lower tier, borrowed, or more borrowed.
 
     By itself it borrows. How much is compared with all back that the same tenant loses for the
-    winner: one after the other leaves, so what the last of them leaves behind may be less.
+    winner: one after the other leaves, so what the last of them leaves behind may be less. So may
+    be what claims leave behind that are decided after it.
     """
+    plan = _as_decided(site, plan, winner)
     tenants = {row.booking: row.tenant for row in site.held}
     loser = next(row for row in site.held if row.booking == victim)
     wish = next(row for row in site.requests if row.booking == winner)
@@ -306,6 +309,23 @@ def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int)
     mine, my_spot = units_of(with_room_made(site, plan), alone, wish.tenant, at)
     is_borrowed = loser.tier == "spot" or by_itself > 0
     return is_borrowed and (mine == 0 or mine + my_spot < counted + spot)
+
+
+def _as_decided(site: Snapshot, plan: Plan, winner: str) -> Plan:
+    """The plan without what is decided after the winner for certain: promises come first."""
+    wish = next(row for row in site.requests if row.booking == winner)
+    later = {
+        row.booking
+        for row in site.requests
+        if wish.promise and (not row.promise or promise_order(row) > promise_order(wish))
+    }
+    gone = later | {row.booking for row in plan.pauses if row.beneficiary in later}
+    return replace(
+        plan,
+        assigns=tuple(row for row in plan.assigns if row.booking not in gone),
+        waits=tuple(row for row in plan.waits if row.booking not in gone),
+        pauses=tuple(row for row in plan.pauses if row.beneficiary not in later),
+    )
 
 
 def _units_back(
