@@ -3,6 +3,7 @@
 from allocation.web import (
     booking_panel,
     bookings,
+    calendars,
     compaction,
     fleet,
     gpu_use,
@@ -21,6 +22,7 @@ urlpatterns = [
     *booking_panel.urlpatterns,
     *bookings.urlpatterns,
     *series.urlpatterns,
+    *calendars.urlpatterns,
     *speeds.urlpatterns,
     *strangers.urlpatterns,
     *projects.urlpatterns,

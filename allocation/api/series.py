@@ -27,7 +27,8 @@ from tenants.errors import Refused
 
 
 class RepeatIn(Strict):
-    """How it repeats: `FREQ=DAILY|WEEKLY|MONTHLY` with INTERVAL, BYDAY, and COUNT or UNTIL."""
+    """How it repeats: `FREQ=DAILY|WEEKLY|MONTHLY` with INTERVAL, BYDAY, and COUNT or UNTIL; with
+    MONTHLY also `BYDAY=2TU,-1FR`, BYMONTHDAY and BYSETPOS."""
 
     rrule = Text(max_length=120, help_text="As in `FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=20270131`.")
 

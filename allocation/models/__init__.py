@@ -3,6 +3,7 @@
 from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupancy
 from allocation.models.compaction import CompactionOrder
 from allocation.models.decisions import Decision, PolicyVersion, SolverState
+from allocation.models.feeds import CalendarFeed
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
 from allocation.models.maintenance import Blackout, GpuEvent
 from allocation.models.pauses import Pause, PauseCause
@@ -14,6 +15,7 @@ __all__ = [
     "Blackout",
     "Booking",
     "BookingEvent",
+    "CalendarFeed",
     "CompactionOrder",
     "Decision",
     "EnrolmentToken",

@@ -6,7 +6,8 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, Series
-from allocation.rules.recurrence import recurrence_read, recurrence_words
+from allocation.rules.recurrence import recurrence_read
+from allocation.rules.recurrence_words import recurrence_words
 from allocation.rules.states import OPEN, State
 
 NOT_HAD = (State.REFUSED, State.REJECTED, State.EXPIRED)

@@ -13,6 +13,7 @@ from allocation.rules.ask_reader import Reader, names_of, tokens_of
 from allocation.rules.ask_repeat import (
     read_every,
     read_hours,
+    read_rule,
     read_times,
     read_until,
     recurrence_said,
@@ -140,6 +141,7 @@ def _joined(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 _RULES: tuple[Callable[[Reader, int], int], ...] = (
     read_every,
+    read_rule,
     read_until,
     read_times,
     read_hours,

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from allocation.rules.ask_parsed import Catalogue, Part, Problem
 
-_TOKEN = re.compile(r"[/|]|[^\s,;/|]+")
+_TOKEN = re.compile(r"[rR][rR][uU][lL][eE]:\S+|[/|]|[^\s,;/|]+")
 _GLUED = re.compile(r"([0-9]{1,6}[x×])(.+)")
 
 
@@ -63,7 +63,7 @@ class Reader:
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
-    """Words in lower case with their spans; `2xh100` is two of them."""
+    """Words in lower case with their spans; `2xh100` is two of them, an RRULE is one."""
     found: list[Token] = []
     for match in _TOKEN.finditer(text):
         start, word = match.start(), match[0].lower()

@@ -8,14 +8,19 @@ from allocation.errors import AskError
 from allocation.rules.ask_reader import Reader
 from allocation.rules.ask_times import WEEKDAY_WORDS, Moment, clock_of, moment_in
 from allocation.rules.ask_windows import say_window
-from allocation.rules.recurrence import Freq, Recurrence, every_words, recurrence_check
+from allocation.rules.recurrence import Freq, Recurrence, recurrence_check, rule_read
+from allocation.rules.recurrence_words import (
+    WORKDAY_WORDS,
+    WORKDAYS,
+    every_words,
+    month_days_in,
+)
 
 _UNITS: dict[str, Freq] = {
     "day": "DAILY", "days": "DAILY", "week": "WEEKLY", "weeks": "WEEKLY",
     "month": "MONTHLY", "months": "MONTHLY",
 }  # fmt: skip
 _ALONE: dict[str, Freq] = {"daily": "DAILY", "weekly": "WEEKLY", "monthly": "MONTHLY"}
-_WORKDAYS = ("weekday", "weekdays", "workday", "workdays")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = re.compile(rf"({'|'.join(_MONTHS)})[a-z]*")
 _DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?\.?", re.ASCII)
@@ -24,7 +29,8 @@ _HOURS = re.compile(r"([0-9:apm]{1,7})[-–]([0-9:apm]{1,7})")
 
 
 def read_every(reader: Reader, at: int) -> int:
-    """`every day`, `every 2 weeks on mon`, `every mon,wed`, `every weekday`, `weekly`."""
+    """`every day`, `every 2 weeks on mon`, `every mon,wed`, `every weekday`, `weekly`, `every
+    month on the 2nd tue`."""
     freq = _ALONE.get(reader.word(at))
     if freq is not None:
         return _say(reader, at, 1, Recurrence(freq))
@@ -41,10 +47,29 @@ def read_every(reader: Reader, at: int) -> int:
         return 0
     used += 1
     lead = int(reader.word(at + used) == "on")
+    if freq == "MONTHLY" and lead:
+        return _say_month(reader, at, used + lead, interval or 1)
     days, more = _weekdays(reader, at + used + lead) if freq == "WEEKLY" else ((), 0)
     return _say(
         reader, at, used + (lead + more if more else 0), Recurrence(freq, interval or 1, days)
     )
+
+
+def read_rule(reader: Reader, at: int) -> int:
+    """`rrule:FREQ=MONTHLY;BYDAY=-1FR;COUNT=6`, with its end or with one in words."""
+    text = reader.word(at)
+    if not text.startswith("rrule:"):
+        return 0
+    span = reader.span(at, 1)
+    try:
+        rule = rule_read(text, "request")
+    except AskError as error:
+        reader.trouble(error.code, error.sentence, span)
+        return 1
+    for name, end in (("until", rule.until), ("times", rule.times)):
+        if end is not None:
+            reader.said[name], reader.spans[name] = end, span
+    return _say(reader, at, 1, replace(rule, until=None, times=None))
 
 
 def read_until(reader: Reader, at: int) -> int:
@@ -118,10 +143,18 @@ def _say(reader: Reader, at: int, used: int, rule: Recurrence) -> int:
     return used
 
 
+def _say_month(reader: Reader, at: int, used: int, interval: int) -> int:
+    """`2nd tue, last fri` after `every month on`; nothing if there are no such days."""
+    rule, more = month_days_in(reader.words(at + used))
+    if rule is None:
+        return 0
+    return _say(reader, at, used + more, replace(rule, interval=interval))
+
+
 def _weekdays(reader: Reader, at: int) -> tuple[tuple[int, ...], int]:
     """(weekdays, words used)."""
-    if reader.word(at) in _WORKDAYS:
-        return tuple(range(5)), 1
+    if reader.word(at) in WORKDAY_WORDS:
+        return WORKDAYS, 1
     days: set[int] = set()
     used = 0
     while True:

@@ -17,7 +17,8 @@ from allocation.models import (
     Rack,
 )
 from allocation.queries.blackouts import in_scope
-from allocation.rules.recurrence import Recurrence, recurrence_words
+from allocation.rules.recurrence import Recurrence
+from allocation.rules.recurrence_words import recurrence_words
 from allocation.rules.states import State
 from allocation.services.blackout_dates import dates_laid
 from allocation.services.healing import RUNNING, Because, leave_by_tell

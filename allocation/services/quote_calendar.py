@@ -6,12 +6,14 @@ is read, and nothing of it is shown but starts and how many would be asked to le
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
 
 from allocation.models import Booking
+from allocation.rules.ask import AskDocument
 from allocation.services.places import place_of
 from allocation.services.snapshot import (
     gpus_read,
@@ -22,25 +24,35 @@ from allocation.services.snapshot import (
     out_by,
     requests_read,
     seconds,
+    solver_ask,
 )
 from allocation.services.snapshot_blackouts import blackouts_read
 from allocation.services.snapshot_quota import caps_read, limits_read, tiers_read, used_read
 from allocation.solver import Ask, Held, Limit, Place, Policy, Promise, Request, Snapshot
+from allocation.solver.types import Together
+from tenants.models import Tier
 
 _HELD = """
 SELECT tenant, booking, gpu_id, profile, start, size, share, cores, memory, period_start,
-  period_end, tier, has_started, ready_at, saved_at, pauses, is_pausing, is_left
+  period_end, tier, has_started, ready_at, saved_at, pauses, is_pausing, is_left, owner, may_move,
+  is_pinned, together, is_required
 FROM portal_beside(%s, %s)
 """
 _WAITING = """
-SELECT tenant, booking, tier, gpu_class, places, together, is_required, cores, memory, starts, ends
+SELECT tenant, booking, tier, gpu_class, places, together, is_required, cores, memory, starts, ends,
+  pin
 FROM portal_waiting(%s, %s)
+"""
+_ASKED = """
+SELECT tenant, booking, tier, ask, lengths, duration, starts, not_before, deadline, submitted,
+  owner, series
+FROM portal_asked()
 """
 _LIMITS = "SELECT tenant, gpu_class, guaranteed, borrow, lend, weight FROM portal_limits()"
 
 
 def published_snapshot(now: datetime, policy: Policy, without: Booking | None = None) -> Snapshot:
-    """What is taken and promised, as if nobody asked for anything more; `without` is given up.
+    """What is taken, promised and asked for; `without` is given up.
 
     Run inside a tenant's transaction.
     """
@@ -53,8 +65,9 @@ def published_snapshot(now: datetime, policy: Policy, without: Booking | None = 
         gpus=gpus_read(),
         held=(*(row for row in held_read(now) if row.booking != gone), *_others_held(now, until)),
         requests=(
-            *(row for row in requests_read(now) if row.booking != gone and row.promise),
+            *(row for row in requests_read(now) if row.booking != gone),
             *_others_waiting(now, until),
+            *_others_asked(),
         ),
         extensions=(),
         limits=(*limits_read(), *_others_limits()),
@@ -76,6 +89,15 @@ def _rows(query: str, *values: datetime) -> Iterator[dict[str, Any]]:
 
 def _tenant(number: int) -> str:
     return f"other-{number}"
+
+
+def _project(number: int) -> str:
+    """Of another tenant: its projects are not told apart."""
+    return f"of-other-{number}"
+
+
+def _owner(number: int) -> str:
+    return f"somebody-{number}"
 
 
 def _others_limits() -> Iterator[Limit]:
@@ -102,7 +124,7 @@ def _others_held(now: datetime, until: datetime) -> Iterator[Held]:
             id=f"busy-{number}",
             booking=f"left-{number}" if left else f"busy-{row['booking']:08}",
             tenant="" if left else _tenant(row["tenant"]),
-            project="",
+            project="" if left else _project(row["tenant"]),
             place=Place(gpu, profile, row["start"], row["size"], row["share"]),
             starts=seconds(row["period_start"]),
             ends=out_by(ends, seconds(now)) if row["has_started"] else ends,
@@ -114,6 +136,46 @@ def _others_held(now: datetime, until: datetime) -> Iterator[Held]:
             pausing=row["is_pausing"] and not left,
             cores=row["cores"] * 1_000,
             memory=row["memory"] * 1_024,
+            owner=_owner(row["owner"]),
+            pinned=row["is_pinned"],
+            level=_level(row),
+        )
+
+
+def _level(row: dict[str, Any]) -> Together | None:
+    """As `services.snapshot` says it of one's own."""
+    if not row["may_move"]:
+        return None
+    together: Together = row["together"]
+    return together if row["is_required"] else "any"
+
+
+def _others_asked() -> Iterator[Request]:
+    """What waits for its first decision, or has no start that can be planned."""
+    priorities = dict(Tier.objects.values_list("slug", "priority"))
+    for row in _rows(_ASKED):
+        ask, deadline = AskDocument.from_json(json.loads(row["ask"])), row["deadline"]
+        lengths = tuple((name, length) for name, length in json.loads(row["lengths"]))
+        is_work = bool(lengths) and ask.workload is not None
+        if lengths:
+            ask = replace(ask, classes=tuple(name for name, _ in lengths))
+        yield Request(
+            booking=f"asks-{row['booking']:08}",
+            tenant=_tenant(row["tenant"]),
+            project=_project(row["tenant"]),
+            tier=row["tier"],
+            priority=priorities[row["tier"]],
+            submitted=seconds(row["submitted"]),
+            ask=solver_ask(ask),
+            duration=min(length for _, length in lengths) if is_work else row["duration"],
+            earliest=seconds(row["not_before"]),
+            latest=seconds(deadline) if deadline else None,
+            fixed=row["starts"] is not None,
+            promise=None,
+            owner=_owner(row["owner"]),
+            durations=lengths if is_work and len(lengths) > 1 else (),
+            cheapest=bool(lengths) and deadline is not None,
+            series=None if row["series"] is None else f"series-{row['series']}",
         )
 
 
@@ -131,11 +193,12 @@ def _others_waiting(now: datetime, until: datetime) -> Iterator[Request]:
             share=places[0].share,
             cores=row["cores"] * 1_000,
             memory=row["memory"] * 1_024,
+            pin=tuple(json.loads(row["pin"])),
         )
         yield Request(
             booking=f"waits-{row['booking']:08}",
             tenant=_tenant(row["tenant"]),
-            project="",
+            project=_project(row["tenant"]),
             tier=row["tier"],
             priority=0,
             submitted=0,

@@ -64,9 +64,10 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy, _claims(now, policy))
+    # Of its own tier all ways to have it, of the others as it was asked.
     answers = [
-        (question, site.quote(question))
-        for question in _questions(actor, terms, wish, project, market)
+        (question, site.quote(question, only_as_asked=number > 0))
+        for number, question in enumerate(_questions(actor, terms, wish, project, market))
     ]
     own = answers[0][1]
     found = [
@@ -137,5 +138,9 @@ def _questions(
         *others.filter(max_duration_seconds__gte=question.duration).order_by("-priority", "slug"),
     ):
         yield replace(
-            question, tier=tier.slug, rates=market.rates(tier.slug), risks=market.risks(tier)
+            question,
+            tier=tier.slug,
+            priority=tier.priority,
+            rates=market.rates(tier.slug),
+            risks=market.risks(tier),
         )

@@ -64,7 +64,7 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     queues = Queues(working, snapshot, kept.values())
     series = series_of(filterfalse(has_promise, requests))
     for request in queues.order(filterfalse(has_promise, requests)):
-        for found in _in_turn(outcome, request, series):
+        for _, found in in_turn(outcome, request, series):
             queues.placed(found)
     # 6. When those that are told to leave can go on.
     outcome.resume(snapshot.running)
@@ -76,7 +76,7 @@ def _promised(
     outcome: Outcome, request: Request, kept: Found | None, broken: Reason | None
 ) -> None:
     if kept is None:
-        _newcomer(outcome, request, broken)
+        newcomer(outcome, request, broken)
         return
     working = outcome.working
     wants = wants_of(request)
@@ -95,18 +95,18 @@ def _promised(
     outcome.give(request, found, None, (*slow, *why_home(request, found)))
 
 
-def _in_turn(
+def in_turn(
     outcome: Outcome, request: Request, series: dict[str, tuple[Request, ...]]
-) -> list[Found]:
-    """What the booking gets; of a series the first in line brings all the others along.
+) -> list[tuple[Request, Found]]:
+    """Who gets what, reserved already; of a series the first in line brings all others along.
 
     Nothing of a series is given, and nobody is told to leave for it, before all of it is found.
     """
     if request.series is None or not request.fixed:
-        found = _newcomer(outcome, request, None)
-        return [found] if found else []
+        found = newcomer(outcome, request, None)
+        return [(request, found)] if found else []
     members, before = series.pop(request.series, ()), len(outcome.refusals)
-    lying = outcome.promised.lying() if members else {}
+    mark = outcome.promised.lying.mark()
     got: list[tuple[Request, Found]] = []
     for each in members:
         able = _able(outcome, each)
@@ -118,15 +118,15 @@ def _in_turn(
         outcome.working.free(found)
     refused = outcome.refusals[before:]
     if refused:
-        outcome.promised.back(lying)
+        outcome.promised.lying.back(mark)
         outcome.refusals[before:] = all_or_none(members, refused)
         return []
     for each, found in got:
         outcome.give(each, found)
-    return [found for _, found in got]
+    return got
 
 
-def _newcomer(outcome: Outcome, request: Request, broken: Reason | None) -> Found | None:
+def newcomer(outcome: Outcome, request: Request, broken: Reason | None) -> Found | None:
     """A booking without a promise that holds; `broken` says what became of the one it had.
 
     Returns what it got, already reserved.

@@ -13,6 +13,7 @@ import numpy as np
 
 from allocation.solver.explain import reason
 from allocation.solver.groups import Counts
+from allocation.solver.lying import Lying
 from allocation.solver.neighbourhoods import (
     Reserved,
     at_one_place,
@@ -42,7 +43,7 @@ class Promised:
     def __init__(self, working: Working, snapshot: Snapshot) -> None:
         """Nothing is promised yet. What is written is read when it is first in the way."""
         self._working, self._snapshot = working, snapshot
-        self._reserved: dict[str, dict[str, Found]] = {}
+        self.lying = Lying(working)
         self._written: dict[str, Found] | None = None
         self._bits: dict[str, Bits] = {}
         self._hopeless: dict[tuple[object, ...], int] = {}
@@ -60,7 +61,7 @@ class Promised:
         """It is promised or given, and reserved. What stands on the room of others stays there,
         and what is pinned where it is."""
         if not found.over and not found.want.pin:
-            self._reserved.setdefault(found.want.gpu_class, {})[booking] = found
+            self.lying.add(booking, found)
 
     def keep(self, kept: Mapping[str, Found]) -> None:
         """All these promises of earlier cycles."""
@@ -72,17 +73,13 @@ class Promised:
         before = kept.get(booking)
         if before is None:
             return None
-        return self._reserved.get(before.want.gpu_class, {}).pop(booking, before)
-
-    def found(self, booking: str, gpu_class: str) -> Found | None:
-        """Where it lies now; None when it does not move."""
-        return self._reserved.get(gpu_class, {}).get(booking)
+        return self.lying.take(booking, before.want.gpu_class) or before
 
     def moves(self) -> Iterator[Move]:
         """What is written and lies elsewhere now."""
         for booking, before in sorted((self._written or {}).items()):
-            found = self._reserved[before.want.gpu_class][booking]
-            if found.places != before.places:
+            found = self.lying.found(booking, before.want.gpu_class)
+            if found is not None and found.places != before.places:
                 why = reason("laid_anew", "It lies elsewhere at its own time, so that more fits.")
                 gpu_class, places = found.want.gpu_class, (before.places, found.places)
                 yield Move(booking, gpu_class, *places, *found.window, (why,))
@@ -115,13 +112,19 @@ class Promised:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """For looking only, as a newcomer would: afterwards everything lies again where it lay."""
-        before, left = self.lying(), (self._left, self._exact_left)
-        policy = self._working.policy
-        self._left, self._exact_left = policy.neighbourhoods, policy.exact_neighbourhoods
+        """For looking only: afterwards everything lies again where it lay."""
+        mark, left = self.lying.mark(), (self._left, self._exact_left)
         yield
-        self.back(before)
+        self.lying.back(mark)
         self._left, self._exact_left = left
+
+    @contextmanager
+    def rehearsed(self) -> Iterator[None]:
+        """The same while room is taken that is free again afterwards: then there is hope again."""
+        hopeless = dict(self._hopeless)
+        with self.kept():
+            yield
+        self._hopeless = hopeless
 
     def make_way(self, wants: Iterable[Want], starts: int) -> Found | None:
         """Places for exactly this start, after others have moved to other places at their starts.
@@ -129,7 +132,8 @@ class Promised:
         The room found is free, not reserved. None: no such plan, and nothing is changed.
         """
         for want in wants:
-            if not self._may_hope(want, starts):
+            # A limit is its owner's: it says nothing of others who want the same.
+            if self._working.over(want, starts) is not None or not self._may_hope(want, starts):
                 continue
             found = self._cleared(want, starts)
             if found is not None:
@@ -154,25 +158,6 @@ class Promised:
         self._hopeless[kind] = want.duration
         return False
 
-    def back(self, before: Mapping[str, Found]) -> None:
-        """Undo moves that were in vain: all lie again where they did (see `lying`)."""
-        changed = [
-            (booking, found, before[booking])
-            for rows in self._reserved.values()
-            for booking, found in rows.items()
-            if booking in before and before[booking] is not found
-        ]
-        for _, found, _ in changed:
-            self._working.free(found)
-        for booking, _, found in changed:
-            self._working.reserve(found)
-            self._reserved[found.want.gpu_class][booking] = found
-
-    def lying(self) -> dict[str, Found]:
-        """Where everything lies now."""
-        self._read()
-        return {name: found for rows in self._reserved.values() for name, found in rows.items()}
-
     def _read(self) -> None:
         if self._written is not None:
             return
@@ -186,19 +171,13 @@ class Promised:
     def _cleared(self, want: Want, starts: int) -> Found | None:
         """By the first way that finds room, the ways that cost least first."""
         working = self._working
-        if working.over(want, starts) is not None:
-            return None
         room = self._room(want, starts)
-        near = {
-            booking: found
-            for booking, found in self._reserved.get(want.gpu_class, {}).items()
-            if found.starts < starts + want.duration and starts < found.ends
-        }
+        near = self.lying.near(want.gpu_class, (starts, starts + want.duration))
         for rows, way in self._ways(want, starts, near, room):
             answer = laid_anew(working, want, starts, rows, way)
             if answer is not None:
                 newcomer, ends = answer
-                self._reserved[want.gpu_class] |= ends
+                self.lying.move(want.gpu_class, ends)
                 return newcomer
         return None
 
@@ -207,17 +186,26 @@ class Promised:
     ) -> Iterator[tuple[Reserved, Way]]:
         """Who is laid anew, and how, as often as the policy allows."""
         sets = neighbourhoods(self._working, want, starts, near, room)
-        few = _few_moves(self._working, want, starts, near)
-        tries: list[tuple[Reserved, Way]] = [few] if few else []
-        tries += [(rows, newcomer_first) for rows in sets]
-        rows = slices(near, _MOST_SLICES)
-        tries += [(rows, packed)] if rows else []
-        for each in tries[: self._left]:
+        for each in self._greedy(want, starts, near, sets):
+            if self._left <= 0:
+                break
             self._left -= 1
             yield each
         if sets and self._exact_left > 0:
             self._exact_left -= 1
             yield joined(sets), proven
+
+    def _greedy(
+        self, want: Want, starts: int, near: Reserved, sets: Iterable[Reserved]
+    ) -> Iterator[tuple[Reserved, Way]]:
+        """The ways that search for no proof."""
+        few = _few_moves(self._working, want, starts, near)
+        if few:
+            yield few
+        yield from ((rows, newcomer_first) for rows in sets)
+        rows = slices(near, _MOST_SLICES)
+        if rows:
+            yield rows, packed
 
     def _room(self, want: Want, starts: int) -> Counts:
         """How many of the want each column would hold if all that may move were elsewhere."""
@@ -233,8 +221,10 @@ def _few_moves(
     working: Working, want: Want, starts: int, near: Reserved
 ) -> tuple[Reserved, Way] | None:
     """For one slice: the fewest that must go elsewhere, as far as its own window shows."""
+    if want.profile is None or want.count > 1:
+        return None
     alone = at_one_place(near, _MOST_SLICES)
-    if want.profile is None or want.count > 1 or not alone:
+    if not alone:
         return None
     busy, _ = working.busy(want, np.array([starts], dtype=np.int64))
     room = make_room(working.pools[want.gpu_class], want, busy[0], tuple(alone), _FEW)

@@ -32,11 +32,11 @@ def neighbourhoods(
     `room`: how many of the want each column holds if all that may move were elsewhere.
     """
     pool = working.pools[want.gpu_class]
+    node_of = pool.groups("node").tolist()
     here: dict[int, dict[str, Found]] = {}
     for booking, found in near.items():
         for place in found.places:
-            node = pool.group_of("node", pool.column[place.gpu])
-            here.setdefault(node, {})[booking] = found
+            here.setdefault(node_of[pool.column[place.gpu]], {})[booking] = found
     rooms = pool.sums("node", room)
     free = _free(working, want, starts)
     sets: list[tuple[int, list[int], dict[str, Found]]] = []

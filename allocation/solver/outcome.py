@@ -65,15 +65,15 @@ class Outcome:
         delayed_by: Reason | None = None,
         slow: tuple[Reason, ...] = (),
     ) -> None:
-        """Reserve it: places for good if it starts within the freeze horizon or is fixed in time or
-        place, else a promise.
+        """Reserve it: places for good if it starts within the freeze horizon or is fixed in time,
+        else a promise.
 
         On the room of running work it is a promise until they have been told. `slow`: why not on
         other classes.
         """
         working, is_due = self.working, self.preemption.is_due(found)
         is_soon = found.starts <= working.now + working.policy.freeze_horizon
-        is_soon = is_soon or request.fixed or request.pinned
+        is_soon = is_soon or request.fixed
         is_late = found.starts > working.first_start(request.earliest)
         reasons: tuple[Reason, ...] = ()
         if not (is_soon and is_due) or (request.pinned and is_late):
@@ -160,7 +160,7 @@ class Outcome:
 
     def _lies(self, row: Given) -> Given:
         """What was given or promised, where it lies after others have been let in."""
-        found = self.promised.found(row.booking, row.gpu_class)
+        found = self.promised.lying.found(row.booking, row.gpu_class)
         if found is None or found.places == row.places:
             return row
         if isinstance(row, Waiting):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from allocation.solver.ahead import Ahead
 from allocation.solver.blockers import why_not_at
 from allocation.solver.borrowing import at_risk_from
 from allocation.solver.explain import Line, freed_by, possible_wants, reason
@@ -23,6 +24,8 @@ QUARTER = 21_600
 
 _DAY = 86_400
 _MOST_OPTIONS = 6
+_LAST = "~"
+"""Of those who ask for the same at the same time, who comes last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Question:
     Work has `lengths`: seconds on each class, of which `duration` is the shortest that was asked
     for; speeds are told beside the class `reference`. `cheapest` as in `Request`. `risks` are the
     chances of a pause in thousandths, by class, whether it borrows, and the quarter of the day
-    (UTC) in which it starts; what is not there is never paused.
+    (UTC) in which it starts; what is not there is never paused. `priority` is that of its tier.
     """
 
     ask: Ask
@@ -52,6 +55,7 @@ class Question:
     reference: str = ""
     cheapest: bool = False
     risks: Mapping[tuple[str, bool, int], int] = field(default_factory=dict)
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,10 @@ class Quote:
 
 
 class Availability:
-    """A site as it will be if nobody books anything more; asked as often as one likes."""
+    """A site as it will be if nobody books anything more; asked as often as one likes.
+
+    What others have asked for and is not decided yet is decided first where it stands before.
+    """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, claims: Iterable[Claim] = ()) -> None:
         """Lay what is live and what is promised. ValueError: contradicting snapshot.
@@ -100,19 +107,48 @@ class Availability:
         `claims` are the last plan's: what is borrowed is at risk from them.
         """
         self._claims = tuple(claims)
-        snapshot = in_order(snapshot)
-        self._working = Working(snapshot, policy)
+        self._snapshot, self._policy = in_order(snapshot), policy
+        self._lay()
+
+    def _lay(self) -> None:
+        snapshot = self._snapshot
+        self._working = Working(snapshot, self._policy)
         promised = sorted(filter(has_promise, snapshot.requests), key=promise_order)
         self._preemption = Preemption(self._working, snapshot)
-        kept, _ = promises_lay(self._working, self._preemption, promised)
+        kept, broken = promises_lay(self._working, self._preemption, promised)
         self._promised = Promised(self._working, snapshot)
-        self._promised.keep(kept)
+        self._promised.keep(
+            {r.booking: kept[r.booking] for r in promised if r.booking in kept and not r.home}
+        )
+        self._promised.open_to_newcomers()
+        self._ahead = Ahead(snapshot, self._working, self._preemption, self._promised, kept, broken)
 
-    def quote(self, question: Question) -> Quote:
+    def quote(self, question: Question, *, only_as_asked: bool = False) -> Quote:
         """Options and, when it can't be had as asked, the one thing that blocks it most."""
+        if self._ahead.is_spoilt:
+            self._lay()
+        asked = self._asked(question)
+        able = tuple(want for want in asked if want.gpu_class in self._working.pools)
+        with self._ahead.had(_request(question, able or asked, self._working.now)):
+            return self._answer(question, asked, only_as_asked=only_as_asked)
+
+    def _answer(self, question: Question, asked: tuple[Want, ...], *, only_as_asked: bool) -> Quote:
         working = self._working
+        wants, never = possible_wants(working, asked)
+        found, blocked = self._as_asked(question, wants, never)
+        others = (
+            () if only_as_asked else variants(working, in_fleet(working, asked), question.lengths)
+        )
+        for variant in others:
+            able, _ = possible_wants(working, (variant.want,))
+            other = self._find(question, able, with_moves=False)
+            found += [(other, variant.kind)] if other else []
+        options = [self._option(question, asked[0], *each) for each in found]
+        return Quote(worth_showing(options), blocked)
+
+    def _asked(self, question: Question) -> tuple[Want, ...]:
         owners = (question.tenant, question.project)
-        asked = tuple(
+        return tuple(
             want_of(
                 question.ask,
                 name,
@@ -123,14 +159,6 @@ class Availability:
             )
             for name in dict.fromkeys(question.ask.classes)
         )
-        wants, never = possible_wants(working, asked)
-        found, blocked = self._as_asked(question, wants, never)
-        for variant in variants(working, in_fleet(working, asked), question.lengths):
-            able, _ = possible_wants(working, (variant.want,))
-            other = self._find(question, able)
-            found += [(other, variant.kind)] if other else []
-        options = [self._option(question, asked[0], *each) for each in found]
-        return Quote(worth_showing(options), blocked)
 
     def _as_asked(
         self, question: Question, wants: tuple[Want, ...], never: tuple[Reason, ...]
@@ -145,22 +173,28 @@ class Availability:
         (blocked,) = freed_by((self._why(question, wants, never),), later)
         return [(later, "later")] if later else [], blocked
 
-    def _find(self, question: Question, wants: tuple[Want, ...]) -> Found | None:
-        """What the next cycle would give: see `cycle`. Nothing is reserved, and nobody is told."""
+    def _find(
+        self, question: Question, wants: tuple[Want, ...], *, with_moves: bool = True
+    ) -> Found | None:
+        """What the next cycle would give: see `cycle`. Nothing is reserved, and nobody is told.
+
+        Without moves, which cost most, it may be earlier still.
+        """
         working, first = self._working, self._first(question)
         if not wants or first > self._horizon():
             return None
         if question.fixed and question.earliest < working.now:
             return None
-        request = self._request(question, wants)
+        request = _request(question, wants, working.now)
         last = last_start(working, request)
         if question.fixed:
-            free = working.first_at(wants, first) or self._beside(wants, first)
+            free = working.first_at(wants, first)
+            free = free or (self._beside(wants, first) if with_moves else None)
             return free or self._preemption.earliest(request, wants, first, last)
         found = self._preemption.earliest(request, wants, first, last)
         is_late = found is None or found.starts > first or bool(found.over)
         is_chosen = found is not None and (request.cheapest or bool(request.durations))
-        if is_late and first <= last and not is_chosen:
+        if with_moves and is_late and first <= last and not is_chosen:
             return self._beside(wants, first) or found
         return found
 
@@ -168,27 +202,6 @@ class Availability:
         """Exactly then, if promises can lie elsewhere; all of them are where they were after it."""
         with self._promised.kept():
             return self._promised.make_way(wants, starts)
-
-    def _request(self, question: Question, wants: tuple[Want, ...]) -> Request:
-        """The booking that it would be."""
-        lengths = tuple((want.gpu_class, want.duration) for want in wants)
-        return Request(
-            booking="",
-            tenant=question.tenant,
-            project=question.project,
-            tier=question.tier,
-            priority=0,
-            submitted=self._working.now,
-            ask=question.ask,
-            duration=min(seconds for _, seconds in lengths),
-            earliest=question.earliest,
-            latest=question.latest,
-            fixed=question.fixed,
-            promise=None,
-            owner=question.owner,
-            durations=lengths if question.lengths and len(lengths) > 1 else (),
-            cheapest=question.cheapest,
-        )
 
     def _why(
         self, question: Question, wants: tuple[Want, ...], never: tuple[Reason, ...]
@@ -269,6 +282,28 @@ class Availability:
 def quote(snapshot: Snapshot, policy: Policy, question: Question) -> Quote:
     """One question on a snapshot; keep an `Availability` to ask many."""
     return Availability(snapshot, policy).quote(question)
+
+
+def _request(question: Question, wants: tuple[Want, ...], now: int) -> Request:
+    """The booking that it would be."""
+    lengths = tuple((want.gpu_class, want.duration) for want in wants)
+    return Request(
+        booking=_LAST,
+        tenant=question.tenant,
+        project=question.project,
+        tier=question.tier,
+        priority=question.priority,
+        submitted=now,
+        ask=question.ask,
+        duration=min(seconds for _, seconds in lengths),
+        earliest=question.earliest,
+        latest=question.latest,
+        fixed=question.fixed,
+        promise=None,
+        owner=question.owner,
+        durations=lengths if question.lengths and len(lengths) > 1 else (),
+        cheapest=question.cheapest,
+    )
 
 
 def worth_showing(options: Iterable[Option], most: int = _MOST_OPTIONS) -> tuple[Option, ...]:

@@ -38,6 +38,7 @@ class Fields:
     workload: str = ""
     often: str = ""
     until: str = ""
+    days: str = ""
     pin: str = ""
 
 
@@ -71,6 +72,7 @@ def fields_of(data: Mapping[str, str], longest: int) -> Fields:
         workload=get("workload"),
         often=get("often"),
         until=get("until"),
+        days=get("days"),
         pin=get("pin", 200),
     )
 

@@ -36,6 +36,7 @@ from allocation.web.home import EXAMPLES
 from allocation.web.series_form import (
     repeat_of_fields,
     repeat_shown,
+    repeat_typed,
     series_line,
     series_options,
     series_seen,
@@ -109,12 +110,15 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
     zone, catalogue = zone_of(actor.time_zone), ask_catalogue()
     parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
     ask: AskDocument | None = None
+    wrong: dict[str, str] = {}
     if fields.is_edited:
         ask = ask_of_fields(fields, parsed)
-        text = series_line(
-            document_text(ask, zone),
-            repeat_of_fields(fields, parsed.repeat, now.astimezone(zone).date()),
-        )
+        text = document_text(ask, zone)
+        try:
+            today = now.astimezone(zone).date()
+            text = series_line(text, repeat_of_fields(fields, parsed.repeat, today))
+        except AskError as error:
+            wrong = {"trouble": error.sentence, "trouble_param": error.param}
         parsed = parse_ask(text, catalogue=catalogue, now=now, zone=zone)
     else:
         text = fields.text
@@ -130,9 +134,11 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
         "shape": _shape(parsed, ask),
         "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
         "shares": SHARES,
-        "repeat": repeat_shown(parsed.repeat),
+        "repeat": repeat_typed(fields) if wrong else repeat_shown(parsed.repeat),
         "rule": parsed.repeat,
     }
+    if wrong:
+        return found | wrong
     if ask is not None:
         found["ask"] = _soon(ask, now)
         return found

@@ -13,8 +13,10 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
+from allocation.errors import AskError
 from allocation.models import Blackout, Gpu, Node, Rack
-from allocation.rules.recurrence import recurrence_read, recurrence_words
+from allocation.rules.recurrence import recurrence_read
+from allocation.rules.recurrence_words import recurrence_words
 from allocation.services.blackouts import (
     BlackoutWish,
     Preview,
@@ -23,7 +25,7 @@ from allocation.services.blackouts import (
     blackout_preview,
 )
 from allocation.services.upkeep import gpu_return, hardware_fence
-from allocation.web.series_form import CHOICES, OFTEN
+from allocation.web.series_form import CHOICES, often_rule
 from tenants.errors import Refused, missing
 from tenants.models import User
 from tenants.web.acts import SHOWN_ON_PAGE
@@ -69,7 +71,17 @@ class BlackoutForm(forms.Form):
     drain_by = forms.DateTimeField(required=False, widget=_Local(), label="Running work out by")
     reason = forms.CharField(max_length=120, label="Why, for its users")
     often = forms.ChoiceField(required=False, choices=CHOICES, label="Repeat")
+    days = forms.CharField(required=False, max_length=80, label="On, if every month on …")
     last_day = forms.DateField(required=False, label="Last day")
+
+    def clean_days(self) -> str:
+        """Days of a month where they are chosen by name."""
+        days: str = self.cleaned_data["days"]
+        try:
+            often_rule(self.cleaned_data.get("often", ""), days, "days")
+        except AskError as error:
+            raise forms.ValidationError(error.sentence) from error
+        return days
 
     def clean_last_day(self) -> date | None:
         """What repeats needs a last day."""
@@ -81,7 +93,7 @@ class BlackoutForm(forms.Form):
     def wish(self, zone: str) -> BlackoutWish:
         """What was said, on the wall clock of `zone`; only of a valid form."""
         said = self.cleaned_data
-        rule = OFTEN.get(said["often"])
+        rule = often_rule(said["often"], said["days"], "days")
         kind, _, name = said["where"].partition(":")
         return BlackoutWish(
             starts=said["starts"],

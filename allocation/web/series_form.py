@@ -8,9 +8,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
-from allocation.rules.recurrence import (
-    Recurrence,
-    recurrence_check,
+from allocation.rules.recurrence import Recurrence, recurrence_check
+from allocation.rules.recurrence_words import (
+    WORKDAYS,
+    month_line,
+    month_rule,
     recurrence_line,
     recurrence_words,
 )
@@ -20,7 +22,6 @@ from allocation.web.ask_form import Fields
 from billing.rules import money_text
 
 FORTNIGHT = timedelta(days=14)
-WORKDAYS = (0, 1, 2, 3, 4)
 OFTEN: dict[str, Recurrence] = {
     "daily": Recurrence("DAILY"),
     "weekdays": Recurrence("WEEKLY", days=WORKDAYS),
@@ -33,6 +34,7 @@ CHOICES = (
     ("weekdays", "Mon to Fri"),
     ("weekly", "Every week"),
     ("monthly", "Every month"),
+    ("days", "Every month on …"),
 )
 
 
@@ -47,13 +49,21 @@ class SeriesSeen:
     skipped: str
 
 
+def often_rule(often: str, days: str, param: str) -> Recurrence | None:
+    """The rule of a choice and of its days of the month, without an end; None for once.
+
+    AskError: `days` are no days of a month.
+    """
+    return month_rule(days, param) if often == "days" else OFTEN.get(often)
+
+
 def repeat_of_fields(fields: Fields, said: Recurrence | None, today: date) -> Recurrence | None:
     """The rule that the fields make, or the one that the line `said`; None for once. Without a
     last day it repeats for two weeks.
 
-    AskError: a last day that there is not.
+    AskError: a last day that there is not, or no days of a month.
     """
-    rule = OFTEN.get(fields.often)
+    rule = often_rule(fields.often, fields.days, "days")
     if rule is None:
         return said if fields.often == "text" else None
     try:
@@ -67,12 +77,21 @@ def repeat_shown(rule: Recurrence | None) -> dict[str, Any]:
     """What the fields show for a rule that came from the text."""
     plain = replace(rule, until=None, times=None) if rule else None
     often = next((name for name, each in OFTEN.items() if each == plain), "")
-    choices = CHOICES if often or rule is None else (*CHOICES, ("text", "As the line says"))
+    days = month_line(rule) if rule and rule.interval == 1 and not often else ""
+    often = often or ("days" if days else "text" if rule else "")
+    choices = (*CHOICES, ("text", "As the line says")) if often == "text" else CHOICES
     return {
         "choices": choices,
-        "often": often or ("text" if rule else ""),
+        "often": often,
+        "days": days.removeprefix("the "),
         "until": rule.until.isoformat() if rule and rule.until else "",
     }
+
+
+def repeat_typed(fields: Fields) -> dict[str, Any]:
+    """The fields as they were typed, where they make no rule."""
+    typed = {"often": fields.often, "until": fields.until, "days": fields.days}
+    return {"choices": CHOICES, **typed}
 
 
 def series_line(text: str, rule: Recurrence | None) -> str:

@@ -27,10 +27,10 @@ LINE = {"project": "folding", "request": "1 h100 for 10m"}
 def test_faults_of_the_database_are_answered_without_its_words(
     site: Site, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, code: str
 ) -> None:
-    def fail(**_: object) -> None:
+    def fail(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(bookings, "booking_request", fail)
+    monkeypatch.setattr(bookings, "booking_take", fail)
     response = site.researcher.post("bookings", LINE, idempotency_key="k1")
     assert (response.status_code, said(response)["code"]) == (status, code)
     assert str(fault).encode() not in response.content

@@ -28,6 +28,18 @@ def test_one_line_books_all_dates_and_names_each(site: Site) -> None:
     assert said(site.researcher.get("series"))["items"] == [series]
 
 
+def test_a_rule_of_weekdays_of_months_is_kept_and_told_in_words(site: Site) -> None:
+    ask = {"classes": ["h100"], "duration": "PT1H", "starts": TOMORROW.isoformat()[:19] + "Z"}
+    rule = "FREQ=MONTHLY;BYDAY=2TU,-1FR;COUNT=2"
+    series = said(site.researcher.post("series", LINE | {"ask": ask, "repeat": {"rrule": rule}}))
+    assert (series["rrule"], series["words"]) == (
+        rule,
+        "every month on the 2nd Tue, last Fri, 2 times",
+    )
+    starts = [datetime.fromisoformat(each["starts"]) for each in series["dates"]]
+    assert all(each.weekday() in (1, 4) for each in starts)
+
+
 def test_a_rule_of_its_own_repeats_a_structured_ask(site: Site) -> None:
     ask = {"classes": ["h100"], "duration": "PT1H", "starts": TOMORROW.isoformat()[:19] + "Z"}
     body = LINE | {"ask": ask, "repeat": {"rrule": "FREQ=WEEKLY;COUNT=2"}}
@@ -61,6 +73,8 @@ def test_a_booking_that_repeats_is_sent_to_series(site: Site) -> None:
         (DAILY | {"repeat": {"rrule": "FREQ=DAILY;COUNT=2"}}, "missing_field"),
         (LINE | {"request": "1 h100 at 9 for 1h", "repeat": {"rrule": "FREQ=SECONDLY"}},
          "not_a_rule"),
+        (LINE | {"request": "1 h100 at 9 for 1h",
+                 "repeat": {"rrule": "FREQ=MONTHLY;BYDAY=6TU;COUNT=2"}}, "not_a_rule"),
         (LINE | {"request": "1 h100 at 9 for 1h", "repeat": {"rrule": "FREQ=DAILY;COUNT=999999"}},
          "series_too_long"),
         (LINE | {"request": "1 h100 1h", "repeat": {"rrule": "FREQ=DAILY;COUNT=2"}},

@@ -118,14 +118,13 @@ class Moves:
         left = int(self._percent * self._running) // 100 - self.made
         if left <= 0:
             return None
-        before = self._promised.lying()
+        mark = self._promised.lying.mark()
         found = self._promised.make_way(wants, 0)
         if found is None:
             return None
-        after = self._promised.lying()
-        moved = sum(each.places != before[name].places for name, each in after.items())
+        moved = self._promised.lying.moved_since(mark)
         if moved > left:
-            self._promised.back(before)
+            self._promised.lying.back(mark)
             return None
         self.made += moved
         return found

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from allocation.errors import AskError
 from allocation.rules.ask import Catalogue, ClassEntry, Parsed, parse_ask
-from allocation.rules.recurrence import recurrence_line
+from allocation.rules.recurrence_words import recurrence_line
 from tests.rings import holds_for
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -247,6 +247,14 @@ REPEATED: dict[str, tuple[str, datetime, int]] = {
     "h100 every 2 weeks on tue and fri 9:30-11 until jan 31 2027": (
         "FREQ=WEEKLY;INTERVAL=2;BYDAY=TU,FR;UNTIL=20270131", berlin(19, 9, 30), 90 * 60),
     "h100 monthly tomorrow 9-17 3 times": ("FREQ=MONTHLY;COUNT=3", berlin(19, 9), 8 * H),
+    "h100 9-17 every month on the 2nd tue, last fri until 31 jan": (
+        "FREQ=MONTHLY;BYDAY=2TU,-1FR;UNTIL=20270131", berlin(19, 9), 8 * H),
+    "h100 every 2 months on 1st and 15th 9-17 3 times": (
+        "FREQ=MONTHLY;INTERVAL=2;BYMONTHDAY=1,15;COUNT=3", berlin(19, 9), 8 * H),
+    "h100 every month on the last weekday 9-17 3 times": (
+        "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1;COUNT=3", berlin(19, 9), 8 * H),
+    "h100 9-17 rrule:FREQ=MONTHLY;BYDAY=MO,WE;BYSETPOS=2;COUNT=3": (
+        "FREQ=MONTHLY;BYDAY=MO,WE;BYSETPOS=2;COUNT=3", berlin(19, 9), 8 * H),
     "h100 every other week from mon 9 to 17 until fri": (
         "FREQ=WEEKLY;INTERVAL=2;UNTIL=20261120", berlin(23, 9), 8 * H),
 }  # fmt: skip
@@ -275,6 +283,8 @@ def test_what_repeats_is_read_with_its_end(text: str) -> None:
         ("h100 9-17 10 times", "no_repeat"),
         ("h100 every mon 9-17 10 times until 31 jan", "end_twice"),
         ("h100 every day 9-17 400 times", "series_too_long"),
+        ("h100 9-17 rrule:FREQ=MONTHLY;BYDAY=6TU;COUNT=3", "not_a_rule"),
+        ("h100 9-17 rrule:FREQ=MONTHLY;COUNT=3 until 31 jan", "end_twice"),
         ("h100 6h kind:cooking", "unknown_workload"),
     ],
 )
@@ -285,6 +295,7 @@ def test_a_repetition_that_lacks_something_says_what(text: str, code: str) -> No
 def test_every_with_anything_else_is_underlined() -> None:
     assert read("h100 6h every blue moon").unknown
     assert read("h100 9-99 6h").unknown
+    assert read("h100 9-17 every month on the 2nd tue, 15th 3 times").unknown, "two kinds of days"
 
 
 def test_work_names_its_kind_and_classes_may_be_parted_by_a_bar() -> None:

@@ -1,22 +1,24 @@
 """Dates that repeat: wall clock time over changes of clocks, and the days that do not exist."""
 
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import strategies as st
 
 from allocation.errors import AskError
+from allocation.rules.ask import LONGEST_TEXT, Catalogue, parse_ask
 from allocation.rules.recurrence import (
+    LONGEST_RULE,
     MOST_DATES,
     Dates,
     Recurrence,
     dates_of,
     overlaps,
-    recurrence_line,
     recurrence_read,
-    recurrence_words,
 )
+from allocation.rules.recurrence_words import recurrence_line, recurrence_words
 from tests.rings import holds_for
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
@@ -100,6 +102,59 @@ def test_the_29th_of_february_is_there_in_a_leap_year_only() -> None:
     assert found.skipped == ("2029-02-29", "2030-02-29", "2031-02-29")
 
 
+# (rule, first, days of the calendar): read off a printed calendar.
+MONTHS = {
+    "second Tuesdays": (
+        "FREQ=MONTHLY;BYDAY=2TU;COUNT=3", "2026-11-22 09:00",
+        ["2026-12-08", "2027-01-12", "2027-02-09"]),
+    "last Fridays, and the first is the day itself": (
+        "FREQ=MONTHLY;BYDAY=-1FR;COUNT=3", "2026-11-27 09:00",
+        ["2026-11-27", "2026-12-25", "2027-01-29"]),
+    "every Monday of every second month": (
+        "FREQ=MONTHLY;INTERVAL=2;BYDAY=MO;COUNT=6", "2026-11-22 09:00",
+        ["2026-11-23", "2026-11-30", "2027-01-04", "2027-01-11", "2027-01-18", "2027-01-25"]),
+    "the first, the fifteenth and the last day": (
+        "FREQ=MONTHLY;BYMONTHDAY=1,15,-1;COUNT=4", "2026-11-22 09:00",
+        ["2026-11-30", "2026-12-01", "2026-12-15", "2026-12-31"]),
+    "the last weekday": (
+        "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1;COUNT=3", "2027-01-01 09:00",
+        ["2027-01-29", "2027-02-26", "2027-03-31"]),
+    "a Friday the 13th": (
+        "FREQ=MONTHLY;BYDAY=FR;BYMONTHDAY=13;COUNT=2", "2026-11-22 09:00",
+        ["2027-08-13", "2028-10-13"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MONTHS)
+def test_days_of_a_month_are_those_of_the_calendar(case: str) -> None:
+    rule, first, days = MONTHS[case]
+    found = dates(rule, first)
+    assert walls(found) == [f"{day} 09:00" for day in days]
+    assert found.skipped == ()
+
+
+def test_a_second_sunday_keeps_the_clock_over_a_change_of_clocks() -> None:
+    found = dates("FREQ=MONTHLY;BYDAY=-1SU;COUNT=3", "2026-09-01 02:30")
+    assert [f"{each:%m-%d %H:%M}" for each in found.starts] == [
+        "09-27 00:30", "10-25 00:30", "11-29 01:30"]  # fmt: skip
+    spring = dates("FREQ=MONTHLY;BYDAY=-1SU;COUNT=2", "2027-03-01 02:30")
+    assert walls(spring) == ["2027-03-28 03:30", "2027-04-25 02:30"], "moved on by what is skipped"
+
+
+def test_a_fifth_friday_or_a_30th_that_a_month_does_not_have_is_left_out_and_said() -> None:
+    found = dates("FREQ=MONTHLY;BYDAY=5FR;COUNT=2", "2026-11-01 09:00")
+    assert walls(found) == ["2027-01-29 09:00", "2027-04-30 09:00"]
+    assert found.skipped == ("2026-11 5FR", "2026-12 5FR", "2027-02 5FR", "2027-03 5FR")
+    found = dates("FREQ=MONTHLY;BYMONTHDAY=15,30;UNTIL=20270331", "2027-01-20 09:00")
+    assert walls(found)[1:3] == ["2027-02-15 09:00", "2027-03-15 09:00"]
+    assert found.skipped == ("2027-02-30",)
+
+
+def test_a_rule_that_never_matches_comes_to_an_end() -> None:
+    with pytest.raises(AskError, match="before its first"):
+        dates("FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=31;COUNT=2", "2026-11-22 09:00")
+
+
 @pytest.mark.parametrize(
     ("rule", "code"),
     [
@@ -112,7 +167,13 @@ def test_the_29th_of_february_is_there_in_a_leap_year_only() -> None:
         ("FREQ=DAILY;COUNT=3;UNTIL=20270101", "end_twice"),
         ("FREQ=DAILY;UNTIL=20270231", "not_a_rule"),
         ("FREQ=DAILY;UNTIL=20270101T000000Z", "not_a_rule"),
-        ("FREQ=MONTHLY;BYDAY=MO;COUNT=3", "not_a_rule"),
+        ("FREQ=MONTHLY;BYDAY=6MO;COUNT=3", "not_a_rule"),
+        ("FREQ=MONTHLY;BYDAY=0MO;COUNT=3", "not_a_rule"),
+        ("FREQ=MONTHLY;BYMONTHDAY=32;COUNT=3", "not_a_rule"),
+        ("FREQ=MONTHLY;BYMONTHDAY=0;COUNT=3", "not_a_rule"),
+        ("FREQ=MONTHLY;BYSETPOS=1;COUNT=3", "not_a_rule"),
+        ("FREQ=WEEKLY;BYMONTHDAY=3;COUNT=3", "not_a_rule"),
+        ("FREQ=WEEKLY;BYDAY=MO,TU;BYSETPOS=-1;COUNT=3", "not_a_rule"),
         ("FREQ=WEEKLY;BYDAY=2MO;COUNT=3", "not_a_rule"),
         ("FREQ=DAILY;FREQ=DAILY;COUNT=3", "not_a_rule"),
         ("FREQ=DAILY;BYHOUR=3;COUNT=3", "not_a_rule"),
@@ -141,6 +202,33 @@ def test_dates_that_overlap_are_seen_to_the_second() -> None:
     assert overlaps(starts, 86_401)
     spring = dates("FREQ=DAILY;COUNT=3", "2027-03-27 09:00").starts
     assert overlaps(spring, 86_400), "the day between has 23 hours"
+
+
+_WHICH = st.sampled_from([1, 2, 3, 4, 5, -1, -2])
+OF_MONTHS = st.one_of(
+    st.fixed_dictionaries({"nth": st.sets(st.tuples(_WHICH, st.integers(0, 6)), min_size=1)}),
+    st.fixed_dictionaries({"month_days": st.sets(st.integers(1, 31) | st.just(-1), min_size=1)}),
+    st.fixed_dictionaries({
+        "days": st.sets(st.integers(0, 6), min_size=1), "positions": st.sets(_WHICH, min_size=1)}),
+)  # fmt: skip
+
+
+@holds_for(OF_MONTHS, st.integers(1, 12), st.dates(date(2026, 1, 1), date(2030, 1, 1)),
+           few=30, many=1_000)  # fmt: skip
+def test_a_rule_of_months_survives_being_written_in_words_and_as_a_rule(
+    parts: dict[str, set[object]], interval: int, until: date
+) -> None:
+    lists: dict[str, Any] = {name: tuple(each) for name, each in parts.items()}
+    written = Recurrence("MONTHLY", interval, until=until, **lists).text
+    if len(written) > LONGEST_RULE:
+        return
+    rule = recurrence_read(written)
+    assert recurrence_read(rule.text) == rule
+    assert set(rule.nth) == parts.get("nth", set())
+    line = recurrence_line(rule)
+    found = parse_ask(f"9-17 {line}"[:LONGEST_TEXT], catalogue=Catalogue((), ()),
+                      now=datetime(2026, 11, 22, tzinfo=UTC), zone=BERLIN)  # fmt: skip
+    assert found.repeat == rule or len(line) > LONGEST_TEXT - 5, line
 
 
 RULES = st.builds(
@@ -179,3 +267,20 @@ def test_words_say_the_rule_for_people() -> None:
     assert recurrence_line(rule) == "every mon wed until 2027-01-31"
     rule = recurrence_read("FREQ=WEEKLY;INTERVAL=2;COUNT=10")
     assert recurrence_words(rule) == "every 2 weeks, 10 times"
+
+
+@pytest.mark.parametrize(
+    ("rule", "words", "line"),
+    [
+        ("BYDAY=2TU,-1FR", "the 2nd Tue, last Fri", "every month on the 2nd tue last fri"),
+        ("BYMONTHDAY=1,22,-1", "the 1st, 22nd, last day", "every month on the 1st 22nd last day"),
+        ("BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", "the last weekday", "every month on the last weekday"),
+        ("BYDAY=MO,WE;BYSETPOS=2", "the 2nd of every Mon, every Wed", "rrule:"),
+        ("BYDAY=FR;BYMONTHDAY=13", "every Fri if it is the 13th", "rrule:"),
+        ("BYDAY=MO", "every Mon", "rrule:"),
+    ],
+)
+def test_words_say_days_of_a_month(rule: str, words: str, line: str) -> None:
+    found = recurrence_read(f"FREQ=MONTHLY;{rule};COUNT=3")
+    assert recurrence_words(found) == f"every month on {words}, 3 times"
+    assert recurrence_line(found).startswith(line)

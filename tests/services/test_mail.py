@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from email.message import EmailMessage
+from typing import Any
 
+import icalendar
 import pytest
 from django.db import connection
 from pytest_django.fixtures import Settings
@@ -21,7 +23,7 @@ from tests.builders import a_tier
 from tests.builders_allocation import NOW, Lab, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.paused import noticed, requested, running
-from tests.services.plant import Plant
+from tests.services.plant import Plant, fresh
 from tests.services.smtp_sink import Sink, a_sink
 
 MINUTE = timedelta(minutes=1)
@@ -239,3 +241,20 @@ def test_what_is_settled_is_kept_for_a_month(plant: Plant, lab: Lab, sink: Sink)
     with as_system():
         assert mails_sweep(NOW + KEPT) == 0
         assert mails_sweep(NOW + KEPT + MINUTE) == 1
+
+
+def test_what_may_have_another_time_now_comes_with_its_entry_for_a_calendar(
+    plant: Plant, lab: Lab, sink: Sink
+) -> None:
+    booking = running(plant, lab, an_ask(2, hours=2))
+    told(booking, "resumed")
+    assert sent() == 1
+    (letter,) = sink.letters
+    (attached,) = letter.iter_attachments()
+    assert attached.get_content_type() == "text/calendar"
+    calendar: Any = icalendar.Calendar.from_ical(attached.get_content())
+    (entry,) = calendar.walk("VEVENT")
+    planned = fresh(booking)
+    assert entry["UID"] == f"bk_{booking.id.hex}@gpu.example.org"
+    assert (entry.start, entry.end) == (planned.planned_starts, planned.planned_ends)
+    assert entry["STATUS"] == "CONFIRMED"

@@ -9,9 +9,8 @@ from allocation.models import Allocation, Booking, BookingEvent, Gpu
 from allocation.rules.ask import AskDocument
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
-from allocation.services.bookings import booking_request
+from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.cycle import cycle_run
-from allocation.services.healing import hardware_clear
 from allocation.services.quotes import Quote, quote_make
 from allocation.services.snapshot import snapshot_take
 from allocation.services.sooner import Change, booking_change, sooner_options
@@ -81,22 +80,32 @@ def test_a_pin_is_stored_in_the_portals_own_names_whatever_it_was_called(site: L
     assert "pin" not in asked(site, an_ask()).ask
 
 
-def test_its_row_is_there_from_the_first_decision_on_and_is_marked_as_not_to_be_moved(
-    site: Lab,
-) -> None:
+def test_it_is_promised_its_place_and_starts_there_as_soon_as_it_comes_free(site: Lab) -> None:
     first = asked(site, pinned("gpu-a1-02/1"))
     cycled()
     second = asked(site, pinned("gpu-a1-02/1"))
     cycled()
     assert place(first) == ("gpu-a1-02", 1, NOW)
-    assert place(second) == ("gpu-a1-02", 1, NOW + 2 * HOUR)
-    assert fresh(second).state == State.SCHEDULED
-    with as_system():
-        held = snapshot_take(NOW + MINUTE).held
-    assert [row.pinned for row in held] == [True, True]
-    (why,) = fresh(second).reasons
+    late = fresh(second)
+    assert (late.state, late.planned_starts) == (State.QUEUED, NOW + 2 * HOUR)
+    (why,) = late.reasons
     assert (why["rule"], why["code"]) == ("R78", "pinned")
     assert "elsewhere there is room" in why["sentence"]
+    with as_system():
+        assert [row.pinned for row in snapshot_take(NOW + MINUTE).held] == [True]
+        booking_cancel(actor=site.actor, booking=first, now=NOW + MINUTE)
+    cycled(NOW + MINUTE)
+    cleared = NOW + MINUTE + timedelta(seconds=5)
+    assert place(second) == ("gpu-a1-02", 1, cleared)
+
+
+def test_a_pinned_window_has_its_row_at_once_and_is_marked_as_not_to_be_moved(site: Lab) -> None:
+    window = replace(pinned("gpu-a1-02/1"), starts=NOW + 3 * HOUR)
+    booking = asked(site, window)
+    cycled()
+    assert fresh(booking).state == State.SCHEDULED
+    with as_system():
+        assert [row.pinned for row in snapshot_take(NOW + MINUTE).held] == [True]
 
 
 def test_what_could_never_be_is_refused_with_its_rule_and_what_would_work(site: Lab) -> None:
@@ -148,8 +157,6 @@ def test_who_is_pinned_to_a_device_that_dies_is_told_waits_for_it_and_may_be_unp
     booking = asked(site, pinned("gpu-a1-02/1", not_before=NOW + 30 * MINUTE))
     cycled()
     fails("gpu-a1-02", 1)
-    with as_system():
-        assert hardware_clear(NOW + MINUTE) == 1
     cycled(NOW + MINUTE)
     waiting = fresh(booking)
     assert waiting.state == State.QUEUED
@@ -166,4 +173,6 @@ def test_who_is_pinned_to_a_device_that_dies_is_told_waits_for_it_and_may_be_unp
     with as_system():
         Gpu.objects.update(health=Gpu.Health.OK)
     cycled(NOW + 2 * MINUTE)
+    assert fresh(booking).planned_starts == NOW + 30 * MINUTE
+    cycled(NOW + 30 * MINUTE)
     assert place(booking) == ("gpu-a1-02", 1, NOW + 30 * MINUTE)

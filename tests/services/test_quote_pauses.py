@@ -16,7 +16,8 @@ from tenants.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU, a_tier
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
-from tests.services.plant import Plant, fresh
+from tests.services.moved import LATER, apart
+from tests.services.plant import NAME, Plant, fresh
 
 GRACE = timedelta(minutes=10)
 
@@ -69,15 +70,53 @@ def test_who_borrows_is_not_offered_the_room_of_others(plant: Plant, labs: tuple
     assert (option.starts, option.pauses) == (NOW + 4 * HOUR, 0)
 
 
+def test_what_another_has_asked_for_and_is_not_decided_is_waited_for(plant: Plant) -> None:
+    mine, other = a_lab("mine", gpus=0, limit=2), a_lab("other", gpus=0, limit=2)
+    theirs = requested(plant, other, an_ask(2, hours=3))
+    plant.now += timedelta(seconds=5)
+    option = quoted(mine, an_ask(1, hours=1), plant.now).options[0]
+    assert (option.kind, option.starts) == ("as_asked", plant.now + 3 * HOUR)
+    own = requested(plant, mine, an_ask(1, hours=1))
+    plant.round()
+    assert fresh(theirs).state == "active"
+    assert fresh(own).planned_starts == option.starts
+
+
+def test_windows_of_another_that_could_lie_elsewhere_are_not_in_the_way(plant: Plant) -> None:
+    mine, other = a_lab("mine", gpus=0, limit=2), a_lab("other", gpus=0, limit=2)
+    apart(plant, other)
+    asked = an_ask(starts=LATER)
+    option = quoted(mine, asked, plant.now).options[0]
+    assert (option.kind, option.starts) == ("as_asked", LATER)
+    own = requested(plant, mine, asked)
+    plant.round()
+    assert fresh(own).state == "scheduled"
+
+
+@pytest.mark.parametrize("why", ["it is pinned", "it is being extended"])
+def test_a_window_of_another_that_stays_where_it_is_is_in_the_way(plant: Plant, why: str) -> None:
+    mine, other = a_lab("mine", gpus=0, limit=2), a_lab("other", gpus=0, limit=2)
+    with as_system():
+        for booking in map(fresh, apart(plant, other)):
+            if why == "it is pinned":
+                booking.ask |= {"pin": [NAME]}
+            else:
+                booking.extension_until = LATER + 9 * HOUR
+            booking.save()
+    assert quoted(mine, an_ask(starts=LATER), plant.now).blocking is not None
+
+
 def test_of_other_tenants_a_quote_reads_numbers_and_no_names(
     plant: Plant, labs: tuple[Lab, Lab]
 ) -> None:
     lender, borrower = labs
+    requested(plant, borrower, an_ask(1))
     secrets = [str(borrower.tenant_id), str(borrower.project.id)]
     with as_system():
         secrets += [str(each) for each in Booking.objects.values_list("id", flat=True)]
     with tenant_tx(lender.tenant_id):
         told = repr(published_snapshot(plant.now, Policy(1)))
+        assert "asks-" in told
         assert not [secret for secret in secrets if secret in told]
         with connection.cursor() as cursor:
             for hours in (0, 5):

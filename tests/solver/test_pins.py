@@ -65,9 +65,9 @@ def test_it_lies_where_it_is_pinned_to_and_not_where_it_would_fit_best(
     assert where(solve(site(pinned(*names)), POLICY)) == taken
 
 
-def test_its_row_is_written_at_once_though_it_starts_later_and_says_why() -> None:
+def test_it_is_promised_the_start_there_and_says_why_it_is_late() -> None:
     free, stuck = a_request("free"), pinned("n2/3")
-    (given,) = solve(site(stuck, held=(LATE,)), POLICY).assigns
+    (given,) = solve(site(stuck, held=(LATE,)), POLICY).waits
     assert (given.starts, [place.gpu for place in given.places]) == (NOON + 2 * HOUR, ["n2-3"])
     why = next(each for each in given.reasons if each.code == "pinned")
     assert why.sentence == (
@@ -76,7 +76,22 @@ def test_its_row_is_written_at_once_though_it_starts_later_and_says_why() -> Non
     assert (dict(why.numbers), why.frees_at) == ({"elsewhere": 1}, NOON + 2 * HOUR)
     full = tuple(a_held(gpu.id, ends=2 * HOUR) for gpu in TWO_NODES)
     plan = solve(site(free, stuck, held=full), POLICY)
-    assert ([row.booking for row in plan.assigns], len(plan.waits)) == (["b1"], 1)
+    assert (plan.assigns, len(plan.waits)) == ((), 2)
+
+
+def test_it_starts_there_as_soon_as_its_place_comes_free() -> None:
+    (late,) = solve(site(pinned("n2/3"), held=(LATE,)), POLICY).waits
+    promise = replace(PROMISE, starts=late.starts, ends=late.ends, places=late.places)
+    again = replace(pinned("n2/3"), promise=promise)
+    (kept,) = solve(site(again, held=(LATE,)), POLICY).waits
+    assert (kept.starts, kept.places) == (late.starts, late.places)
+    (given,) = solve(site(again), POLICY).assigns
+    assert (given.starts, given.places) == (NOON, late.places)
+
+
+def test_a_window_that_is_pinned_has_its_row_at_once() -> None:
+    window = pinned("n2/3", earliest=5 * HOUR, fixed=True)
+    assert where(solve(site(window), POLICY)) == ["n2-3"]
 
 
 def test_a_start_that_the_pin_does_not_delay_has_no_reason_for_being_late() -> None:
@@ -204,7 +219,6 @@ def test_no_random_booking_ever_lies_outside_its_pin(count: int) -> None:
                 node, _, index = place.gpu.partition("-")
                 assert not pin or node in pin or f"{node}/{index}" in pin
             seen += bool(pin)
-        assert not [row for row in plan.waits if asks[row.booking].pin]
     assert seen > count
 
 

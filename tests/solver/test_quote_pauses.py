@@ -1,18 +1,22 @@
 """What is quoted is what the next cycle gives, if nothing else happens: also by a pause."""
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocation.solver import Availability, Plan, Question, Request, Snapshot, solve
+from allocation.solver import Availability, Option, Plan, Question, Request, Snapshot, solve
+from allocation.solver.ahead import Ahead
 from allocation.solver.preemption import Preemption
 from tests.solver import truth
-from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
+from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_request, a_snapshot, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, running
 from tests.solver.test_preemption_properties import cycles
+from tests.solver.test_written_properties import worlds
 from tests.solver.world import an_arrival, promise_of, wishes
 
 LIMITS = (a_limit("lab", 3, borrow=0), a_limit("firm", 0, borrow=None))
@@ -27,7 +31,7 @@ def question(wish: Request) -> Question:
     """The same wish, asked."""
     return Question(
         wish.ask, wish.duration, wish.earliest, wish.latest, wish.fixed, wish.tenant,
-        wish.project, tier=wish.tier, owner=wish.owner,
+        wish.project, tier=wish.tier, owner=wish.owner, priority=wish.priority,
     )  # fmt: skip
 
 
@@ -38,36 +42,107 @@ def is_still(site: Snapshot, plan: Plan) -> bool:
     return not (plan.assigns or plan.pauses or plan.refusals or moved)
 
 
-def agree(seed: int, arrivals: int) -> tuple[int, int]:
-    """Quotes that were compared with the plan, and those of them that ask others to leave."""
+@dataclass
+class Seen:
+    """Quotes compared with the plan: all; where others leave; behind others in line, and of these
+    those that come later for it; where what is written has moved."""
+
+    compared: int = 0
+    pausing: int = 0
+    behind: int = 0
+    later: int = 0
+    moving: int = 0
+
+
+def agree(seed: int, arrivals: int, seen: Seen) -> None:
+    """A quote on each site at rest, some with others in line, and then the cycle."""
     chance = Random(seed)  # noqa: S311  made-up wishes
-    compared = pausing = 0
     for world, _, _ in cycles(seed, arrivals):
         site = replace(world.site, running=tuple(wishes(world.site)))
         if chance.random() > 0.3 or not is_still(site, solve(site, world.policy)):
             continue
-        new = an_arrival(chance, 99, site.now)
+        line = [
+            replace(an_arrival(chance, 90 + number, site.now), submitted=site.now - number)
+            for number in range(chance.choice((0, 1, 2, 4)))
+        ]
+        new = replace(an_arrival(chance, 99, site.now), submitted=site.now)
+        alone = Availability(site, world.policy)
+        site = replace(site, requests=(*site.requests, *line))
         plan = solve(replace(site, requests=(*site.requests, new)), world.policy)
         mine = {(row.starts, row.ends) for row in truth.given_by(plan) if row.booking == "b99"}
-        options = Availability(site, world.policy).quote(question(new)).options
-        quoted = [option for option in options if option.kind == "as_asked"]
+        availability = Availability(site, world.policy)
+        quoted = as_asked(availability, new)
         assert {(option.starts, option.ends) for option in quoted} == mine
-        compared += 1
-        pausing += any(option.pauses for option in quoted)
-    return compared, pausing
+        as_asked(availability, replace(new, priority=0))
+        assert as_asked(availability, new) == quoted, "asking changes nothing"
+        seen.compared += 1
+        seen.pausing += any(option.pauses for option in quoted)
+        seen.behind += bool(line)
+        seen.later += quoted != as_asked(alone, new)
+        seen.moving += bool(plan.moves)
+
+
+def as_asked(availability: Availability, wish: Request) -> list[Option]:
+    """The start that is quoted."""
+    options = availability.quote(question(wish)).options
+    return [option for option in options if option.kind == "as_asked"]
 
 
 def test_the_quoted_start_is_the_one_that_the_next_cycle_gives() -> None:
-    compared, pausing = agree(4, 5)
-    assert compared > 4
-    assert pausing, "nobody is asked to leave: this shows nothing"
+    seen = Seen()
+    agree(13, 5, seen)
+    assert seen.compared > 4
+    assert seen.pausing, "nobody is asked to leave: this shows nothing"
+    assert seen.behind
+    assert seen.later, "nobody in line is in the way: this shows nothing"
 
 
 @pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 10**9), st.integers(4, 16))
 def test_the_same_for_very_many_sites(seed: int, arrivals: int) -> None:
-    agree(seed, arrivals)
+    agree(seed, arrivals, Seen())
+
+
+def let_in(sites: Iterable[Snapshot]) -> Iterator[tuple[bool, bool]]:
+    """Of sites with one that wants a window: whether it is quoted, and let in by moves."""
+    for site in sites:
+        (new,) = site.requests
+        plan = solve(site, POLICY)
+        quoted = as_asked(Availability(replace(site, requests=()), POLICY), new)
+        assert bool(quoted) == bool(plan.assigns)
+        yield bool(quoted), bool(plan.moves)
+
+
+def test_a_window_that_the_cycle_lets_in_by_moving_others_is_quoted() -> None:
+    found = Counter(let_in(worlds(range(60))))
+    assert min(found[True, True], found[True, False], found[False, False]) > 5, found
+
+
+def test_the_control_without_moves_such_a_window_is_told_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Availability, "_beside", lambda *_: None)
+    with pytest.raises(AssertionError):
+        Counter(let_in(worlds(range(60))))
+
+
+def test_the_control_without_the_line_the_quote_names_an_earlier_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Ahead, "_given", lambda *_: ())
+    with pytest.raises(AssertionError):
+        test_the_quoted_start_is_the_one_that_the_next_cycle_gives()
+
+
+def test_a_lower_tier_in_line_is_not_waited_for() -> None:
+    site = a_snapshot(fleet=gpus(1))
+    mine = a_request("mine", priority=50)
+    for priority, starts in ((51, HOUR), (50, HOUR), (49, 0)):
+        other = a_request("other", priority=priority)
+        availability = Availability(replace(site, requests=(other,)), POLICY)
+        (option,) = as_asked(availability, mine)
+        assert option.starts == NOON + starts, priority
 
 
 def test_an_option_says_how_many_leave_and_by_which_rule_and_nobody_is_told() -> None:

@@ -9,6 +9,7 @@ from allocation.errors import AskError
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask_text import document_text
 from allocation.web.ask_form import ask_of_fields, fields_of
+from allocation.web.series_form import repeat_of_fields, repeat_shown
 
 NOW = datetime(2026, 11, 18, 9, tzinfo=UTC)
 SITE = Catalogue((ClassEntry("h100", "H100", (), 81_559, ("1g.10gb",)),))
@@ -47,3 +48,16 @@ def test_fields_that_make_no_sense_say_why(changed: dict[str, str], code: str) -
     with pytest.raises(AskError) as refused:
         ask_of(**changed)
     assert refused.value.code == code
+
+
+def test_days_of_a_month_are_a_rule_until_a_day_and_shown_again() -> None:
+    said = FIELDS | {"often": "days", "days": "2nd tue and last fri", "until": "2027-01-31"}
+    rule = repeat_of_fields(fields_of(said, 200), None, NOW.date())
+    assert rule is not None
+    assert rule.text == "FREQ=MONTHLY;BYDAY=2TU,-1FR;UNTIL=20270131"
+    shown = repeat_shown(rule)
+    assert (shown["often"], shown["days"]) == ("days", "2nd Tue, last Fri")
+    for days in ("", "2nd x", "blue moons", "2nd tue, 15th", "6th mon", "32nd"):
+        with pytest.raises(AskError) as error:
+            repeat_of_fields(fields_of(said | {"days": days}, 200), None, NOW.date())
+        assert (error.value.code, error.value.param) == ("not_a_rule", "days")

@@ -309,6 +309,9 @@ def test_the_repeat_fields_write_the_line_and_default_to_two_weeks() -> None:
     assert '<option value="weekdays" selected>Mon to Fri</option>' in page
     once = _ask(member, q=SERIES_LINE, often="", until="", **fields)
     assert "dates for" not in once
+    page = _ask(member, q="1 h100 2h at 9", often="days", days="blue moons", **fields)
+    assert re.search('id="f-days"[^>]*value="blue moons"[^>]*aria-describedby="days-note"', page)
+    assert '<p class="err" id="days-note">Say days of the month' in page
     kept = _ask(member, q="1 h100 every 2 weeks 9-11 2 times", often="text", until="", **fields)
     assert "every 2 weeks 2 times" in kept
 

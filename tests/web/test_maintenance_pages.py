@@ -77,6 +77,22 @@ def test_what_repeats_is_one_line_with_the_next_date_and_is_called_off_whole(
     assert not Blackout.objects.filter(ended_at=None).exists()
 
 
+def test_maintenance_repeats_on_days_of_the_month_and_says_which_it_did_not_understand(
+    operator: Client,
+) -> None:
+    last = timezone.now() + timedelta(days=92)
+    monthly = {"often": "days", "days": "2nd tue", "last_day": f"{last:%Y-%m-%d}"}
+    saved = operator.post("/ops/maintenance", a_form("save", **monthly), follow=True)
+    assert "every month on the 2nd Tue until" in saved.content.decode()
+    dates = Blackout.objects.values_list("starts", flat=True)
+    assert dates
+    assert {(each.weekday(), (each.day - 1) // 7) for each in dates} == {(1, 1)}
+    wrong = operator.post("/ops/maintenance", a_form("save", **(monthly | {"days": "x"})))
+    assert wrong.status_code == 422
+    assert 'id="m-days-note"' in wrong.content.decode()
+    assert "Say days of the month" in wrong.content.decode()
+
+
 def test_what_repeats_needs_a_last_day(operator: Client) -> None:
     answer = operator.post("/ops/maintenance", a_form("save", often="daily"))
     assert answer.status_code == 422

@@ -9,8 +9,10 @@ from django.core.mail import EmailMultiAlternatives
 from django.template.loader import render_to_string
 
 from allocation.models import Booking, BookingEvent
+from allocation.queries.calendar import Event, booking_events, by_start
 from allocation.rules.states import State
 from allocation.web.booking_scene import Scene
+from allocation.web.calendar_file import calendar_file
 from allocation.web.pause_story import Notice, notice_of
 from allocation.web.times import clock, length_words
 from tenants.models import Mail
@@ -32,11 +34,13 @@ ANSWERS = {
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What one mail row comes to: a headline, sentences, and the booking's page."""
+    """What one mail row comes to: a headline, sentences, and the booking's page; and its entry for
+    a calendar, where its time may be another now."""
 
     headline: str
     sentences: tuple[str, ...]
     href: str
+    entry: Event | None = None
 
 
 def note_of(mail: Mail, now: datetime) -> Note | None:
@@ -56,7 +60,8 @@ def note_of(mail: Mail, now: datetime) -> Note | None:
     if event is None:
         return None
     said = (event.sentence, f"That was at {_moment(event.at, zone)}.")
-    return Note(f"{title} {ANSWERS[mail.kind]}", said, href)
+    entry = next(booking_events(Booking.objects.filter(id=booking.id)), None)
+    return Note(f"{title} {ANSWERS[mail.kind]}", said, href, entry)
 
 
 def letter_of(mails: Sequence[Mail], notes: Sequence[Note]) -> EmailMultiAlternatives:
@@ -80,6 +85,10 @@ def letter_of(mails: Sequence[Mail], notes: Sequence[Note]) -> EmailMultiAlterna
         },
     )
     letter.attach_alternative(render_to_string("mail/letter.html", context), "text/html")
+    entries = {note.entry.uid: note.entry for note in notes if note.entry is not None}
+    if entries:
+        body = calendar_file("GPU bookings", by_start(entries.values()), mails[0].tenant.slug)
+        letter.attach("bookings.ics", body.decode(), "text/calendar")
     return letter
 
 

@@ -1,0 +1,131 @@
+"""What a calendar shows: bookings with a time, and the maintenance of a class."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from django.db.models import Max, Q, QuerySet
+
+from allocation.models import Blackout, Booking
+from allocation.rules.states import State
+from tenants.access import Actor
+
+PAST = timedelta(days=30)
+MOST_EVENTS = 2_000
+Status = Literal["TENTATIVE", "CONFIRMED", "CANCELLED"]
+
+_NEVER = frozenset({State.CANCELLED, State.REFUSED, State.REJECTED, State.EXPIRED})
+_ASKED = frozenset({State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry: [starts, ends). `sequence` rises with every change, last made at `changed`; `path`
+    is the page's within its tenant."""
+
+    uid: str
+    sequence: int
+    status: Status
+    starts: datetime
+    ends: datetime
+    changed: datetime
+    title: str
+    words: str
+    path: str = ""
+
+
+def bookings_in_calendar(
+    actor: Actor, project_id: UUID | None, gpu_class: str | None, now: datetime
+) -> tuple[Event, ...]:
+    """The actor's own bookings, or all they may see of a project, or of a class; of the last 30
+    days and ahead, by start."""
+    rows = Booking.objects.filter(tenant_id=actor.tenant_id)
+    if project_id is not None:
+        rows = rows.filter(project_id=project_id)
+    elif gpu_class is not None:
+        rows = rows.filter(planned_class=gpu_class)
+    else:
+        rows = rows.filter(owner_id=actor.user_id)
+    if not actor.is_tenant_admin:
+        rows = rows.filter(project_id__in=actor.roles)
+    recent = Q(planned_ends__gt=now - PAST) | Q(planned_ends=None, not_before__gt=now - PAST)
+    return tuple(booking_events(rows.filter(recent).order_by("-submitted", "id")[:MOST_EVENTS]))
+
+
+def booking_events(rows: QuerySet[Booking]) -> Iterator[Event]:
+    """Each with a time, as things stand; in the order of the rows."""
+    found = rows.select_related("project", "owner").annotate(changed=Max("events__at"))
+    for booking in found:
+        window = _window(booking)
+        if window is not None:
+            yield Event(
+                uid=f"bk_{booking.id.hex}",
+                sequence=booking.version,
+                status=_status(booking),
+                starts=window[0],
+                ends=window[1],
+                changed=booking.changed or booking.submitted,
+                title=_title(booking),
+                words=_words(booking),
+                path=f"bookings/{booking.label}",
+            )
+
+
+def maintenance_in_calendar(gpu_class: str, now: datetime) -> Iterator[Event]:
+    """When GPUs of a class are kept free."""
+    reach = (
+        Q(gpu__gpu_class=gpu_class)
+        | Q(node__gpus__gpu_class=gpu_class)
+        | Q(rack__node__gpus__gpu_class=gpu_class)
+    )
+    ids = Blackout.objects.filter(reach, ends__gt=now - PAST).values("id")
+    rows = Blackout.objects.filter(id__in=ids).select_related("rack", "node", "gpu__node")
+    for row in rows.order_by("starts", "id")[:MOST_EVENTS]:
+        ended = row.ended_at
+        is_off = ended is not None and ended <= row.starts
+        yield Event(
+            uid=f"maintenance_{row.id.hex}",
+            sequence=int(ended is not None),
+            status="CANCELLED" if is_off else "CONFIRMED",
+            starts=row.starts,
+            ends=row.ends if ended is None or is_off else min(row.ends, ended),
+            changed=ended or row.created,
+            title=f"Maintenance of {row.where}",
+            words=row.reason,
+        )
+
+
+def by_start(events: Iterable[Event]) -> tuple[Event, ...]:
+    """In the order of their starts, then of their names: the same events, the same bytes."""
+    return tuple(sorted(events, key=lambda event: (event.starts, event.uid)))
+
+
+def _window(booking: Booking) -> tuple[datetime, datetime] | None:
+    """When it was, is or is promised to be; what it asked for if that is a fixed window."""
+    starts, ends = booking.planned_starts, booking.planned_ends
+    if starts is None or ends is None or booking.is_unplanned:
+        starts = booking.starts
+        ends = starts and starts + timedelta(seconds=booking.duration_seconds)
+    over = booking.released_at or booking.ended_at
+    if starts is None or ends is None:
+        return None
+    return (starts, min(ends, over)) if over is not None and over > starts else (starts, ends)
+
+
+def _status(booking: Booking) -> Status:
+    if booking.state in _NEVER or (booking.state == State.FAILED and booking.ready_at is None):
+        return "CANCELLED"
+    return "TENTATIVE" if booking.state in _ASKED else "CONFIRMED"
+
+
+def _title(booking: Booking) -> str:
+    ask = booking.ask
+    gpu_class = booking.planned_class or " or ".join(ask["classes"])
+    return f"{booking.name or booking.label}: {ask['count']} × {ask['profile'] or gpu_class}"
+
+
+def _words(booking: Booking) -> str:
+    said = f"{booking.label}, {booking.get_state_display().lower()}"
+    return f"{said}\n{booking.project.name}, {booking.tier_id}, {booking.owner.username}"
