@@ -78,9 +78,10 @@ def recurrence_read(text: str, param: str = "repeat.rrule") -> Recurrence:
 def rule_read(text: str, param: str) -> Recurrence:
     """The same of a rule whose end is said elsewhere."""
     parts: dict[str, str] = {}
-    for part in text.upper().removeprefix("RRULE:").split(";"):
+    body = text.upper().removeprefix("RRULE:")
+    for part in body.split(";"):
         name, _, value = part.partition("=")
-        if name not in _READERS or name in parts or not value or len(text) > LONGEST_RULE:
+        if name not in _READERS or name in parts or not value or len(body) > LONGEST_RULE:
             raise AskError("not_a_rule", _UNDERSTOOD, param)
         parts[name] = value
     if parts.get("FREQ") not in _FREQS:

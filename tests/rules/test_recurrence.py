@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from allocation.errors import AskError
 from allocation.rules.ask import LONGEST_TEXT, Catalogue, parse_ask
 from allocation.rules.recurrence import (
+    DAYS,
     LONGEST_RULE,
     MOST_DATES,
     Dates,
@@ -211,6 +212,13 @@ OF_MONTHS = st.one_of(
     st.fixed_dictionaries({
         "days": st.sets(st.integers(0, 6), min_size=1), "positions": st.sets(_WHICH, min_size=1)}),
 )  # fmt: skip
+
+
+def test_the_longest_rule_can_be_said_with_its_prefix_too() -> None:
+    each = [f"{which}{day}" for which in (1, 2, 3, 4, 5) for day in DAYS[:5]]
+    rule = f"FREQ=MONTHLY;BYDAY={','.join(each[:23])};COUNT=300"
+    assert len(rule) == LONGEST_RULE
+    assert recurrence_read(f"RRULE:{rule}") == recurrence_read(rule)
 
 
 @holds_for(OF_MONTHS, st.integers(1, 12), st.dates(date(2026, 1, 1), date(2030, 1, 1)),
