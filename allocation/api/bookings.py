@@ -122,13 +122,14 @@ class Bookings(ApiView):
 
     def _decided(self, response: Response, wait: int) -> Response:
         reference = response.data["id"]
-        decision_awaited(self.actor, reference, wait)
+        has_waited = decision_awaited(self.actor, reference, wait)
         with self.tx():
             booking = access_booking(self.actor, reference)
             if booking.state == State.REFUSED:
                 raise _refusal(booking)
             answer = booking_answer(booking, status=201)
-        answer["Preference-Applied"] = f"wait={wait}"
+        if has_waited:
+            answer["Preference-Applied"] = f"wait={wait}"
         return answer
 
 

@@ -2,9 +2,11 @@
 
 import re
 from dataclasses import dataclass
+from threading import BoundedSemaphore
 from time import monotonic, sleep
 from typing import ClassVar
 
+from django.conf import settings
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
@@ -17,6 +19,8 @@ from tenants.wall import tenant_tx
 WAIT_MAX = 10
 POLL_SECONDS = 0.1
 
+# Who waits keeps a thread of the web from others: half of them stay free.
+_SEATS = BoundedSemaphore(max(1, settings.WEB_THREADS // 2))
 _WAIT = re.compile(r"wait=([0-9]{1,4})")
 
 
@@ -33,7 +37,8 @@ class Preferences:
             OpenApiTypes.STR,
             OpenApiParameter.HEADER,
             description=f"`wait=N` (N up to {WAIT_MAX}) answers when the decision is there or N "
-            "seconds are over: 201, or 409 with alternatives. `dry-run` answers a quote with 200 "
+            "seconds are over: 201, or 409 with alternatives; at once, and without "
+            "`Preference-Applied`, when too many wait. `dry-run` answers a quote with 200 "
             "and writes nothing.",
         ),
     )
@@ -46,14 +51,21 @@ def preferences_of(request: Request) -> Preferences:
     return Preferences(wait=min(WAIT_MAX, max(waits, default=0)), dry_run="dry-run" in words)
 
 
-def decision_awaited(actor: Actor, reference: str, wait: int) -> None:
-    """Returns when the booking has been decided or `wait` seconds are over.
+def decision_awaited(actor: Actor, reference: str, wait: int) -> bool:
+    """Returns when the booking has been decided or `wait` seconds are over; False at once when so
+    many wait already that they would keep everybody else waiting.
 
-    Looks in short transactions; nothing is held in between.
+    Looks in short transactions; nothing is held in between but the thread.
     """
-    deadline = monotonic() + wait
-    while monotonic() < deadline:
-        with tenant_tx(actor.tenant_id):
-            if access_booking(actor, reference).state != State.REQUESTED:
-                return
-        sleep(POLL_SECONDS)
+    if not _SEATS.acquire(blocking=False):
+        return False
+    try:
+        deadline = monotonic() + wait
+        while monotonic() < deadline:
+            with tenant_tx(actor.tenant_id):
+                if access_booking(actor, reference).state != State.REQUESTED:
+                    break
+            sleep(POLL_SECONDS)
+    finally:
+        _SEATS.release()
+    return True

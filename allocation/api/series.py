@@ -136,14 +136,15 @@ class SeriesList(ApiView):
 
     def _decided(self, response: Response, wait: int) -> Response:
         booked = [each["id"] for each in response.data["dates"] if each["id"]]
-        decision_awaited(self.actor, booked[-1], wait)
+        has_waited = decision_awaited(self.actor, booked[-1], wait)
         with self.tx():
             series = access_series(self.actor, response.data["id"])
             shown = series_shown(series)
             if not series.is_partial and conflicts_of(shown):
                 raise _refusal(shown)
             answer = _answer(series, status=201)
-        answer["Preference-Applied"] = f"wait={wait}"
+        if has_waited:
+            answer["Preference-Applied"] = f"wait={wait}"
         return answer
 
 

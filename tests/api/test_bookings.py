@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from threading import BoundedSemaphore
 from uuid import UUID
 
 import pytest
@@ -139,6 +140,20 @@ def test_waiting_ends_without_a_decision(site: Site, monkeypatch: pytest.MonkeyP
     response = site.researcher.post("bookings", LINE, prefer="wait=9999")
     assert (response.status_code, said(response)["state"]) == (201, "requested")
     assert response["Preference-Applied"] == "wait=10"
+
+
+def test_who_finds_too_many_waiting_is_answered_at_once_and_does_not_take_a_seat(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seats = BoundedSemaphore(1)
+    monkeypatch.setattr("allocation.api.decisions._SEATS", seats)
+    monkeypatch.setattr("allocation.api.decisions.sleep", decided(state="queued"))
+    with seats:
+        response = site.researcher.post("bookings", LINE, prefer="wait=5")
+    assert (response.status_code, said(response)["state"]) == (201, "requested")
+    assert "Preference-Applied" not in response
+    for _ in range(2):
+        assert "Preference-Applied" in site.researcher.post("bookings", LINE, prefer="wait=5")
 
 
 def test_cancelling_frees_the_money_and_twice_is_once(site: Site) -> None:
