@@ -62,25 +62,28 @@ class Handover:
 
     def _remove_unfinished(self) -> None:
         """An agent that died before the mark was there has given nothing; nothing stays of it."""
-        for folder in self.root.glob("*/*/"):
+        for folder in list(self.root.glob("*/*/")):
             if folder.is_dir() and not (folder / "booking.json").exists():
-                for path in folder.iterdir():
-                    path.unlink()
-                folder.rmdir()
+                _remove(folder)
 
     def devices(self) -> dict[str, str]:
         """The device of each allocation that is handed over."""
         return {allocation: given.device for allocation, given in self.given.items()}
 
     def give(self, allocation: DesiredAllocation, device: str, now: float) -> None:
-        """Raises OSError."""
+        """Raises OSError; what was not handed over before is then not there in part."""
         before = self.given.get(allocation.id)
         since = int(now) if before is None else before.since
         folder = self.root / full_name(allocation) / allocation.id
-        folder.mkdir(parents=True, exist_ok=True)
-        share = {} if allocation.share is None else self._share(device, allocation.share)
-        write_whole(folder / "env", exports({**_environment(allocation, device), **share}))
-        write_whole(folder / "booking.json", _description(allocation, device, since))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            share = {} if allocation.share is None else self._share(device, allocation.share)
+            write_whole(folder / "env", exports({**_environment(allocation, device), **share}))
+            write_whole(folder / "booking.json", _description(allocation, device, since))
+        except OSError:
+            if before is None and folder.is_dir():
+                _remove(folder)
+            raise
         self.given[allocation.id] = Given(device, since, folder)
         if before is None or before.device != device:
             for owner in self._owners:
@@ -91,16 +94,19 @@ class Handover:
         given = self.given.get(allocation)
         if given is None:
             return
-        # The mark goes last, so that an interrupted removal is taken up again.
-        names = sorted(given.folder.iterdir(), key=lambda path: path.name == "booking.json")
-        for path in names:
-            path.unlink(missing_ok=True)
-        given.folder.rmdir()
-        if not any(given.folder.parent.iterdir()):
-            given.folder.parent.rmdir()
+        _remove(given.folder)
         del self.given[allocation]
         for owner in self._owners:
             owner.taken(allocation)
+
+
+def _remove(folder: Path) -> None:
+    """The mark goes last, so that an interrupted removal is taken up again."""
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == "booking.json"):
+        path.unlink(missing_ok=True)
+    folder.rmdir()
+    if not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
 
 
 def full_name(allocation: DesiredAllocation) -> str:

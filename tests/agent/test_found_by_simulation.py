@@ -167,3 +167,24 @@ def test_what_is_forgotten_is_not_told_again_before_the_next_look(rig: Rig, tmp_
     os.utime(tmp_path / "bookings/biology.BK-8/saved", (NOW + 1, NOW + 1))
     rig.later(1)
     assert rig.sent.states() == {"w2": "ready"}
+
+
+def test_a_hand_over_that_found_no_room_leaves_nothing_behind(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was released before there was room again, so nobody would have looked for its files."""
+    write = handover.write_whole
+
+    def full_at_the_mark(path: Path, text: str) -> None:
+        if path.name == "booking.json":
+            raise OSError(28, "No space left on device")
+        write(path, text)
+
+    monkeypatch.setattr(handover, "write_whole", full_at_the_mark)
+    rig.desire(a_document({rig.gpu: [a_whole()]}))
+    assert rig.sent.states() == {"w1": "preparing"}
+    assert list(rig.node.handover.root.iterdir()) == []
+
+    monkeypatch.undo()
+    rig.desire(a_document({rig.gpu: [a_whole(state="release")]}, generation=2))
+    assert rig.sent.states() == {"w1": "empty"}

@@ -198,7 +198,12 @@ class WatchedHandover(Handover):
             occupancy.goes_on_as[allocation.resumes] = allocation.id
         occupancy.given[allocation.id] = self._node.slots_of(device)
         self._node.look()
-        super().give(allocation, device, now)
+        try:
+            super().give(allocation, device, now)
+        except OSError:
+            if allocation.id not in self.given:
+                occupancy.given.pop(allocation.id)
+            raise
         self._node.at("after a device is handed over")
 
     def take(self, allocation: str) -> None:
