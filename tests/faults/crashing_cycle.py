@@ -15,7 +15,8 @@ import django
 # Where it dies: just before this function is called for the n-th time.
 POINTS = {
     "before the plan is written": ("allocation.services.cycle", "plan_apply", 1),
-    "in the middle of writing it": ("allocation.services.plans", "event_add", 2),
+    "in the middle of writing it": ("allocation.services.assigning", "_write", 1),
+    "before its history is written": ("allocation.services.assigning", "lines_add", 1),
     "after it is committed": ("allocation.services.cycle", "starts_due", 1),
     "in the middle of starts": ("allocation.services.starts", "_begin", 1),
     "when starts are nearly written": ("allocation.services.starts", "events_add", 1),
@@ -24,8 +25,8 @@ POINTS = {
 }
 # Where it dies if it moves something.
 OF_MOVES = {
-    "when the old places are left": ("allocation.services.plans", "_rows_write", 1),
-    "when one place is taken": ("allocation.services.plans", "_rows_write", 2),
+    "when the old places are left": ("allocation.services.plans", "rows_write", 1),
+    "when the new places are taken": ("allocation.services.plans", "move_tell", 1),
     "when the move is committed": ("allocation.services.cycle", "starts_due", 1),
 }
 # Where it dies if it ends something.

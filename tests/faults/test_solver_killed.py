@@ -23,7 +23,11 @@ from tests.services.moved import LATER, apart, asked, gpu_of
 from tests.services.plant import Plant, a_plant, fresh
 
 pytestmark = pytest.mark.faults
-WRITTEN_BEFORE_COMMIT = ("before the plan is written", "in the middle of writing it")
+WRITTEN_BEFORE_COMMIT = (
+    "before the plan is written",
+    "in the middle of writing it",
+    "before its history is written",
+)
 
 
 @pytest.fixture

@@ -195,6 +195,7 @@ def backup_comes_back(it: "Schedule") -> None:
         return
     it.tell("the backup comes back")
     it.portal.restore(it.saved, it.world.now)
+    it.world.forget_told()
     it.saved = None
 
 

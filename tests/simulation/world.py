@@ -177,6 +177,13 @@ class World:
         self.portal.mark_silent(self.now)
         self.look()
 
+    def forget_told(self) -> None:
+        """A backup came back: what had begun in it is not begun now."""
+        self._told = self._told_now()
+
+    def _told_now(self) -> set[str]:
+        return {row.id for row in self.portal.tables.rows.values() if row.state in TOLD}
+
     # What must hold at every instant.
 
     def look(self) -> None:
@@ -198,7 +205,7 @@ class World:
         self.portal.dropped.clear()
         self.violations += runs_broken(tables, self.nodes, self.now)
         self.violations += promises_broken(tables)
-        told = {row.id for row in tables.rows.values() if row.state in TOLD}
+        told = self._told_now()
         fresh = [tables.rows[name] for name in sorted(told - self._told)]
         self.violations += begun_broken(tables, self.portal.site, fresh, self.now)
         self._told = told
