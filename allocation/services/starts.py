@@ -17,7 +17,7 @@ from allocation.services.lifecycle import RESUMING
 from allocation.services.pauses import pause_resumed
 
 # Bookings that are locked at a time: people who want to cancel one wait as long as that takes.
-AT_ONCE = 64
+AT_ONCE = 128
 
 
 def starts_due(now: datetime) -> int:

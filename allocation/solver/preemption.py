@@ -47,6 +47,11 @@ class Preemption:
             # It need not be soon, so nobody is paused while its deadline can be met without.
             free = earliest_free(self._working, request, wants, first, last)
             return free or self._earliest_paused(request, wants, first, last)
+        if not (request.fixed or request.paused or request.durations) and first <= last:
+            # Nobody starts sooner than at once, and of two starts the one without a pause is given.
+            free = earliest_free(self._working, request, wants, first, first)
+            if free is not None:
+                return free
         paused = self._earliest_paused(request, wants, first, last)
         if paused is None:
             return (

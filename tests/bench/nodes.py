@@ -132,24 +132,23 @@ class Loop:
             if lease is not None:
                 node.agent.arrived(Granted(lease), node)
             node.agent.turn(node)
-        self._write([self._nodes[name] for name in woken])
-        for name in woken:
-            self._nodes[name].at_driver()
-            heapq.heappush(self._due, (time.monotonic() + self._nodes[name].agent.pause(), name))
+            self._write(node)
+            heapq.heappush(self._due, (time.monotonic() + node.agent.pause(), name))
 
-    def _write(self, nodes: list[Served]) -> None:
+    def _write(self, node: Served) -> None:
+        """At once: no node waits with its words for another."""
+        if not node.said:
+            return
         with self._line.pipeline(transaction=False) as pipe:
-            for node in nodes:
-                for outgoing in node.said:
-                    fields: dict[Any, Any] = {**outgoing.envelope.to_fields()}
-                    stream = wire.report_stream(node.name)
-                    pipe.xadd(stream, fields, maxlen=wire.REPORT_STREAM_LENGTH)
+            for outgoing in node.said:
+                fields: dict[Any, Any] = {**outgoing.envelope.to_fields()}
+                stream = wire.report_stream(node.name)
+                pipe.xadd(stream, fields, maxlen=wire.REPORT_STREAM_LENGTH)
             pipe.execute()
-        for node in nodes:
-            seqs = [outgoing.seq for outgoing in node.said if outgoing.seq is not None]
-            node.said.clear()
-            for seq in seqs:
-                node.agent.arrived(Delivered(seq), node)
+        seqs = [outgoing.seq for outgoing in node.said if outgoing.seq is not None]
+        node.said.clear()
+        for seq in seqs:
+            node.agent.arrived(Delivered(seq), node)
 
 
 def main(path: Path) -> None:
