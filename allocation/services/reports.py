@@ -159,7 +159,8 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     if own or hurt:
         # Bookings before nodes, and always in one order: so does everyone who locks both.
         bookings = Booking.objects.filter(allocations__id__in=[*own.values(), *hurt]).values("id")
-        list(Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"))
+        locked = Booking.objects.select_for_update().filter(id__in=bookings).order_by("id")
+        list(locked.values_list("id"))
         _broken_runs(hurt, now)
     troubles_apply(node, report, now)
     ready = {own[item.id]: item.devices for item in report.allocations if _is_ready(item, own)}

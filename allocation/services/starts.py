@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from psycopg.types.json import Jsonb
 
 from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.states import State
@@ -18,6 +19,10 @@ from allocation.services.pauses import pause_resumed
 
 # Bookings that are locked at a time: people who want to cancel one wait as long as that takes.
 AT_ONCE = 128
+_WRITE = """
+UPDATE allocation_allocation AS allocation SET state = 'active', devices = said.devices, error = ''
+FROM unnest(%s::uuid[], %s::jsonb[]) AS said (id, devices) WHERE allocation.id = said.id
+"""
 
 
 def starts_due(now: datetime) -> int:
@@ -43,14 +48,12 @@ def allocations_ready(said: Mapping[UUID, Sequence[str]], now: datetime) -> None
     with transaction.atomic():
         bookings = _locked(_bookings_of(said))
         rows = Allocation.objects.filter(id__in=list(said), state=Allocation.State.STARTING)
-        changed = list(rows.only("id", "booking_id"))
-        for row in changed:
-            row.state, row.devices, row.error = Allocation.State.ACTIVE, list(said[row.id]), ""
-        Allocation.objects.bulk_update(changed, ["state", "devices", "error"])
+        changed = dict(rows.values_list("id", "booking_id"))
+        _handed_over({row: said[row] for row in changed})
         waiting = Allocation.objects.filter(
             booking__in=bookings, state=Allocation.State.STARTING
         ).values_list("booking_id", flat=True)
-        missing, here = set(waiting), {row.booking_id for row in changed}
+        missing, here = set(waiting), set(changed.values())
         _active(
             [
                 booking
@@ -59,6 +62,11 @@ def allocations_ready(said: Mapping[UUID, Sequence[str]], now: datetime) -> None
             ],
             now,
         )
+
+
+def _handed_over(devices: Mapping[UUID, Sequence[str]]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_WRITE, [list(devices), [Jsonb(list(each)) for each in devices.values()]])
 
 
 def _active(bookings: Sequence[Booking], now: datetime) -> None:
