@@ -18,13 +18,12 @@ from allocation.services.watch import invariants_watch
 from tenants.outbox import nudge_taken
 
 # A turn after the other would take the machine from those whose words they turn on.
-RESTS = 3
-MOST_REST_SECONDS = 1.0
+MOST_REST_SECONDS = 2.0
 
 
 class Pace:
-    """Turns that are asked for one after the other: in between the solver rests three times as long
-    as the last one took, and who asks meanwhile is in the next one together."""
+    """Turns that are asked for one after the other: in between the solver rests as long as the last
+    one took, and who asks meanwhile is in the next one together."""
 
     def __init__(self) -> None:
         """The first is not waited for."""
@@ -42,7 +41,7 @@ class Pace:
 
     def rest(self) -> None:
         """Returns when the next may begin."""
-        left = min(RESTS * self._took, MOST_REST_SECONDS) - (time.monotonic() - self._ended)
+        left = min(self._took, MOST_REST_SECONDS) - (time.monotonic() - self._ended)
         if left > 0:
             time.sleep(left)
 

@@ -1,8 +1,12 @@
 """Entry point of web processes: pages, REST and sockets."""
 
 import os
+import sys
 import warnings
 
+# A thread that holds a lock of the database waits so long for the interpreter after each answer
+# of the database, while others compute; all who want that lock wait with it.
+sys.setswitchinterval(0.0005)
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 # WhiteNoise streams files from a plain iterator; they are small, and Django reads them in a thread.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")

@@ -1,0 +1,64 @@
+"""How the solver rests between turns that are asked for one after the other."""
+
+import pytest
+
+from allocation import tasks
+from allocation.tasks import MOST_REST_SECONDS, Pace
+
+
+class Clock:
+    """In place of the module's `time`: sleeping is what moves it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 6))
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(tasks, "time", clock)
+    return clock
+
+
+def turned(pace: Pace, clock: Clock, seconds: float) -> None:
+    with pace.turn():
+        clock.now += seconds
+
+
+def test_the_first_turn_is_at_once_and_the_next_after_as_long_as_it_took(clock: Clock) -> None:
+    pace = Pace()
+    pace.rest()
+    turned(pace, clock, 0.25)
+    pace.rest()
+    turned(pace, clock, 60)
+    pace.rest()
+    assert clock.slept == [0.25, MOST_REST_SECONDS]
+
+
+def test_who_asks_later_than_that_waits_for_nothing(clock: Clock) -> None:
+    pace = Pace()
+    turned(pace, clock, 0.25)
+    clock.now += 0.1
+    pace.rest()
+    assert clock.slept == [0.15]
+    turned(pace, clock, 0.25)
+    clock.now += 0.25
+    pace.rest()
+    assert clock.slept == [0.15]
+
+
+def test_a_turn_that_fails_is_rested_from_too(clock: Clock) -> None:
+    pace = Pace()
+    with pytest.raises(ZeroDivisionError), pace.turn():
+        clock.now += 0.5
+        raise ZeroDivisionError
+    pace.rest()
+    assert clock.slept == [0.5]
