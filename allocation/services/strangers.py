@@ -44,7 +44,7 @@ def ladder_set(
         raise invalid(
             "ends_without_warning",
             "Programs are ended only after a warning, a minute later at the soonest.",
-            "end_after",
+            "strangers_end_after",
         )
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node.id)

@@ -55,6 +55,12 @@ def test_what_makes_no_ladder_is_refused(operator: Api, body: dict[str, object])
         assert not Node.objects.get().foreign_own
 
 
+def test_the_refusal_names_the_field_as_it_was_sent(operator: Api) -> None:
+    status, problem = put(operator, strangers_by="node", strangers_end_after=600)
+    assert (status, problem["code"]) == (422, "ends_without_warning")
+    assert problem["param"] == "strangers_end_after"
+
+
 @pytest.mark.parametrize("who", ["researcher", "admin", "stranger"])
 def test_nobody_else_reads_or_sets_it(site: Site, operator: Api, who: str) -> None:
     caller: Api = getattr(site, who)
