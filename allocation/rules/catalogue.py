@@ -110,8 +110,8 @@ RULES: tuple[Rule, ...] = (
          "Only what is planned or running can be extended."),
     Rule("R39", "tenant_closed", "policy", "operator", "refuses",
          "The organisation must be open."),
-    Rule("R40", "class_not_open", "quota", "tenant_admin", "refuses",
-         "The project must have quota for the class."),
+    Rule("R40", "class_not_open", "quota", "operator", "refuses",
+         "The organisation must have quota for the class."),
     Rule("R41", "guarantee_only", "quota", "tenant_admin", "both",
          "A tier that is never paused stays within guarantees; only what may be paused borrows.",
          ("asked", "guaranteed", "used")),
@@ -197,6 +197,10 @@ RULES: tuple[Rule, ...] = (
     Rule("R87", "suspended_there", "hardware", "hardware", "explains",
          "What was suspended goes on only where it was; it waits for that as long as it is worth."),
 )  # fmt: skip
+
+UNPROVEN = frozenset({"none_in_service", "no_room_in_horizon"})
+"""Codes of a first reason that says of a waiting booking that no start could be planned: whatever
+time is stored as its start, nothing proves it."""
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

@@ -9,7 +9,13 @@ from allocation.queries.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.pins import pin_resolve
 from allocation.services.refusals import refusal
-from allocation.services.snapshot_quota import caps_rolling_of, limits_of, quotas_read, tiers_of
+from allocation.services.snapshot_quota import (
+    GPU_HOUR,
+    caps_rolling_of,
+    limits_of,
+    quotas_read,
+    tiers_of,
+)
 from allocation.services.work import Lengths, lengths_of
 from allocation.solver import Block, Quota, Snapshot, Use
 from billing.rules import UNITS_PER_GPU
@@ -176,7 +182,7 @@ def _within_quota(asked: _Asked, quota: Quota, open_classes: Collection[str]) ->
         problem = _closed(gpu_class) if gpu_class not in open_classes else None
         block = quota.never(use, asked.seconds[gpu_class])
         if problem is None and block is not None:
-            problem = _over(project, tier, use, block)
+            problem = _over(asked, use, block)
         if problem is None:
             fits[gpu_class] = needed
         refused = refused or problem
@@ -202,12 +208,18 @@ def _closed(gpu_class: str) -> Refused:
     )
 
 
-def _over(project: Project, tier: Tier, use: Use, block: Block) -> Refused | None:
+def _over(whole: _Asked, use: Use, block: Block) -> Refused | None:
     """The refusal for what could never be; None for what only others' lending decides."""
+    project, tier = whole.project, whole.tier
     is_tenant = block.owner == str(project.tenant_id)
     name = "Your organisation" if is_tenant else project.name
     owner = "operator" if is_tenant else "tenant_admin"
     asked, most = _gpus(use.units), _gpus(block.most)
+    numbers: dict[str, Any] = {
+        "asked": use.units,
+        "limit": block.most,
+        "gpu_class": use.gpu_class,
+    }
     if block.kind == "limit":
         code = "tenant_quota" if is_tenant else "project_quota"
         sentence = f"{name} may use {most} {use.gpu_class} at once, and this asks for {asked}."
@@ -219,13 +231,16 @@ def _over(project: Project, tier: Tier, use: Use, block: Block) -> Refused | Non
         )
     elif block.kind == "hours":
         code = "gpu_hours"
-        hours = block.most // (UNITS_PER_GPU * 3_600)
+        numbers |= {
+            "asked": -(-use.units * whole.seconds[use.gpu_class] // GPU_HOUR),
+            "limit": block.most // GPU_HOUR,
+        }
         sentence = (
-            f"{name} may have {hours:,} GPU-hours of {use.gpu_class}, and this asks for more."
+            f"{name} may have {numbers['limit']:,} GPU-hours of {use.gpu_class}"
+            f"{_in_days(block)}, and this asks for {numbers['asked']:,}."
         )
     else:
         return None
-    numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}
     return refusal(
         code,
         sentence,
@@ -235,6 +250,11 @@ def _over(project: Project, tier: Tier, use: Use, block: Block) -> Refused | Non
         numbers=numbers,
         alternatives=_tiers_that_borrow(tier) if block.kind == "guarantee" else [],
     )
+
+
+def _in_days(block: Block) -> str:
+    days = block.cap.rolling_days if block.cap else None
+    return f" in any {days} days" if days else ""
 
 
 def _tiers_that_borrow(tier: Tier) -> list[dict[str, Any]]:

@@ -17,3 +17,10 @@ def test_the_solver_cites_rules_of_the_catalogue_under_their_ids_and_checks() ->
 def test_a_rule_says_what_it_means_in_one_sentence() -> None:
     assert all(rule.wording[0].isupper() and rule.wording.endswith(".") for rule in RULES)
     assert not any("preempt" in rule.wording.lower() for rule in RULES)
+
+
+def test_what_only_the_operator_sets_is_the_operators() -> None:
+    # Tenants' shares and caps are given by operators, projects' by their tenant's admin.
+    owners = {code: BY_CODE[code].owner for code in ("class_not_open", "tenant_quota")}
+    assert set(owners.values()) == {"operator"}
+    assert BY_CODE["project_quota"].owner == "tenant_admin"

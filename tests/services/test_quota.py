@@ -120,7 +120,8 @@ class TestAdmission:
         assert wished(lab, an_ask(hours=4)).state == "requested"
         found = refused(lab, an_ask(hours=5))
         assert (found.code, found.owner) == ("gpu_hours", "operator")
-        assert "4 GPU-hours of h100" in found.sentence
+        assert "4 GPU-hours of h100 in any 7 days, and this asks for 5" in found.sentence
+        assert (found.numbers["asked"], found.numbers["limit"]) == (5, 4), "both in GPU-hours"
 
 
 @pytest.mark.django_db
