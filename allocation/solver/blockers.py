@@ -21,6 +21,9 @@ from allocation.solver.types import Request
 from allocation.solver.upkeep import missing
 from allocation.solver.working import Found, Working
 
+_OUT = frozenset({"hardware_out", "node_unanswering"})
+"""Nobody knows when hardware is back."""
+
 
 def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[Reason, ...]:
     """What is in the way of exactly this start, blockers only; empty when nothing is.
@@ -36,12 +39,32 @@ def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[R
 
 
 def why_waiting(working: Working, request: Request, found: Found, line: Line) -> tuple[Reason, ...]:
-    """Why a booking does not start at once, with the planned start as the time it frees."""
+    """Why a booking does not start at once, and when each of that stops being in the way.
+
+    Room is in the way until the planned start, unless a limit holds for longer: then the limit
+    comes first.
+    """
     first = working.first_start(request.earliest)
     blockers = why_not_at(working, found.want, first, line)
-    return _waiting(working, request, found, blockers) or (
+    room_at = _room_before(working, found, first)
+    if room_at is not None:
+        limits = [each for each in blockers if each.check == "quota"]
+        if not limits:
+            later = why_quota(working, found.want, room_at)
+            limits = [later] if later else []
+        blockers = (*limits, *(each for each in blockers if each.check != "quota"))
+    return _waiting(working, request, found, blockers, room_at) or (
         frees(_in_line(found.want, line), found.starts),
     )
+
+
+def _room_before(working: Working, found: Found, first: int) -> int | None:
+    """The first start before the planned one at which there is room, and quota says no; None:
+    room is what it waits for."""
+    want = found.want
+    if found.starts <= first or working.quota.has_plenty(working.use(want)):
+        return None
+    return working.first_of(want, working.starts_between(want, first, found.starts - 1))
 
 
 def why_still_waiting(
@@ -65,10 +88,16 @@ def _has_room(working: Working, want: Want, starts: int) -> bool:
 
 
 def _waiting(
-    working: Working, request: Request, found: Found, blockers: tuple[Reason, ...]
+    working: Working,
+    request: Request,
+    found: Found,
+    blockers: tuple[Reason, ...],
+    room_at: int | None = None,
 ) -> tuple[Reason, ...]:
+    """`room_at` is when there is room; None: when it starts."""
+    until = found.starts if room_at is None else room_at
     said = [
-        blocker if blocker.check == "quota" else frees(blocker, found.starts)
+        blocker if blocker.check == "quota" or blocker.code in _OUT else frees(blocker, until)
         for blocker in blockers
     ]
     if request.earliest > working.now:
@@ -110,8 +139,9 @@ def _why_not_beside(working: Working, want: Want, starts: int) -> tuple[Reason, 
     if want.pin:
         found = [_why_not_there(working, want, starts)]
     for code, count, words in () if want.pin else missing(pool, want.shape):
-        sentence = f"{count} of {len(pool)} {want.gpu_class} are {words}."
-        found.append(reason(code, sentence, out=count, gpus=len(pool)))
+        if working.would_fit_in_service(want, starts):
+            sentence = f"{count} of {len(pool)} {want.gpu_class} are {words}."
+            found.append(reason(code, sentence, out=count, gpus=len(pool)))
     away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
     if away:
         found.append(maintenance(away, f"of {want.gpu_class}", back))

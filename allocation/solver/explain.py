@@ -268,7 +268,8 @@ def _quota_reason(
         )
         return reason("guarantee_only", sentence, used=used, guaranteed=most, asked=asked)
     if block.kind == "hours":
-        return _hours_reason(words, asked * seconds, block)
+        counted = seconds if starts is None else _counted(block, (starts, starts + seconds))
+        return _hours_reason(words, asked * counted, block)
     own = 0
     if starts is not None:
         window = (starts, starts + want.duration)
@@ -278,6 +279,14 @@ def _quota_reason(
         "and others do not lend so many."
     )
     return reason("lent_out", sentence, own=own, borrowed=asked - own, asked=asked)
+
+
+def _counted(block: Block, window: tuple[int, int]) -> int:
+    """Seconds of the window that the cap counts: of a period only those that lie in it."""
+    cap = block.cap
+    if cap is None or cap.rolling_days is not None:
+        return window[1] - window[0]
+    return min(window[1], cap.ends) - max(window[0], cap.starts)
 
 
 def _hours_reason(words: str, asked: int, block: Block) -> Reason:

@@ -142,6 +142,14 @@ class Space:
             return Left(is_enough=False, has_gpus=True)
         return Left(is_enough=False, has_gpus=False, together=most_together(pool, want, held[0]))
 
+    def would_fit_in_service(self, want: Want, starts: int) -> bool:
+        """The same if every GPU of the class were in service: whether those that are out of it are
+        in the way."""
+        pool, at = self.pools[want.gpu_class], np.array([starts], dtype=np.int64)
+        held, _ = self.busy(want, at, held_only=True)
+        capacity = pool.capacity_on(want.shape, held[0], pool.suits(want.shape))
+        return int(pool.sums(want.level, capacity).max()) >= want.count
+
     def may_fit(self, want: Want, starts: Ints) -> Bools:
         """False for windows without room for whole GPUs; others may lack what else they need.
 

@@ -309,3 +309,43 @@ class TestHours:
         cap = Cap("folding", "h100", HOUR * GPU, 0, 0, rolling_days=7)
         plan = solve(a_snapshot(a_request(hours=2), caps=(cap,)), POLICY)
         assert [row.reasons[0].code for row in plan.refusals] == ["gpu_hours"]
+
+    def test_a_cap_that_holds_longer_than_the_lack_of_room_is_said_first(self) -> None:
+        day = NOON - NOON % DAY
+        cap = Cap("folding", "h100", 10 * HOUR * GPU, 0, 0, rolling_days=7)
+        used = (Used("lab", "folding", "h100", day - 6 * DAY, 9 * HOUR * GPU),)
+        held = tuple(a_held(f"n1-{n}", ends=HOUR + n) for n in range(8))
+        plan = solve(a_snapshot(a_request(hours=2), held=held, caps=(cap,), used=used), POLICY)
+        assert starts(plan) == {"b1": 2 * DAY - DAY // 2}
+        assert [(why.code, why.frees_at) for why in answer(plan)] == [
+            ("gpu_hours", day + 2 * DAY),
+            ("gpus_busy", NOON + HOUR),
+        ]
+
+    def test_a_limit_that_only_begins_to_hold_when_there_is_room_is_said_too(self) -> None:
+        held = (
+            a_held("n1-0", ends=HOUR),
+            *(
+                a_held(f"n1-{n}", starts=HOUR, ends=3 * HOUR, tenant="lab", project="folding")
+                for n in (1, 2)
+            ),
+        )
+        limits = (a_limit("lab", 2), a_limit("folding", 2, parent="lab"))
+        wish = a_request(ask=replace(an_ask(), pin=("n1/0",)), hours=0.5)
+        plan = solve(a_snapshot(wish, held=held, limits=limits), POLICY)
+        assert starts(plan) == {"b1": 3 * HOUR}
+        assert [(why.code, why.frees_at) for why in answer(plan)] == [
+            ("project_quota", NOON + 3 * HOUR),
+            ("pinned", NOON + HOUR),
+        ]
+
+    def test_a_cap_of_a_period_counts_only_what_lies_in_it(self) -> None:
+        day = NOON - NOON % DAY
+        cap = Cap("lab", "h100", 2 * HOUR * GPU, day, day + DAY)
+        wish = a_request(hours=3, earliest=9 * HOUR)
+        assert starts(solve(a_snapshot(wish, caps=(cap,)), POLICY)) == {"b1": 10 * HOUR}
+        (why, *_) = answer(solve(a_snapshot(wish, caps=(replace(cap, most=1),)), POLICY))
+        assert "this needs 3" in why.sentence
+        wish = a_request(hours=3, earliest=10 * HOUR)
+        (why, *_) = answer(solve(a_snapshot(wish, caps=(replace(cap, most=1),)), POLICY))
+        assert "this needs 2" in why.sentence, "the third hour is tomorrow's"
