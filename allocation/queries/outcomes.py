@@ -34,9 +34,12 @@ def starts_kept(tier: str) -> list[tuple[int, int]]:
 def start_range_of(booking: Booking, now: datetime) -> StartRange | None:
     """When a booking that waits for its promised start will really start, in 8 of 10 cases.
 
-    None: it does not wait, or too few have started to learn from.
+    None: it does not wait, or is due. A fixed window that has its place is firm: what too few have
+    shown is not assumed of it.
     """
     waits = booking.state in (State.QUEUED, State.SCHEDULED)
     if not waits or booking.planned_starts is None or booking.is_unplanned:
         return None
-    return start_range(booking.planned_starts, now, starts_kept(booking.tier_id))
+    found = start_range(booking.planned_starts, now, starts_kept(booking.tier_id))
+    is_firm = booking.state == State.SCHEDULED
+    return None if found is not None and is_firm and not found.of else found

@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 FEWEST = 20
+LEAST_SLACK = timedelta(minutes=30)
 _LOW, _HIGH = 10, 90
 
 
 @dataclass(frozen=True, slots=True)
 class StartRange:
-    """From when to when 8 of 10 like it started; learnt from the last `of` in its tier."""
+    """From when to when 8 of 10 like it started; learnt from the last `of` in its tier.
+
+    With `of` 0 too few have started: the range is an assumption.
+    """
 
     earliest: datetime
     latest: datetime
@@ -20,13 +24,19 @@ class StartRange:
 def start_range(
     promised: datetime, now: datetime, kept: Sequence[tuple[int, int]]
 ) -> StartRange | None:
-    """The range of a promised start, seen from now. None: fewer than `FEWEST` to learn from.
+    """The range of a promised start, seen from now. None: it is due.
+
+    With fewer than `FEWEST` to learn from, a quarter of the lead and at least half an hour is
+    assumed to be lost.
 
     `kept` are (lead above zero, lateness) of earlier promises in seconds; a promise for tomorrow
     may miss by more than one for the next hour, so lateness counts by its part of the lead.
     """
-    if len(kept) < FEWEST or promised <= now:
+    if promised <= now:
         return None
+    if len(kept) < FEWEST:
+        slack = max(LEAST_SLACK, (promised - now) / 4)
+        return StartRange(promised, promised + slack, 0)
     ahead = int((promised - now).total_seconds())
     late = sorted(late * ahead // lead for lead, late in kept)
     low, high = (_rank(late, percent) for percent in (_LOW, _HIGH))

@@ -78,12 +78,17 @@ def change_from(request: HttpRequest, actor: Actor, booking: Booking, now: datet
 def _range_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
     found = start_range_of(booking, now)
     if found is None:
-        return (
-            f"No range yet: fewer than {FEWEST} bookings in this tier have had a promise to keep."
-        )
+        return ""
+    if found.earliest == found.latest:
+        return f"8 of 10 like it started at their planned time (last {found.of} in this tier)."
     earliest, latest = (moment_words(each, zone, now) for each in (found.earliest, found.latest))
     if found.earliest.astimezone(zone).date() == found.latest.astimezone(zone).date():
         latest = clock(found.latest, zone)
+    if not found.of:
+        return (
+            f"{earliest} – {latest}: an assumption until {FEWEST} bookings in this tier have had a "
+            "planned start."
+        )
     return f"{earliest} – {latest} in 8 of 10 like it (last {found.of} in this tier)."
 
 

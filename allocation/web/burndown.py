@@ -121,7 +121,7 @@ def _forecast_line(plot: _Plot, forecast: Forecast | None, today: date, left: De
 
 
 def _forecast_band(plot: _Plot, forecast: Forecast | None, today: date, left: Decimal) -> str:
-    if forecast is None:
+    if forecast is None or forecast.low == forecast.high:
         return ""
     amount = plot.effect.amount
     low = _towards(plot, today, left, amount - forecast.low)
@@ -156,9 +156,11 @@ def _text(plot: _Plot, money: Money) -> str:
     ]
     forecast = money.forecast
     if forecast is not None:
+        between = ""
+        if forecast.low < forecast.high:
+            between = f", between {plot.money(forecast.low)} and {plot.money(forecast.high)}"
         parts.append(
-            f"Forecast for the end of the period: {plot.money(forecast.spend)} spent,"
-            f" between {plot.money(forecast.low)} and {plot.money(forecast.high)}."
+            f"Forecast for the end of the period: {plot.money(forecast.spend)} spent{between}."
         )
         if forecast.runs_out:
             parts.append(

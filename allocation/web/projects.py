@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET
 from allocation.models import Booking
 from allocation.queries.projects import (
     FORECAST_DAYS,
+    Forecast,
     Money,
     QuotaUse,
     Share,
@@ -30,6 +31,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
 from allocation.solver.types import UNITS_PER_GPU
 from allocation.web.burndown import Burndown, burndown
+from billing.queries import BudgetEffect
 from billing.rules import money_text
 from billing.web.budget_bar import BudgetBar, budget_bar
 from tenants.access import Actor, access_project
@@ -96,7 +98,7 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
     running, coming = open_counts(project=found)
     context: dict[str, Any] = {
         "project": found,
-        "money": _money(money) if money else None,
+        "money": money_card(money) if money else None,
         "quotas": quota_bars(quota_of(project=found, now=now)),
         "bookings": booking_rows(open_bookings(project=found)),
         "budgets_url": f"/t/{actor.tenant_slug}/budgets",
@@ -158,7 +160,7 @@ def _quota(line: QuotaUse, top: int) -> QuotaBar:
     )
 
 
-def _money(money: Money) -> MoneyCard:
+def money_card(money: Money) -> MoneyCard:
     effect, forecast = money.effect, money.forecast
 
     def text(amount: Decimal) -> str:
@@ -182,11 +184,21 @@ def _money(money: Money) -> MoneyCard:
         bar=budget_bar(effect),
         chart=burndown(money),
         forecast=text(forecast.spend),
-        forecast_range=f"{text(forecast.low)} to {text(forecast.high)} in 8 of 10 cases",
+        forecast_range=_range_words(forecast, effect),
         basis=f"at {text(forecast.per_day)} a day, the mean of the last days",
         over=text(over) if over > 0 else "",
         runs_out=f"{forecast.runs_out.day} {forecast.runs_out:%B}" if forecast.runs_out else "",
     )
+
+
+def _range_words(forecast: Forecast, effect: BudgetEffect) -> str:
+    """The 80 % range; a range without a width is none and says why."""
+    if forecast.low < forecast.high:
+        low, high = (money_text(each, effect.currency) for each in (forecast.low, forecast.high))
+        return f"{low} to {high} in 8 of 10 cases"
+    if forecast.spend == effect.spent + effect.held:
+        return "spent or held already, more than the pace of the last days"
+    return "no range: the last days cost the same"
 
 
 def _shares(shares: Sequence[Share], currency: str) -> list[ShareBar]:
@@ -226,7 +238,7 @@ def _when(booking: Booking) -> str:
     """When it ends if it runs, else when it starts; a plan is marked with ≈."""
     if booking.state in ON_HARDWARE and booking.planned_ends:
         return f"until {timezone.localtime(booking.planned_ends):%-d %b %H:%M}"
-    starts = booking.planned_starts or booking.starts
+    starts = booking.expected_start or booking.starts
     if starts is None:
         return "not planned yet"
     about = "" if booking.state == State.SCHEDULED else "≈ "

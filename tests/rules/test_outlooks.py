@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from allocation.rules.pause_risk import Outcomes, PauseRecord
-from allocation.rules.start_range import FEWEST, start_range
+from allocation.rules.start_range import FEWEST, StartRange, start_range
 
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -56,5 +56,7 @@ def test_a_range_holds_the_promise_and_begins_no_earlier_than_now() -> None:
 
 
 @pytest.mark.parametrize("count", [0, FEWEST - 1])
-def test_too_few_to_learn_from_give_no_range(count: int) -> None:
-    assert start_range(NOW + HOUR, NOW, [(3_600, 0)] * count) is None
+@pytest.mark.parametrize(("lead", "slack"), [(1, 0.5), (8, 2)])
+def test_too_few_to_learn_from_give_an_assumption(count: int, lead: int, slack: float) -> None:
+    found = start_range(NOW + lead * HOUR, NOW, [(3_600, 0)] * count)
+    assert found == StartRange(NOW + lead * HOUR, NOW + (lead + slack) * HOUR, of=0)

@@ -171,7 +171,7 @@ def test_the_range_is_learnt_from_what_started_in_the_same_tier(lab: Lab) -> Non
     for late in range(0, 1_900, 100):
         ran(lab, late=late)
     with tenant_tx(lab.tenant_id):
-        assert start_range_of(waiting, NOW) is None, "19 are too few"
+        assert start_range_of(waiting, NOW) is None, "19 are too few, and it has its place"
     ran(lab, late=1_900)
     with tenant_tx(lab.tenant_id):
         found = start_range_of(waiting, NOW)

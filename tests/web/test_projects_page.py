@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.queries.projects import forecast_of, money_of, quota_of
+from allocation.queries.projects import Forecast, Money, forecast_of, money_of, quota_of
 from allocation.rules.states import State
-from allocation.web.projects import gpus_text, quota_bars
+from allocation.web.projects import gpus_text, money_card, quota_bars
 from billing.queries import BudgetEffect
 from billing.rules import month_of
 from billing.services import budget_set, hold_place, hold_settle
@@ -196,3 +196,23 @@ def test_a_project_of_others_is_missing_even_in_the_same_tenant(client: Client) 
     other = a_project(member.tenant)
     client.force_login(member.user)
     assert client.get(f"/t/{member.tenant.slug}/p/{other.slug}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("spent", "held", "low", "high", "words"),
+    [
+        ("10", "500", "510", "510", "spent or held already, more than the pace of the last days"),
+        ("160", "0", "300", "300", "no range: the last days cost the same"),
+        ("160", "0", "250", "300", "€250.00 to €300.00 in 8 of 10 cases"),
+    ],
+)
+def test_a_range_without_a_width_is_not_called_one(
+    spent: str, held: str, low: str, high: str, words: str
+) -> None:
+    forecast = Forecast(Decimal(high), Decimal(low), Decimal(high), Decimal(1), None, None, None)
+    effect = _effect("1000", spent, held=held)
+    money = Money(effect, date(2026, 11, 17), (Decimal(spent),), 9, forecast)
+    card = money_card(money)
+    assert card.forecast_range == words
+    assert bool(card.chart.forecast_band) is (low != high)
+    assert ("between" in card.chart.text) is (low != high)
