@@ -171,7 +171,8 @@ class CheckOut(serializers.Serializer[Any]):
 
 
 class RangeOut(serializers.Serializer[Any]):
-    """From when to when 8 of 10 bookings like it started, learnt from the last `of` in its tier."""
+    """From when to when 8 of 10 bookings like it started, learnt from the last `of` in its tier;
+    with `of` 0 too few have started, and the range is an assumption."""
 
     earliest = serializers.DateTimeField()
     latest = serializers.DateTimeField()
@@ -185,7 +186,9 @@ class WhyOut(serializers.Serializer[Any]):
     state = serializers.CharField()
     expected_start = serializers.DateTimeField(allow_null=True)
     expected_range = RangeOut(
-        allow_null=True, help_text="Null when too few have started to learn from."
+        allow_null=True,
+        help_text="Null when it does not wait, or is scheduled and too few have "
+        "started to learn from.",
     )
     checks = CheckOut(many=True)
     alternatives = serializers.ListField(child=serializers.DictField())
@@ -247,7 +250,7 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
         {
             "number": booking.label,
             "state": booking.state,
-            "expected_start": booking.planned_starts,
+            "expected_start": booking.expected_start,
             "expected_range": start_range_of(booking, now),
             "checks": [_check(booking, check) for check in CHECKS],
             "alternatives": booking.alternatives,
@@ -267,14 +270,15 @@ def _check(booking: Booking, check: str) -> dict[str, Any]:
 
 def _window(booking: Booking) -> dict[str, Any]:
     length = timedelta(seconds=booking.duration_seconds)
+    planned_ends = None if booking.is_unplanned else booking.planned_ends
     return {
         "starts": booking.starts,
         "ends": booking.starts + length if booking.starts else None,
         "not_before": booking.not_before,
         "deadline": booking.deadline,
         "duration": iso_duration(booking.duration_seconds),
-        "planned_starts": booking.planned_starts,
-        "planned_ends": booking.planned_ends,
+        "planned_starts": booking.expected_start,
+        "planned_ends": planned_ends,
         "zone": booking.zone,
     }
 
@@ -283,8 +287,8 @@ def _waiting(booking: Booking) -> dict[str, Any] | None:
     if booking.state not in (*WAITING, State.PAUSING, State.PAUSED):
         return None
     return {
-        "expected_start": booking.planned_starts,
-        "expected_end": booking.planned_ends,
+        "expected_start": booking.expected_start,
+        "expected_end": None if booking.is_unplanned else booking.planned_ends,
         "gpu_class": booking.planned_class,
         "reasons": booking.reasons,
     }

@@ -10,6 +10,7 @@ from django.db.models import F, Q
 
 from allocation.models.hardware import Gpu, GpuModel
 from allocation.models.series import Series
+from allocation.rules.catalogue import UNPROVEN
 from allocation.rules.states import State
 from tenants.models import Project, Tenant, Tier
 
@@ -143,8 +144,13 @@ class Booking(models.Model):
 
     @property
     def is_unplanned(self) -> bool:
-        """Too few GPUs are in service: its planned start proves nothing and is not to be shown."""
-        return bool(self.reasons) and self.reasons[0].get("code") == "none_in_service"
+        """No start could be planned: what is stored as one proves nothing and is not shown."""
+        return bool(self.reasons) and self.reasons[0].get("code") in UNPROVEN
+
+    @property
+    def expected_start(self) -> datetime | None:
+        """The planned start; None where nothing proves it."""
+        return None if self.is_unplanned else self.planned_starts
 
 
 class Allocation(models.Model):

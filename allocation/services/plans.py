@@ -7,6 +7,7 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, SolverState
+from allocation.rules.catalogue import UNPROVEN
 from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.assigning import (
     Fleet,
@@ -101,8 +102,9 @@ def _move_all(
 
 def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
     moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
-    # What waits for hardware that is out of service has no start that is worth telling.
-    has_start, had_start = bool(wait.places), bool(booking.planned_places)
+    # Where no start can be planned there is none that is worth telling.
+    has_start = bool(wait.places) and wait.reasons[0].code not in UNPROVEN
+    had_start = bool(booking.planned_places) and not booking.is_unplanned
     is_new = booking.state == State.REQUESTED
     if is_new:
         booking.state = State.QUEUED

@@ -169,17 +169,15 @@ def _headline(booking: Booking, scene: Scene) -> str:
     sayings = {
         State.REQUESTED: "Being placed now",
         State.AWAITING_APPROVAL: "Waits for approval",
-        State.QUEUED: "Waits for GPUs to come back into service"
-        if booking.is_unplanned
-        else f"Should start {at(booking.planned_starts)}",
+        State.QUEUED: _unplanned(booking) or f"Should start {at(booking.planned_starts)}",
         State.SCHEDULED: f"{_starts_word(booking, scene.now)} {at(booking.planned_starts)}",
         State.STARTING: "Starting: waits for its node"
         if _is_stalled(booking)
         else "Starting: your devices are being made ready",
         State.ACTIVE: f"Running until {at(booking.planned_ends)}",
         State.PAUSING: f"Pauses {at(scene.pauses[-1].deadline)}" if scene.pauses else "Pausing",
-        State.PAUSED: f"Paused, resumes {at(booking.planned_starts)}"
-        if booking.planned_starts and not booking.is_unplanned
+        State.PAUSED: f"Paused, resumes {at(booking.expected_start)}"
+        if booking.expected_start
         else "Paused until there is room",
         State.ENDING: "Ending: the devices are being cleared",
         State.ENDED: f"Ended {at(booking.ended_at)}",
@@ -190,6 +188,15 @@ def _headline(booking: Booking, scene: Scene) -> str:
         State.FAILED: "Failed",
     }
     return sayings[state]
+
+
+def _unplanned(booking: Booking) -> str:
+    """What it waits for when no start can be planned; empty when one is."""
+    if not booking.is_unplanned:
+        return ""
+    if booking.reasons[0]["code"] == "none_in_service":
+        return "Waits for GPUs to come back into service"
+    return "Waits for room: no start can be planned yet"
 
 
 def _starts_word(booking: Booking, now: datetime) -> str:
@@ -268,13 +275,15 @@ def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
             continue
         found.setdefault(reason.get("check", "policy"), []).append(reason)
     checks = []
-    for key, name, fine in CHECKS:
+    # What the decision says first comes first: it is what holds longest.
+    places = {key: place for place, key in enumerate(found)}
+    for key, name, fine in sorted(CHECKS, key=lambda each: places.get(each[0], len(places))):
         reasons = found.get(key, [])
         good = fine or f"{money_text(booking.held, booking.currency)} is held for this booking."
         if key == "budget" and booking.state not in OPEN:
             good = "The budget was not in the way; its money is free again."
         if key == "together" and booking.is_unplanned:
-            good = "Nobody can say before the hardware is back."
+            good = "No start can be planned, so this was not looked at."
         checks.append(
             Check(
                 name=name,
@@ -283,7 +292,7 @@ def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
                 frees=_frees(reasons, scene),
             )
         )
-    return tuple(sorted(checks, key=lambda check: not check.blocks))
+    return tuple(checks)
 
 
 def _frees(reasons: Sequence[Mapping[str, Any]], scene: Scene) -> str:

@@ -197,7 +197,7 @@ def _steps(booking: Booking, pause: Pause, scene: Scene) -> tuple[Step, ...]:
     def at(moment: datetime | None) -> str:
         return clock(moment, scene.zone) if moment else ""
 
-    resumes = booking.planned_starts if pause.resumed_at is None else pause.resumed_at
+    resumes = booking.expected_start if pause.resumed_at is None else pause.resumed_at
     is_out = pause.emptied_at is not None
     is_leaving = pause.acknowledged_at is not None or pause.deadline <= scene.now
     reached = 4 if pause.resumed_at else 3 if is_out else 2 if is_leaving else 1

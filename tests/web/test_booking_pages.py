@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from allocation.api.shapes import why
 from allocation.models import Booking
 from allocation.rules.states import State
 from allocation.web.booking_scene import Scene
@@ -16,6 +17,7 @@ from allocation.web.times import length_words, window_words
 from billing.rules import month_of
 from billing.services import budget_set, hold_place
 from tenants.models import Membership, Role
+from tenants.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU, a_member, a_project, a_tenant, a_user
 from tests.roles import as_system
 from tests.web.fleet_builders import a_booking, a_node, a_place
@@ -327,7 +329,7 @@ def test_a_waiting_booking_says_its_range_or_that_there_is_none_yet() -> None:
         member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3)
     )
     page = _client(member).get(_url(booking)).content.decode()
-    assert "No range yet: fewer than 20 bookings in this tier" in page
+    assert "an assumption until 20 bookings in this tier have had a planned start" in page
 
 
 @pytest.mark.parametrize("starts", ["", "-1", "soon", "9" * 40])
@@ -358,4 +360,54 @@ def test_what_waits_for_hardware_says_so_and_no_start_that_nothing_proves() -> N
     assert story.detail == sentence
     assert story.window.startswith("from ")
     assert story.checks[0].name == "Hardware"
-    assert story.checks[1].sentences == ("Nobody can say before the hardware is back.",)
+    assert story.checks[1].sentences == ("No start can be planned, so this was not looked at.",)
+
+
+@pytest.mark.parametrize(
+    ("state", "headline"),
+    [
+        (State.PAUSED, "Paused until there is room"),
+        (State.QUEUED, "Waits for room: no start can be planned yet"),
+    ],
+)
+def test_a_start_that_nothing_proves_is_not_promised(state: State, headline: str) -> None:
+    """A paused window keeps its last second as a start while there is no room: that is none."""
+    booking = a_booking(a_member(a_project()), now=NOW, state=state)
+    reasons: list[dict[str, object]] = [
+        {
+            "rule": "R22",
+            "code": "no_room_in_horizon",
+            "check": "together",
+            "sentence": "There is no room for it as far ahead as bookings are planned.",
+            "numbers": {},
+            "frees_at": None,
+        }
+    ]
+    end = NOW + timedelta(hours=3)
+    booking = _change(
+        booking, reasons=reasons, planned_starts=end - timedelta(seconds=1), planned_ends=end
+    )
+    story = _story(booking)
+    assert story.headline == headline
+    assert story.window.startswith("from ")
+    with tenant_tx(booking.tenant_id):
+        said = why(Booking.objects.get(id=booking.id), NOW)
+    assert said["expected_start"] is None
+
+
+def test_the_check_that_holds_longest_comes_first() -> None:
+    booking = a_booking(a_member(a_project()), now=NOW, state=State.QUEUED)
+    day, hour = NOW + timedelta(days=1), NOW + timedelta(hours=1)
+    reasons = [
+        {"rule": rule, "code": code, "check": check, "sentence": code, "numbers": {},
+         "frees_at": frees.isoformat()}
+        for rule, code, check, frees in (
+            ("R43", "gpu_hours", "quota", day), ("R5", "gpus_busy", "together", hour)
+        )
+    ]  # fmt: skip
+    story = _story(_change(booking, reasons=reasons, planned_starts=day))
+    assert [(check.name, check.blocks) for check in story.checks[:3]] == [
+        ("Quota", True),
+        ("GPUs free together", True),
+        ("Place in line", False),
+    ]
