@@ -197,10 +197,8 @@ def portal_programs(demo: Demo, own: Secrets, stores: Stores) -> list[Program]:
     server = Program(
         name="web",
         command=(
-            *(sys.executable, "-m", "uvicorn", "portal.asgi:application"),
-            *("--host", demo.host, "--port", str(demo.port), "--lifespan", "off"),
-            *("--ws-max-size", "65536", "--timeout-graceful-shutdown", "3"),
-            *("--no-server-header", "--no-access-log", "--log-level", "warning"),
+            *(sys.executable, "-m", "portal.web.server"),
+            *("--host", demo.host, "--port", str(demo.port)),
         ),
         environment=web,
         folder=ROOT,

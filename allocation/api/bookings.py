@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.db.models import QuerySet
 from django.http.response import HttpResponseBase
@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_booking, access_booking_to_change
-from allocation.api.decisions import Preferences, decision_awaited, preferences_of
+from allocation.api.decisions import Preferences, preferences_of, waited
 from allocation.api.quotes import quote_answer
 from allocation.api.shapes import (
     BookingOut,
@@ -23,7 +23,8 @@ from allocation.api.shapes import (
     why,
 )
 from allocation.api.wishes import WishIn, wish_of
-from allocation.models import Allocation, Booking
+from allocation.models import Booking
+from allocation.queries.decided import Decided, allocations_shown
 from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.bookings import (
@@ -37,6 +38,7 @@ from allocation.services.bookings import (
 from allocation.services.pause_choices import booking_saved, more_time_ask
 from tenants.access import access_project
 from tenants.api.base import ApiView, listed
+from tenants.api.deferred import Wait
 from tenants.api.fields import Duration, Instant, Strict, Text
 from tenants.api.idempotency import booking_id
 from tenants.api.pages import PageQuery, page_of
@@ -72,7 +74,7 @@ class Bookings(ApiView):
                 asked=self.asked,
                 scope=f"bookings:{self.actor.tenant_id}",
             )
-            allocations = _allocations(bookings)
+            allocations = allocations_shown(bookings)
             return listed(
                 [shown(booking, allocations[booking.id]) for booking in bookings], following
             )
@@ -102,10 +104,17 @@ class Bookings(ApiView):
             booking.owner = self.user
             return _made(booking, shown_new(booking))
 
-        def decided(response: Response) -> Response:
-            return self._decided(response, preferences.wait)
+        def wait(response: Response) -> Wait:
+            subject = UUID(response.data["id"].removeprefix("bk_"))
+            return Wait(self.actor.tenant_id, subject, preferences.wait, render)
 
-        return self.once(work, then=decided if preferences.wait else None)
+        def render(decided: Decided, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
+            if decided.booking.state == State.REFUSED:
+                raise _refusal(decided.booking)
+            answer = _made(decided.booking, shown(decided.booking, decided.allocations))
+            return waited(answer, preferences.wait, applied=applied)
+
+        return self.once(work, wait=wait if preferences.wait else None)
 
     def _rows(self) -> QuerySet[Booking]:
         actor = self.actor
@@ -120,27 +129,25 @@ class Bookings(ApiView):
             rows = rows.filter(owner_id=actor.user_id)
         return rows
 
-    def _decided(self, response: Response, wait: int) -> Response:
-        reference = response.data["id"]
-        has_waited = decision_awaited(self.actor, reference, wait)
-        with self.tx():
-            booking = access_booking(self.actor, reference)
-            if booking.state == State.REFUSED:
-                raise _refusal(booking)
-            answer = booking_answer(booking, status=201)
-        if has_waited:
-            answer["Preference-Applied"] = f"wait={wait}"
-        return answer
-
 
 class BookingOne(ApiView):
     """One booking, by `bk_…` or `BK-2041`."""
 
-    @described("get_booking", "One booking", answer=BookingOut)
+    @described("get_booking", "One booking", answer=BookingOut, headers=Preferences.WAIT_PARAMETERS)
     def get(self, request: Request, reference: str) -> Response:
-        """The booking."""
+        """The booking; with `Prefer: wait=5` once it is decided."""
         with self.tx():
-            return booking_answer(access_booking(self.actor, reference))
+            booking = access_booking(self.actor, reference)
+            answer = booking_answer(booking)
+        seconds = preferences_of(request).wait
+        if not seconds or booking.state != State.REQUESTED:
+            return answer
+
+        def render(decided: Decided, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
+            response = Response(shown(decided.booking, decided.allocations))
+            return waited(response, seconds, applied=applied)
+
+        return self.deferred(answer, Wait(booking.tenant_id, booking.id, seconds, render))
 
 
 class BookingCancel(ApiView):
@@ -309,7 +316,7 @@ def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
 
 def booking_answer(booking: Booking, status: int = 200) -> Response:
     """The booking as the answer to a request, with its address when it is new."""
-    said = shown(booking, _allocations([booking])[booking.id])
+    said = shown(booking, allocations_shown([booking])[booking.id])
     return _made(booking, said) if status == 201 else Response(said, status=status)
 
 
@@ -317,20 +324,6 @@ def _made(booking: Booking, said: dict[str, Any]) -> Response:
     return Response(
         said, status=201, headers={"Location": f"/api/v1/bookings/{booking_id_text(booking)}"}
     )
-
-
-def _allocations(bookings: list[Booking]) -> dict[Any, list[Allocation]]:
-    """Each booking's allocations that count, by start and GPU."""
-    found: dict[Any, list[Allocation]] = {booking.id: [] for booking in bookings}
-    rows = (
-        Allocation.objects.filter(booking_id__in=found, left=False)
-        .exclude(state=Allocation.State.SUPERSEDED)
-        .select_related("gpu__node")
-        .order_by("period", "gpu_number", "start")
-    )
-    for row in rows:
-        found[row.booking_id].append(row)
-    return found
 
 
 def _refusal(booking: Booking) -> Refused:

@@ -1,27 +1,28 @@
-"""`Prefer` on a new booking: wait for the decision, or only say what would happen."""
+"""`Prefer` on a booking: wait for its decision, or only say what would happen."""
 
 import re
 from dataclasses import dataclass
-from threading import BoundedSemaphore
-from time import monotonic, sleep
 from typing import ClassVar
 
-from django.conf import settings
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
+from rest_framework.response import Response
 
-from allocation.access import access_booking
-from allocation.rules.states import State
-from tenants.access import Actor
-from tenants.wall import tenant_tx
+# Below the 60 s after which common proxies give up and after which an idempotency key is free.
+WAIT_MAX = 50
 
-WAIT_MAX = 10
-POLL_SECONDS = 0.1
-
-# Who waits keeps a thread of the web from others: half of them stay free.
-_SEATS = BoundedSemaphore(max(1, settings.WEB_THREADS // 2))
 _WAIT = re.compile(r"wait=([0-9]{1,4})")
+_WAITING = (
+    f"`wait=N` (N up to {WAIT_MAX}) answers when the decision is there or N seconds are over; at "
+    "once, and without `Preference-Applied`, when too many requests wait."
+)
+
+
+def _prefer(description: str) -> OpenApiParameter:
+    return OpenApiParameter(
+        "Prefer", OpenApiTypes.STR, OpenApiParameter.HEADER, description=description
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,12 @@ class Preferences:
     dry_run: bool = False
 
     PARAMETERS: ClassVar = (
-        OpenApiParameter(
-            "Prefer",
-            OpenApiTypes.STR,
-            OpenApiParameter.HEADER,
-            description=f"`wait=N` (N up to {WAIT_MAX}) answers when the decision is there or N "
-            "seconds are over: 201, or 409 with alternatives; at once, and without "
-            "`Preference-Applied`, when too many wait. `dry-run` answers a quote with 200 "
-            "and writes nothing.",
+        _prefer(
+            f"{_WAITING} The answer is 201, or 409 with alternatives. `dry-run` answers a quote "
+            "with 200 and writes nothing."
         ),
     )
+    WAIT_PARAMETERS: ClassVar = (_prefer(_WAITING),)
 
 
 def preferences_of(request: Request) -> Preferences:
@@ -51,21 +48,8 @@ def preferences_of(request: Request) -> Preferences:
     return Preferences(wait=min(WAIT_MAX, max(waits, default=0)), dry_run="dry-run" in words)
 
 
-def decision_awaited(actor: Actor, reference: str, wait: int) -> bool:
-    """Returns when the booking has been decided or `wait` seconds are over; False at once when so
-    many wait already that they would keep everybody else waiting.
-
-    Looks in short transactions; nothing is held in between but the thread.
-    """
-    if not _SEATS.acquire(blocking=False):
-        return False
-    try:
-        deadline = monotonic() + wait
-        while monotonic() < deadline:
-            with tenant_tx(actor.tenant_id):
-                if access_booking(actor, reference).state != State.REQUESTED:
-                    break
-            sleep(POLL_SECONDS)
-    finally:
-        _SEATS.release()
-    return True
+def waited(response: Response, seconds: int, *, applied: bool) -> Response:
+    """The response, with the preference that was followed in its header."""
+    if applied:
+        response["Preference-Applied"] = f"wait={seconds}"
+    return response

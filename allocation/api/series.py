@@ -1,5 +1,6 @@
 """Series: one wish for many dates, cancelled whole or date by date."""
 
+import functools
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -11,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_series, access_series_to_change
-from allocation.api.decisions import Preferences, decision_awaited, preferences_of
+from allocation.api.decisions import Preferences, preferences_of, waited
 from allocation.api.shapes import booking_id_text
 from allocation.api.wishes import WishIn, repeat_of, wish_of
 from allocation.models import Series
@@ -19,6 +20,7 @@ from allocation.queries.series import SeriesDate, SeriesShown, conflicts_of, ser
 from allocation.rules.catalogue import BY_CODE
 from allocation.services.series import series_cancel, series_request
 from tenants.api.base import ApiView, listed
+from tenants.api.deferred import Wait
 from tenants.api.fields import Flag, Money, Strict, Text
 from tenants.api.idempotency import booking_id
 from tenants.api.pages import PageQuery, page_of
@@ -117,10 +119,17 @@ class SeriesList(ApiView):
         def work() -> Response:
             return self._made(sent, booking_id(self.actor, self.idempotency))
 
-        def decided(response: Response) -> Response:
-            return self._decided(response, preferences.wait)
+        def wait(response: Response) -> Wait:
+            made = [each["id"] for each in response.data["dates"] if each["id"]]
+            subject = UUID(made[-1].removeprefix("bk_"))
+            return Wait(
+                self.actor.tenant_id,
+                subject,
+                preferences.wait,
+                functools.partial(self._decided, response.data["id"], preferences.wait),
+            )
 
-        return self.once(work, then=decided if preferences.wait else None)
+        return self.once(work, wait=wait if preferences.wait else None)
 
     def _made(self, sent: dict[str, Any], identifier: UUID | None) -> Response:
         wish = wish_of(self.actor, sent, self.now, first=True)
@@ -134,18 +143,19 @@ class SeriesList(ApiView):
         )
         return _answer(series, status=201)
 
-    def _decided(self, response: Response, wait: int) -> Response:
-        booked = [each["id"] for each in response.data["dates"] if each["id"]]
-        has_waited = decision_awaited(self.actor, booked[-1], wait)
-        with self.tx():
-            series = access_series(self.actor, response.data["id"])
-            shown = series_shown(series)
-            if not series.is_partial and conflicts_of(shown):
-                raise _refusal(shown)
-            answer = _answer(series, status=201)
-        if has_waited:
-            answer["Preference-Applied"] = f"wait={wait}"
-        return answer
+    def _decided(
+        self,
+        reference: str,
+        seconds: int,
+        last: object,
+        applied: bool,  # noqa: FBT001 (as Wait says)
+    ) -> Response:
+        """The series when its `last` date is decided; all dates are decided in one step."""
+        series = access_series(self.actor, reference)
+        shown = series_shown(series)
+        if not series.is_partial and conflicts_of(shown):
+            raise _refusal(shown)
+        return waited(_answer(series, status=201), seconds, applied=applied)
 
 
 class SeriesOne(ApiView):

@@ -1,14 +1,23 @@
-"""The numbers of what open pages are told, group by group: a gap is a message that was lost.
+"""What Redis carries to web processes: message numbers of open pages, and hints of decisions.
 
-Kept in Redis, beside the channels: numbers that it has forgotten begin again, which is a gap too.
+The numbers count what open pages are told, group by group: a gap is a message that was lost.
+Numbers that Redis has forgotten begin again, which is a gap too.
 """
 
+import logging
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import redis
 from django.conf import settings
+from django.db import transaction
+from redis.exceptions import RedisError
+
+logger = logging.getLogger(__name__)
+
+# Says that something was decided. Who waits looks for itself, and once a second anyway.
+DECIDED_CHANNEL = "live:decided"
 
 
 def numbers_next(groups: Sequence[str]) -> list[int]:
@@ -23,6 +32,18 @@ def numbers_last(groups: Sequence[str]) -> list[int]:
     """The number of each group's last message, 0 before the first. Raises redis.RedisError."""
     stored: Any = _server().mget([_key(group) for group in groups])
     return [int(number or 0) for number in stored]
+
+
+def decided_hint() -> None:
+    """After the commit, makes web processes look for what they wait for."""
+    transaction.on_commit(_decided_publish)
+
+
+def _decided_publish() -> None:
+    try:
+        _server().publish(DECIDED_CHANNEL, b"")
+    except RedisError:
+        logger.warning("Redis did not answer; who waits for a decision sees it a second later.")
 
 
 def _key(group: str) -> str:

@@ -22,6 +22,7 @@ from allocation.services.compaction_orders import order_answer
 from allocation.services.costs import booking_cost, earlier_settle
 from allocation.services.history import event_add
 from allocation.services.lifecycle import nodes_bump
+from allocation.services.live import decided_hint
 from allocation.services.moves import move_tell, row_leave
 from allocation.services.pauses import pause_over
 from allocation.services.pausing import pause_begin, pause_withdraw
@@ -72,6 +73,7 @@ def plan_apply(
             _extend(extend, decision, now)
         _orders_answer(changes.orders, decision, now)
         marks_write(changes.marks, now)
+        decided_hint()
 
 
 def _orders_answer(orders: Sequence[Carried], decision: Decision, now: datetime) -> None:

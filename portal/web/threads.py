@@ -3,7 +3,7 @@
 Django's own handler gives each request a thread, and with it connections, of its own, and changes
 threads at each middleware. All of ours is synchronous: a request is one piece of work for one
 thread. Who finds all of them taken waits in line, so that too much at once takes longer and is not
-refused.
+refused. A request that waits for a decision gives its thread back first.
 """
 
 import asyncio
@@ -18,7 +18,13 @@ from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from portal.web.waiting import waiting_here
+from tenants.api.deferred import DeferredResponse
+
 Message = Mapping[str, Any]
+
+# Where a request's scope keeps its thread.
+_LEASE = "portal.lease"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,20 @@ class _Received:
 
     async def __call__(self) -> Message:
         return await self.receive()
+
+
+@dataclass(slots=True)
+class _Lease:
+    """The thread of one request; given back once, as early as the request needs it no more."""
+
+    thread: Executor
+    free: "asyncio.LifoQueue[Executor]"
+    is_over: bool = False
+
+    def end(self) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self.free.put_nowait(self.thread)
 
 
 class ThreadedHandler(ASGIHandler):
@@ -53,12 +73,13 @@ class ThreadedHandler(ASGIHandler):
             body = await super().read_body(receive)
         except RequestAborted:
             return
-        thread = await self._free.get()
+        lease = _Lease(await self._free.get(), self._free)
+        scope[_LEASE] = lease
         try:
-            async with ThreadSensitiveContext(executor=thread):
+            async with ThreadSensitiveContext(executor=lease.thread):
                 await self.handle(scope, _Received(body, receive), send)
         finally:
-            self._free.put_nowait(thread)
+            lease.end()
 
     async def read_body(self, receive: Any) -> IO[bytes]:  # noqa: ANN401 (what we gave it)
         """What was read before the thread was taken."""
@@ -69,5 +90,9 @@ class ThreadedHandler(ASGIHandler):
         super().load_middleware(is_async=False)
 
     async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
-        """The answer, in one change of threads."""
-        return await sync_to_async(self.get_response)(request)
+        """The answer, in one change of threads, or later when it waits for a decision."""
+        response = await sync_to_async(self.get_response)(request)
+        if not isinstance(response, DeferredResponse):
+            return response
+        request.scope[_LEASE].end()  # type: ignore[attr-defined]  # always an ASGI request
+        return await waiting_here().answer(response)

@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 from tenants.access import Actor
 from tenants.api.auth import Caller, TokenAuthentication
 from tenants.api.body import Body, body_of
+from tenants.api.deferred import Deferred, DeferredResponse, Wait
 from tenants.api.fields import Strict, checked, one_each
 from tenants.api.idempotency import (
     NOT_KEPT,
@@ -64,7 +65,10 @@ class ApiView(APIView):
     ) -> Response:
         """Answers belong to one caller: nobody in between may keep them."""
         response["Cache-Control"] = "no-store"
-        return super().finalize_response(request, response, *args, **kwargs)
+        final = super().finalize_response(request, response, *args, **kwargs)
+        if isinstance(final, DeferredResponse):
+            final.view_headers = frozenset(name for name, _ in final.items())
+        return final
 
     @property
     def caller(self) -> Caller:
@@ -108,32 +112,46 @@ class ApiView(APIView):
         self,
         work: Callable[[], Response],
         *,
-        then: Callable[[Response], Response] | None = None,
+        wait: Callable[[Response], Wait] | None = None,
         secret: Iterable[str] = (),
     ) -> HttpResponseBase:
         """Does `work` in one transaction, at most once per idempotency key.
 
-        `then` runs after the commit and may give a better answer. Fields named in `secret` are
-        answered once and not stored: a replay has null there.
+        `wait` says what a better answer waits for. Fields named in `secret` are answered once and
+        not stored: a replay has null there.
         """
         asked = self.idempotency
         if asked is None:
             with self.tx():
                 response = work()
-            return then(response) if then else response
+            return self.deferred(response, wait(response)) if wait else response
         mine = claim(actor=self.actor, asked=asked, now=self.now)
         if isinstance(mine, Replay):
             return mine.response()
         try:
             with working(self.actor, mine):
                 response = work()
-                keep(mine, _without(response, secret), is_final=then is None)
+                keep(mine, _without(response, secret), is_final=wait is None)
         except Refused as refusal:
             return self._refused(mine, refusal)
         except BaseException:
             free(self.actor, mine)
             raise
-        return self._concluded(mine, response, then) if then else response
+        return self.deferred(response, wait(response), mine) if wait else response
+
+    def deferred(
+        self, response: Response, wait: Wait, mine: Claim | None = None
+    ) -> DeferredResponse:
+        """The answer as it is now, with the promise of a better one."""
+
+        def conclude(found: object, applied: bool) -> HttpResponseBase:  # noqa: FBT001 (one call)
+            return self._concluded(wait, mine, found, applied)
+
+        answer = DeferredResponse(
+            response.data, status=response.status_code, headers=dict(response.items())
+        )
+        answer.deferred = Deferred(wait, conclude)
+        return answer
 
     def _refused(self, mine: Claim, refusal: Refused) -> Response:
         response = self.handle_exception(refusal)
@@ -145,15 +163,21 @@ class ApiView(APIView):
         return response
 
     def _concluded(
-        self, mine: Claim, response: Response, then: Callable[[Response], Response]
-    ) -> Response:
+        self,
+        wait: Wait,
+        mine: Claim | None,
+        found: object,
+        applied: bool,  # noqa: FBT001 (one call)
+    ) -> HttpResponseBase:
+        """The better answer, complete; inside a transaction of the tenant."""
         try:
-            response = then(response)
+            response = wait.render(found, applied)
         except Refused as refusal:
             response = self.handle_exception(refusal)
-        with self.tx():
+        if mine is not None:
             improve(mine, response)
-        return response
+        complete: HttpResponseBase = self.finalize_response(self.request, response).render()
+        return complete
 
 
 def listed(items: Iterable[Any], following: str | None = None) -> Response:

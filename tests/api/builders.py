@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -17,6 +18,7 @@ from billing.models import Budget
 from billing.rules import Period, month_after, month_of
 from billing.services import budget_set, price_book_publish
 from tenants.access import Actor, actor_in
+from tenants.api.deferred import DeferredResponse
 from tenants.models import Project, Role, Tenant, User
 from tenants.services import token_create
 from tenants.wall import tenant_tx
@@ -220,6 +222,17 @@ def row_counts() -> dict[str, int]:
             cursor.execute(f"SELECT count(*) FROM {connection.ops.quote_name(table)}")  # noqa: S608 (names come from the catalogue)
             counts[table] = cursor.fetchone()[0]
     return counts
+
+
+def awaited(response: HttpResponse, *, applied: bool = True, is_due: bool = True) -> HttpResponse:
+    """What the web answers to a request that waits, when its time is over or it is decided."""
+    from portal.web.waiting import Waiter, answers_of  # noqa: PLC0415 (needs settings)
+
+    assert isinstance(response, DeferredResponse)
+    waiter = Waiter(response.deferred, Future(), is_due=is_due, applied=applied)  # type: ignore[arg-type]
+    [(_, answer)] = answers_of({waiter.tenant: [waiter]})
+    assert isinstance(answer, HttpResponse)
+    return answer
 
 
 def said(response: HttpResponse) -> Any:  # noqa: ANN401 (whatever the JSON is)

@@ -1,16 +1,15 @@
 """Booking over the API: asking, waiting for the decision, and every act."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from threading import BoundedSemaphore
 from uuid import UUID
 
 import pytest
 from psycopg.types.range import TimestamptzRange
 
 from allocation.models import Allocation, Booking, Gpu
-from tests.api.builders import Site, row_counts, said
+from tenants.api.deferred import DeferredResponse
+from tests.api.builders import Site, awaited, row_counts, said
 from tests.roles import as_system
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -22,14 +21,10 @@ REASON = {
 }  # fmt: skip
 
 
-def decided(**values: object) -> Callable[[float], None]:
-    """In place of the pause between two looks: the cycle decides."""
-
-    def decide(_: float) -> None:
-        with as_system():
-            Booking.objects.filter(state="requested").update(**values)
-
-    return decide
+def decide(**values: object) -> None:
+    """The cycle decides everything that waits for a decision."""
+    with as_system():
+        Booking.objects.filter(state="requested").update(**values)
 
 
 def running(reference: str) -> None:
@@ -105,55 +100,62 @@ def test_a_quote_writes_nothing_and_its_first_option_books(site: Site) -> None:
     assert (made.status_code, said(made)["price"]["held"]) == (201, option["price"])
 
 
-def test_waiting_answers_with_the_decision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    decide = decided(state="queued", planned_starts=NOW + timedelta(hours=2), reasons=[REASON])
-    monkeypatch.setattr("allocation.api.decisions.sleep", decide)
-    response = site.researcher.post("bookings", LINE, prefer="wait=5")
+def test_waiting_answers_with_the_decision(site: Site) -> None:
+    at_once = site.researcher.post("bookings", LINE, prefer="wait=5")
+    assert said(at_once)["state"] == "requested"
+    decide(state="queued", planned_starts=NOW + timedelta(hours=2), reasons=[REASON])
+    response = awaited(at_once, is_due=False)
     booking = said(response)
     assert (response.status_code, booking["state"]) == (201, "queued")
+    assert response["Location"] == f"/api/v1/bookings/{booking['id']}"
     assert response["Preference-Applied"] == "wait=5"
     assert booking["waiting"]["reasons"][0]["rule"] == "R18"
     assert booking["waiting"]["expected_start"] is not None
 
 
-def test_a_refusal_while_waiting_is_a_problem_with_alternatives(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_while_waiting_is_a_problem_with_alternatives(site: Site) -> None:
     other = {"gpu_class": "h100", "count": 1, "starts": "2026-12-01T12:00:00Z"}
-    decide = decided(state="refused", reasons=[REASON], alternatives=[other])
-    monkeypatch.setattr("allocation.api.decisions.sleep", decide)
-    for _ in range(2):
-        response = site.researcher.post("bookings", LINE, prefer="wait=5", idempotency_key="k")
+    at_once = site.researcher.post("bookings", LINE, prefer="wait=5", idempotency_key="k")
+    in_flight = site.researcher.post("bookings", LINE, prefer="wait=5", idempotency_key="k")
+    assert (in_flight.status_code, said(in_flight)["code"]) == (409, "in_flight")
+    decide(state="refused", reasons=[REASON], alternatives=[other])
+    answer = awaited(at_once)
+    replay = site.researcher.post("bookings", LINE, prefer="wait=5", idempotency_key="k")
+    assert (replay["Idempotency-Replayed"], replay.content) == ("true", answer.content)
+    for response in (answer, replay):
         problem = said(response)
         assert (response.status_code, problem["code"]) == (409, "window_busy")
         assert (problem["rule"], problem["owner"]) == ("R18", "others")
         assert problem["alternatives"] == [other]
         assert problem["numbers"]["booking"] == "BK-1"
         assert problem["frees_at"] == "2026-12-01T12:00:00Z"
-    assert response["Idempotency-Replayed"] == "true"
+        assert "Location" not in response
 
 
-def test_waiting_ends_without_a_decision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(100))
-    monkeypatch.setattr("allocation.api.decisions.monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr("allocation.api.decisions.sleep", lambda _: None)
-    response = site.researcher.post("bookings", LINE, prefer="wait=9999")
+def test_waiting_ends_without_a_decision(site: Site) -> None:
+    at_once = site.researcher.post("bookings", LINE, prefer="wait=9999")
+    response = awaited(at_once)
     assert (response.status_code, said(response)["state"]) == (201, "requested")
-    assert response["Preference-Applied"] == "wait=10"
+    assert response["Preference-Applied"] == "wait=50"
 
 
-def test_who_finds_too_many_waiting_is_answered_at_once_and_does_not_take_a_seat(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seats = BoundedSemaphore(1)
-    monkeypatch.setattr("allocation.api.decisions._SEATS", seats)
-    monkeypatch.setattr("allocation.api.decisions.sleep", decided(state="queued"))
-    with seats:
-        response = site.researcher.post("bookings", LINE, prefer="wait=5")
+def test_who_was_not_made_to_wait_is_not_told_so(site: Site) -> None:
+    response = awaited(site.researcher.post("bookings", LINE, prefer="wait=5"), applied=False)
     assert (response.status_code, said(response)["state"]) == (201, "requested")
     assert "Preference-Applied" not in response
-    for _ in range(2):
-        assert "Preference-Applied" in site.researcher.post("bookings", LINE, prefer="wait=5")
+
+
+def test_reading_a_booking_waits_for_its_decision_once(site: Site) -> None:
+    made = said(site.researcher.post("bookings", LINE))
+    asked = site.researcher.send("GET", "bookings/BK-1", headers={"prefer": "wait=5"})
+    assert said(asked) == made
+    decide(state="queued", planned_starts=NOW + timedelta(hours=2))
+    response = awaited(asked, is_due=False)
+    assert (response.status_code, said(response)["state"]) == (200, "queued")
+    assert response["Preference-Applied"] == "wait=5"
+    decided = site.researcher.send("GET", "bookings/BK-1", headers={"prefer": "wait=5"})
+    assert (said(decided)["state"], "Preference-Applied" in decided) == ("queued", False)
+    assert not isinstance(decided, DeferredResponse)
 
 
 def test_cancelling_frees_the_money_and_twice_is_once(site: Site) -> None:
@@ -239,7 +241,7 @@ def test_history_tells_what_happened_in_order(site: Site) -> None:
 
 def test_why_has_six_checks_with_the_decisions_evidence(site: Site) -> None:
     site.researcher.post("bookings", LINE)
-    decided(state="queued", reasons=[REASON])(0)
+    decide(state="queued", reasons=[REASON])
     why = said(site.viewer.get("bookings/BK-1/why"))
     assert [check["check"] for check in why["checks"]] == [
         "together", "line", "quota", "budget", "policy", "hardware",
@@ -251,7 +253,7 @@ def test_why_has_six_checks_with_the_decisions_evidence(site: Site) -> None:
 def test_why_says_where_a_booking_was_moved_to_make_room_and_fails_no_check(site: Site) -> None:
     site.researcher.post("bookings", LINE)
     moved = {**REASON, "rule": "R73", "code": "laid_anew", "check": "together"}
-    decided(state="scheduled", reasons=[moved])(0)
+    decide(state="scheduled", reasons=[moved])
     why = said(site.viewer.get("bookings/BK-1/why"))
     assert [check["passed"] for check in why["checks"]] == [True] * 6
     assert why["checks"][0]["reasons"] == [moved]

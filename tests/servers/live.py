@@ -13,11 +13,7 @@ def web_program(servers: Servers, port: int) -> Program:
     address = f"http://127.0.0.1:{port}"
     return Program(
         name="web",
-        command=(
-            *(sys.executable, "-m", "uvicorn", "portal.asgi:application", "--port", str(port)),
-            *("--lifespan", "off", "--log-level", "warning", "--no-access-log"),
-            *("--timeout-graceful-shutdown", "1"),
-        ),
+        command=(sys.executable, "-m", "portal.web.server", "--port", str(port)),
         environment={
             **os.environ,
             "DATABASE_URL": servers.dsn("portal_web"),

@@ -1,0 +1,47 @@
+"""Bookings that somebody waits for: which are decided, and what they have become."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from allocation.models import Allocation, Booking
+from allocation.rules.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A booking with its allocations that count, by start and GPU."""
+
+    booking: Booking
+    allocations: Sequence[Allocation]
+
+
+def decided_among(bookings: Collection[UUID]) -> set[UUID]:
+    """Those that are decided; inside a transaction of their tenant."""
+    rows = Booking.objects.filter(id__in=bookings).exclude(state=State.REQUESTED)
+    return set(rows.values_list("id", flat=True))
+
+
+def decided_read(bookings: Collection[UUID]) -> Mapping[UUID, Decided]:
+    """The bookings as they are now, all in three queries; inside a transaction of their tenant."""
+    rows = list(
+        Booking.objects.filter(id__in=bookings)
+        .select_related("project", "tier", "owner")
+        .prefetch_related("pauses")
+    )
+    allocations = allocations_shown(rows)
+    return {row.id: Decided(row, allocations[row.id]) for row in rows}
+
+
+def allocations_shown(bookings: Iterable[Booking]) -> dict[UUID, list[Allocation]]:
+    """Each booking's allocations that count, by start and GPU."""
+    found: dict[UUID, list[Allocation]] = {booking.id: [] for booking in bookings}
+    rows = (
+        Allocation.objects.filter(booking_id__in=found, left=False)
+        .exclude(state=Allocation.State.SUPERSEDED)
+        .select_related("gpu__node")
+        .order_by("period", "gpu_number", "start")
+    )
+    for row in rows:
+        found[row.booking_id].append(row)
+    return found

@@ -1,0 +1,66 @@
+"""The web process: uvicorn with our application, `python -m portal.web.server --port 8000`.
+
+As `uvicorn portal.asgi:application`, but a process that is told to stop answers at once the
+requests that wait for a decision; uvicorn alone would wait for them until it cuts them off.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+# Sockets of pages carry a few words.
+WS_MAX_SIZE = 65_536
+GRACEFUL_SECONDS = 3
+
+
+class Server(uvicorn.Server):
+    """A server that calls `stopping` when a signal asks it to stop."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """As uvicorn's; knows from here on which loop the signal belongs to."""
+        self._loop = asyncio.get_running_loop()
+        await super().main_loop()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Asks uvicorn to end, and the application to conclude."""
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stopping)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve until told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m portal.web.server", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    options = parser.parse_args(arguments)
+    config = uvicorn.Config(
+        "portal.asgi:application",
+        host=options.host,
+        port=options.port,
+        lifespan="off",
+        ws_max_size=WS_MAX_SIZE,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        server_header=False,
+        access_log=False,
+        log_level="warning",
+    )
+    Server(config, _conclude).run()
+
+
+def _conclude() -> None:
+    from portal.web.waiting import waiting_here  # noqa: PLC0415 (Django is set up by then)
+
+    waiting_here().close()
+
+
+if __name__ == "__main__":
+    main()

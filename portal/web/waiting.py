@@ -1,0 +1,203 @@
+"""Requests that wait for a decision: they hold no thread, and one look serves all of them.
+
+The event loop keeps who waits. A hint from the solver, or the clock once a second, makes one
+thread look which bookings are decided and make their answers, tenant by tenant.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from uuid import UUID
+
+import redis.asyncio
+from django.conf import settings
+from django.db import DatabaseError, close_old_connections
+from django.http.response import HttpResponseBase
+from redis.exceptions import RedisError
+
+from allocation.queries.decided import decided_among, decided_read
+from allocation.services.live import DECIDED_CHANNEL
+from tenants.api.deferred import Deferred, DeferredResponse
+from tenants.wall import tenant_tx
+
+logger = logging.getLogger(__name__)
+
+# One waiting request takes some 15 kB.
+WAITING_MOST = 8_000
+WAITING_MOST_EACH = WAITING_MOST // 4
+LOOK_SECONDS = 1.0
+_OF_THE_BYTES = frozenset({"Content-Length", "Content-Encoding"})
+RECONNECT_SECONDS = 1.0
+
+
+@dataclass(eq=False, slots=True)
+class Waiter:
+    """One request. `is_due`: it is answered with what is known then; `applied`: it did wait."""
+
+    deferred: Deferred
+    answered: "asyncio.Future[HttpResponseBase | None]"
+    is_due: bool = False
+    applied: bool = True
+
+    @property
+    def tenant(self) -> UUID:
+        """Whose booking it waits for."""
+        return self.deferred.wait.tenant_id
+
+    @property
+    def subject(self) -> UUID:
+        """The booking it waits for."""
+        return self.deferred.wait.subject
+
+
+Answers = list[tuple[Waiter, HttpResponseBase | None]]
+
+
+@dataclass
+class Waiting:
+    """Everybody who waits in this process; all methods but `close` belong to the event loop."""
+
+    most: int = WAITING_MOST
+    most_each: int = WAITING_MOST_EACH
+    _waiters: defaultdict[UUID, set[Waiter]] = field(default_factory=lambda: defaultdict(set))
+    _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
+    _stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    _thread: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="decided")
+    )
+    _is_closing: bool = False
+
+    async def answer(self, now: DeferredResponse) -> HttpResponseBase:
+        """The better answer, or `now` itself when none can be made.
+
+        A client that goes away meanwhile changes nothing for its booking and its idempotency key.
+        """
+        waiter = Waiter(now.deferred, asyncio.get_running_loop().create_future())
+        if self._is_closing or self._is_full(waiter.tenant):
+            waiter.is_due, waiter.applied = True, False
+            self._stirred.set()
+        self._waiters[waiter.tenant].add(waiter)
+        self._begin()
+        done, _ = await asyncio.wait({waiter.answered}, timeout=waiter.deferred.wait.seconds)
+        if not done:
+            waiter.is_due = True
+            self._stirred.set()
+        better = await asyncio.shield(waiter.answered)
+        return now if better is None else _with_headers_of(now, better)
+
+    def close(self) -> None:
+        """Answers everybody now, as far as things are known; safe in a signal handler's thread."""
+        self._is_closing = True
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                waiter.is_due = True
+        self._stirred.set()
+
+    def _is_full(self, tenant: UUID) -> bool:
+        everybody = sum(len(waiters) for waiters in self._waiters.values())
+        return everybody >= self.most or len(self._waiters[tenant]) >= self.most_each
+
+    def _begin(self) -> None:
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._look()), asyncio.create_task(self._listen())]
+
+    async def _look(self) -> None:
+        """Answers in rounds, as long as the process lives.
+
+        A fault ends the task and is logged by the loop; nobody is left waiting because of it.
+        """
+        try:
+            while True:
+                try:
+                    await asyncio.wait_for(self._stirred.wait(), LOOK_SECONDS)
+                except TimeoutError:
+                    if not any(self._waiters.values()):
+                        continue
+                await self._round()
+        finally:
+            for waiters in list(self._waiters.values()):
+                for waiter in list(waiters):
+                    self._answered(waiter, None)
+            self._tasks[-1].cancel()
+            self._tasks = []
+
+    async def _round(self) -> None:
+        self._stirred.clear()
+        everybody = {tenant: list(rows) for tenant, rows in self._waiters.items() if rows}
+        loop = asyncio.get_running_loop()
+        for waiter, answer in await loop.run_in_executor(self._thread, _look_in_thread, everybody):
+            self._answered(waiter, answer)
+
+    def _answered(self, waiter: Waiter, answer: HttpResponseBase | None) -> None:
+        self._waiters[waiter.tenant].discard(waiter)
+        if not waiter.answered.done():
+            waiter.answered.set_result(answer)
+
+    async def _listen(self) -> None:
+        """Turns the solver's hints into looks; without Redis the clock alone makes them."""
+        while True:
+            try:
+                async with (
+                    redis.asyncio.Redis.from_url(settings.CHANNELS_REDIS_URL) as server,
+                    server.pubsub() as hints,
+                ):
+                    await hints.subscribe(DECIDED_CHANNEL)
+                    async for _ in hints.listen():
+                        self._stirred.set()
+            except RedisError as error:
+                logger.warning("Decisions are looked for once a second: %s", error)
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+
+@cache
+def waiting_here() -> Waiting:
+    """This process's own."""
+    return Waiting()
+
+
+def answers_of(everybody: Mapping[UUID, Sequence[Waiter]]) -> Answers:
+    """The answers that can be given now. A tenant whose answers can't be made gets those it has."""
+    answers: Answers = []
+    for tenant, waiters in everybody.items():
+        try:
+            with tenant_tx(tenant):
+                answers += _answers_in(waiters)
+        except DatabaseError as error:
+            logger.warning("Waiting requests are not answered with their decisions: %s", error)
+            answers += [(waiter, None) for waiter in waiters if waiter.is_due]
+    return answers
+
+
+def _look_in_thread(everybody: Mapping[UUID, Sequence[Waiter]]) -> Answers:
+    """As a request, with a connection that lasts and is looked after."""
+    close_old_connections()
+    try:
+        return answers_of(everybody)
+    finally:
+        close_old_connections()
+
+
+def _answers_in(waiters: Iterable[Waiter]) -> Answers:
+    waiters = list(waiters)
+    decided = decided_among({waiter.subject for waiter in waiters})
+    ready = [waiter for waiter in waiters if waiter.is_due or waiter.subject in decided]
+    found = decided_read({waiter.subject for waiter in ready})
+    return [
+        (waiter, waiter.deferred.conclude(found[waiter.subject], waiter.applied))
+        for waiter in ready
+    ]
+
+
+def _with_headers_of(now: DeferredResponse, better: HttpResponseBase) -> HttpResponseBase:
+    """The better answer with what the middlewares gave to the one at hand, apart from what they
+    said about its bytes."""
+    for name, value in now.items():
+        if name not in now.view_headers and name not in _OF_THE_BYTES:
+            better[name] = value
+    better["Content-Length"] = str(len(better.content))  # type: ignore[attr-defined]
+    better.cookies = now.cookies
+    return better
