@@ -1,25 +1,39 @@
-"""Live pages: a socket per open page, told only that something changed; the page asks again."""
+"""Live pages: a socket per open page, told only that something changed; the page asks again.
+
+A socket lives no longer than the right to read. Every two seconds one query asks for all sockets of
+this process whether their sessions still live, with the same roles as when they were opened.
+"""
 
 import asyncio
+import logging
 import time
+from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.conf import settings
+from django.db import Error as DatabaseFault
 from django.urls import path
+from django.utils import timezone
 
 from allocation.services.live import numbers_last
-from tenants.access import Actor, actor_in
-from tenants.errors import Refused
+from tenants.services.sessions import Reader, readers_of, session_digest
+
+logger = logging.getLogger(__name__)
 
 NOT_YOURS = 4403
+# Who may still read, but something else or while nobody can tell, comes back and looks anew.
+COME_AGAIN = 1012
 # A page that does not take its messages for so long is closed out: it comes back and looks anew.
 # So what waits for it in memory is never more than what happens in this time.
 TAKES_SECONDS = 10
-# How often it is asked whether its reader is still a member.
-MEMBER_SECONDS = 60
+# How often it is asked whether readers may still read; and how old the answer may be.
+CHECK_SECONDS = 2
+CHECKED_SECONDS = 5
 FLEET_GROUP = "fleet"
 
 
@@ -36,23 +50,31 @@ def beat_message(own: int, fleet: int) -> dict[str, object]:
 class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channels has no types
     """One open page of a member. The group comes from the session, never from the client."""
 
+    group = ""
+    reader: Reader | None = None
+    checked_at = 0.0
+
     async def connect(self) -> None:
         """Joins the groups of the tenant and of the fleet, or closes with 4403."""
-        self.group = ""
         await self.accept()
-        actor = await self._member()
-        if actor is None:
+        key = self.scope["cookies"].get(settings.SESSION_COOKIE_NAME, "")
+        self.place = (session_digest(key), self.scope["url_route"]["kwargs"]["tenant"])
+        self.checked_at = time.monotonic()
+        self.reader = (await _readers({self.place[0]})).get(self.place)
+        if self.reader is None:
             await self.close(NOT_YOURS)
             return
-        self.group = tenant_group(actor.tenant_id)
+        self.group = tenant_group(self.reader.tenant_id)
         await self.channel_layer.group_add(self.group, self.channel_name)
         await self.channel_layer.group_add(FLEET_GROUP, self.channel_name)
+        _watch().add(self)
         # Where it begins to listen, so that it knows of the first message that it misses.
         numbers = await sync_to_async(numbers_last)((self.group, FLEET_GROUP))
         await self.send_json(beat_message(*numbers))
 
     async def disconnect(self, code: int) -> None:
         """Leaves its groups."""
+        _watch().discard(self)
         if self.group:
             await self.channel_layer.group_discard(self.group, self.channel_name)
             await self.channel_layer.group_discard(FLEET_GROUP, self.channel_name)
@@ -61,9 +83,11 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
         """Pages have nothing to say here; what they send is not even read."""
 
     async def live_changed(self, event: dict[str, Any]) -> None:
-        """Passes on that something changed, to who is still a member and takes it in time."""
-        if time.monotonic() > self.member_until and await self._member() is None:
-            await self.close(NOT_YOURS)
+        """Passes on that something changed, to who may still read and takes it in time."""
+        if time.monotonic() - self.checked_at > CHECKED_SECONDS:
+            await self.close(COME_AGAIN)
+            return
+        if self.reader is None:
             return
         try:
             async with asyncio.timeout(TAKES_SECONDS):
@@ -73,16 +97,59 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
             await self.disconnect(NOT_YOURS)
             raise StopConsumer from None
 
-    async def _member(self) -> Actor | None:
-        """Who reads, if they belong to the tenant."""
-        self.member_until = time.monotonic() + MEMBER_SECONDS
-        try:
-            actor: Actor = await database_sync_to_async(actor_in)(
-                self.scope["user"].id or 0, self.scope["url_route"]["kwargs"]["tenant"]
-            )
-        except Refused:
-            return None
-        return actor
+    async def checked(self, found: Reader | None, at: float) -> None:
+        """Takes the answer to what was asked `at`: goes on, or delivers nothing more and closes."""
+        if found == self.reader:
+            self.checked_at = at
+            return
+        self.reader = None
+        # A page that takes nothing is not waited for: it gets nothing either.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CHECK_SECONDS):
+                await self.close(NOT_YOURS if found is None else COME_AGAIN)
+
+
+class _Watch:
+    """The open sockets of one event loop, asked about together."""
+
+    def __init__(self) -> None:
+        self._pages: set[LiveConsumer] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, page: LiveConsumer) -> None:
+        self._pages.add(page)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    def discard(self, page: LiveConsumer) -> None:
+        self._pages.discard(page)
+
+    async def _run(self) -> None:
+        """Runs as long as there are sockets. Without an answer each socket closes by itself when
+        its last one is too old."""
+        while self._pages:
+            await asyncio.sleep(CHECK_SECONDS)
+            pages, at = [page for page in self._pages if page.reader], time.monotonic()
+            try:
+                found = await _readers({page.place[0] for page in pages})
+            except DatabaseFault:
+                logger.warning("The database did not say who may read; open pages wait for it.")
+                continue
+            await asyncio.gather(*(page.checked(found.get(page.place), at) for page in pages))
+
+
+_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+
+
+def _watch() -> _Watch:
+    return _watches.setdefault(asyncio.get_running_loop(), _Watch())
+
+
+async def _readers(digests: set[bytes]) -> dict[tuple[bytes, str], Reader]:
+    found: dict[tuple[bytes, str], Reader] = await database_sync_to_async(readers_of)(
+        digests, now=timezone.now()
+    )
+    return found
 
 
 websocket_urlpatterns = [path("ws/t/<slug:tenant>/", LiveConsumer.as_asgi())]

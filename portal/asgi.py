@@ -17,8 +17,8 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 
 django.setup(set_prefix=False)
 
-from channels.auth import AuthMiddlewareStack
 from channels.security.websocket import AllowedHostsOriginValidator
+from channels.sessions import CookieMiddleware
 from django.conf import settings
 
 from portal.routing import websocket_urlpatterns
@@ -28,7 +28,7 @@ application = ProtocolTypeRouter(
     {
         "http": ThreadedHandler(settings.WEB_THREADS),
         "websocket": AllowedHostsOriginValidator(
-            AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
+            CookieMiddleware(URLRouter(websocket_urlpatterns))
         ),
     }
 )

@@ -42,7 +42,6 @@ INSTALLED_APPS = [
     "allocation",
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.postgres",
     "django.contrib.staticfiles",
@@ -58,7 +57,7 @@ MIDDLEWARE = [
     "django.middleware.gzip.GZipMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "tenants.web.sessions.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -139,6 +138,11 @@ CHANNEL_LAYERS = {
     }
 }
 
+# --- Who asks -------------------------------------------------------------------------------------
+
+# The proxies whose X-Forwarded-For is believed; without any, none is.
+TRUSTED_PROXIES = env_networks("TRUSTED_PROXIES")
+
 # --- Sign-in --------------------------------------------------------------------------------------
 
 AUTH_USER_MODEL = "tenants.User"
@@ -155,6 +159,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
 ]
+SESSION_ENGINE = "tenants.web.sessions"
 SESSION_COOKIE_AGE = 12 * 60 * 60
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"

@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.db import connection
 
 from tenants.errors import denied, missing
@@ -92,6 +95,44 @@ def actor_of(
         roles={project: role for _, project, role, _, _ in rows if project is not None},
         time_zone=rows[0][4],
     )
+
+
+def client_address(meta: Mapping[str, Any]) -> str:
+    """The address that a request comes from; empty when it is not known.
+
+    `meta` is the request's META. X-Forwarded-For is read from the right, and only as far as each
+    address before was that of a trusted proxy: what stands further left is the sender's own word.
+    An address with port 0 was put there by the server from such a header (uvicorn does so unless
+    started with --no-proxy-headers), so it is not believed.
+    """
+    if str(meta.get("REMOTE_PORT", "")) == "0":
+        return ""
+    found = _address_read(meta.get("REMOTE_ADDR") or "")
+    hops = str(meta.get("HTTP_X_FORWARDED_FOR") or "").split(",")
+    while hops and found is not None and _is_trusted_proxy(found):
+        before = _address_read(hops.pop())
+        if before is None:
+            break
+        found = before
+    return str(found or "")
+
+
+def _is_trusted_proxy(address: IPv4Address | IPv6Address) -> bool:
+    return any(address in network for network in settings.TRUSTED_PROXIES)
+
+
+def _address_read(text: str) -> IPv4Address | IPv6Address | None:
+    """The address in `text`, which may have a port; one form for each."""
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        found = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 def access_project(actor: Actor, slug: str, param: str | None = None) -> Project:

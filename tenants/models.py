@@ -30,6 +30,24 @@ class User(AbstractUser):
         ]
 
 
+class Session(models.Model):
+    """A signed-in browser.
+
+    The key in its cookie is stored as SHA-256 only, so that nobody who reads this table or a
+    backup can take over a session.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    digest = models.BinaryField(max_length=32, unique=True)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, blank=True)
+    data = models.TextField(help_text="Signed JSON, as Django's sessions encode it.")
+    created = models.DateTimeField()
+    expires = models.DateTimeField(db_index=True)
+    last_seen = models.DateTimeField(help_text="Written at most once a minute.")
+    device = models.CharField(max_length=80, blank=True, help_text="As in Firefox on Linux.")
+    address = models.GenericIPAddressField(null=True, blank=True)
+
+
 class Tenant(models.Model):
     """The organisation that owns data and pays. The root of every wall."""
 

@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 from celery import shared_task
-from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from tenants.models import IdempotencyKey
+from tenants.services.sessions import sessions_sweep
 
 KEYS_KEPT = timedelta(days=7)
 
@@ -16,4 +16,4 @@ def sweep() -> None:
     """Deletes keys older than a week and sessions that have run out. Safe to run twice."""
     now = timezone.now()
     IdempotencyKey.objects.filter(created__lt=now - KEYS_KEPT).delete()
-    Session.objects.filter(expire_date__lt=now).delete()
+    sessions_sweep(now)

@@ -49,6 +49,8 @@ def main(arguments: list[str] | None = None) -> None:
         lifespan="off",
         ws_max_size=WS_MAX_SIZE,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        # The portal reads forwarding headers itself, from whom TRUSTED_PROXIES names.
+        proxy_headers=False,
         server_header=False,
         access_log=False,
         log_level="warning",

@@ -10,6 +10,9 @@ const LAST_WAIT_MS = 15000;
 // The portal beats every ten seconds; without any for so long, something between it and us is gone.
 const SILENT_MS = 35000;
 
+// The session has ended, or its person may not read here any more: asking again is no use.
+const NOT_YOURS = 4403;
+
 const due = new Map();
 // The number of the last message of each kind, and when any was heard.
 const last = { own: null, fleet: null };
@@ -44,11 +47,18 @@ function connect(path, wait, isAgain) {
     if (isAgain) refreshAll();
   });
   socket.addEventListener('message', (event) => heard(JSON.parse(event.data)));
-  socket.addEventListener('close', () => {
+  socket.addEventListener('close', (event) => {
     clearInterval(watch);
     mark(false);
+    if (event.code === NOT_YOURS) return end();
     setTimeout(() => connect(path, Math.min(next * 2, LAST_WAIT_MS), true), next);
   });
+}
+
+function end() {
+  for (const text of document.querySelectorAll('[data-live-text]')) {
+    text.textContent = 'Live updates ended. Load the page again.';
+  }
 }
 
 function heard(message) {

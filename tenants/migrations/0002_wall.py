@@ -38,7 +38,6 @@ GRANT EXECUTE ON FUNCTION portal_memberships(bigint), portal_token(bytea)
 
 GRANTS = "\n".join(
     [
-        open_table("django_session", "SELECT, INSERT, UPDATE, DELETE"),
         open_table("django_content_type"),
         open_table("auth_group"),
         open_table("auth_permission"),
@@ -78,7 +77,6 @@ class Migration(migrations.Migration):
         ("tenants", "0001_initial"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
-        ("sessions", "0001_initial"),
     ]
     operations = [
         migrations.RunSQL(TENANT_FUNCTION),

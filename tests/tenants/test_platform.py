@@ -5,13 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth import authenticate
-from django.contrib.sessions.models import Session
 from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from tenants.access import actor_in, tenants_of
 from tenants.errors import Refused
-from tenants.models import AuditEntry, IdempotencyKey, Tier, User
+from tenants.models import AuditEntry, IdempotencyKey, Session, Tier, User
 from tenants.services import (
     TierTerms,
     account_create,
@@ -177,9 +176,13 @@ def test_the_sweeper_takes_old_keys_and_sessions_only() -> None:
             )
         for name, left in (("gone", -1), ("live", 1)):
             Session.objects.create(
-                session_key=name, session_data="", expire_date=now + timedelta(hours=left)
+                digest=name.encode(),
+                data="",
+                created=now,
+                last_seen=now,
+                expires=now + timedelta(hours=left),
             )
         sweep()
         sweep()
         assert [key.key for key in IdempotencyKey.objects.all()] == ["6 days"]
-        assert [each.session_key for each in Session.objects.all()] == ["live"]
+        assert [bytes(each.digest) for each in Session.objects.all()] == [b"live"]

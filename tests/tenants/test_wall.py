@@ -204,7 +204,7 @@ def test_each_rule_finds_what_breaks_it(
 def test_only_named_tables_are_shared_by_all_tenants(owner: psycopg.Connection) -> None:
     """What the web reads without a wall holds no tenant's data: adding a name here says so."""
     assert _names(owner, SHARED_TABLES) <= {
-        "django_session",
+        "tenants_session",
         "django_migrations",
         "django_content_type",
         "auth_group",

@@ -1,0 +1,146 @@
+"""Django's sessions in the portal's own table (`SESSION_ENGINE`), and who uses them from where."""
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
+from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from tenants.access import client_address
+from tenants.services.sessions import (
+    SEEN_EVERY,
+    SessionHeld,
+    SessionSeen,
+    session_drop,
+    session_find,
+    session_seen,
+    session_start,
+    session_update,
+    sessions_sweep,
+)
+
+# The first that stands in the header wins: Edge and Opera also say Chrome, and all say Safari.
+BROWSERS = (
+    ("Edg", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+    ("curl/", "curl"),
+    ("python-", "Python"),
+)
+SYSTEMS = (
+    ("Windows", "Windows"),
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Mac OS X", "macOS"),
+    ("CrOS", "ChromeOS"),
+    ("Linux", "Linux"),
+)
+
+
+class SessionStore(SessionBase):
+    """A session in `tenants_session`. Read from the database in every request: an ended session
+    has no effect from the next request on."""
+
+    seen: datetime | None = None
+    """When the session's use was noted last; None when never."""
+
+    def load(self) -> dict[str, Any]:
+        """The session's data; empty, and without a key, when it has ended."""
+        key = self.session_key
+        row = session_find(key, now=timezone.now()) if key else None
+        if row is None:
+            self._session_key = None
+            return {}
+        self.seen = row.last_seen if row.device else None
+        return self.decode(row.data)
+
+    def exists(self, session_key: str) -> bool:
+        """Whether a live session has this key."""
+        return session_find(session_key, now=timezone.now()) is not None
+
+    def create(self) -> None:
+        """Starts a session under a new key."""
+        while True:
+            self._session_key = self._get_new_session_key()  # type: ignore[attr-defined] # Django's own
+            try:
+                self.save(must_create=True)
+            except CreateError:
+                continue
+            self.modified = True
+            return
+
+    def save(self, must_create: bool = False) -> None:  # noqa: FBT001, FBT002 (Django's signature)
+        """Writes the session.
+
+        Raises:
+            CreateError: it must be new, and its key is taken.
+            UpdateError: it has ended meanwhile.
+        """
+        if self.session_key is None:
+            self.create()
+            return
+        data: dict[str, Any] = self._get_session(no_load=must_create)  # type: ignore[attr-defined]
+        user = data.get(SESSION_KEY)
+        held = SessionHeld(
+            user_id=None if user is None else int(user),
+            data=self.encode(data),
+            expires=self.get_expiry_date(),
+        )
+        if must_create:
+            self.seen = None
+            if not session_start(self.session_key, held, now=timezone.now()):
+                raise CreateError
+        elif not session_update(self.session_key, held):
+            raise UpdateError
+
+    def delete(self, session_key: str | None = None) -> None:
+        """Ends the session, or the one of the given key."""
+        key = session_key or self.session_key
+        if key is not None:
+            session_drop(key)
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        """Removes sessions that have run out."""
+        sessions_sweep(timezone.now())
+
+
+class SessionMiddleware(DjangoSessionMiddleware):
+    """As Django's; notes at most once a minute when a session was used, and from where."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        """Saves the session as Django does, then notes its use."""
+        response = super().process_response(request, response)
+        session = request.session
+        key = session.session_key
+        if key is None or not session.accessed or SESSION_KEY not in session:
+            return response
+        now = timezone.now()
+        seen = getattr(session, "seen", None)
+        if seen is None or seen <= now - SEEN_EVERY:
+            try:
+                session_seen(key, seen_of(request), now=now)
+            except (OperationalError, InterfaceError):
+                # The answer stands; the next request notes it.
+                return response
+        return response
+
+
+def seen_of(request: HttpRequest) -> SessionSeen:
+    """From where a request comes, in words for its person."""
+    device = device_words(request.headers.get("User-Agent", ""))
+    return SessionSeen(device, client_address(request.META) or None)
+
+
+def device_words(agent: str) -> str:
+    """`Firefox on Linux`, from a User-Agent header."""
+    browser = next((name for mark, name in BROWSERS if mark in agent), "Unknown browser")
+    system = next((name for mark, name in SYSTEMS if mark in agent), "")
+    return f"{browser} on {system}" if system else browser
