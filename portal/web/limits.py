@@ -1,12 +1,17 @@
-"""Brakes on guessing passwords: per account and address, and per address over all accounts.
+"""Brakes on guessing passwords.
 
-Never per account alone: a stranger could then lock its owner out.
+A browser that has signed in to the account before has tries of its own: nobody else can use them
+up. All other browsers share few tries for an account, and many for an address, so that neither a
+password nor a list of names can be tried out. Past the free tries, one try opens a pause; each
+pause is twice as long as the one before.
 """
 
 import hashlib
 import logging
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from django.core.cache import BaseCache, cache
 from django.core.cache.backends.locmem import LocMemCache
@@ -15,58 +20,91 @@ from redis.exceptions import RedisError
 logger = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 15 * 60
-FREE_TRIES = 5
-FREE_TRIES_OF_ADDRESS = 50
-FIRST_PAUSE_SECONDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Tries within 15 minutes that need no pause, and how long pauses are."""
+
+    free: int
+    first_pause: int
+    longest_pause: int
+
+
+DEVICE = Limit(free=5, first_pause=15, longest_pause=15 * 60)
+ACCOUNT = Limit(free=5, first_pause=15, longest_pause=15 * 60)
+# Many people may share an address: what one of them does must not keep the others out for long.
+ADDRESS = Limit(free=100, first_pause=2, longest_pause=30)
 
 # Without Redis each process counts for itself: a weaker brake, but never none.
-_own = LocMemCache("sign-in", {})
+_own = LocMemCache("sign-in", {"OPTIONS": {"MAX_ENTRIES": 50_000}})
 
 
-def sign_in_try(username: str, address: str, now: datetime) -> int:
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A try to sign in: under which name, from where, and by which browser if it is known."""
+
+    username: str
+    address: str
+    device: str | None = None
+
+    @property
+    def limits(self) -> list[tuple[str, Limit]]:
+        """The counters that it falls under, with their limits."""
+        if self.device is not None:
+            return [(_key("device", self.device), DEVICE)]
+        return [(_key("account", self.username.casefold()), ACCOUNT), (self._address, ADDRESS)]
+
+    @property
+    def _address(self) -> str:
+        """One key for each network that one person may have: an address, or an IPv6 /64."""
+        with suppress(ValueError):
+            if isinstance(found := ip_address(self.address), IPv6Address):
+                return _key("address", str(ip_network((found, 64), strict=False)))
+        return _key("address", self.address)
+
+
+def sign_in_try(attempt: Attempt, now: datetime) -> int:
     """Counts a try that is about to be made. Seconds to wait before it may be; 0: go on."""
     try:
-        return _try(cache, username, address, now)
+        return _try(cache, attempt, now)
     except RedisError:
         logger.warning("The cache did not answer; sign-in tries are counted in this process.")
-        return _try(_own, username, address, now)
+        return _try(_own, attempt, now)
 
 
-def sign_in_done(username: str, address: str) -> None:
-    """The password was right: forgets the account's tries from here, and that this was a guess."""
-    _forget(_own, username, address)
+def sign_in_done(attempt: Attempt) -> None:
+    """The password was right: this was no guess, and those before it are forgotten."""
+    _forget(_own, attempt)
     try:
-        _forget(cache, username, address)
+        _forget(cache, attempt)
     except RedisError:
         logger.warning("The cache did not answer; old sign-in tries stay counted.")
 
 
-def _forget(store: BaseCache, username: str, address: str) -> None:
-    key = _account_key(username, address)
-    store.delete_many([f"tries:{key}", f"pause:{key}"])
-    # Many people may share an address: their right passwords must not add up.
-    with suppress(ValueError):
-        store.decr(f"tries:{_address_key(address)}")
+def _try(store: BaseCache, attempt: Attempt, now: datetime) -> int:
+    # What has to wait for one limit is not made, so the others don't count it.
+    waiting = max(_wait(store, key, now) for key, _ in attempt.limits)
+    return waiting or max(_admit(store, key, limit, now) for key, limit in attempt.limits)
 
 
-def _try(store: BaseCache, username: str, address: str, now: datetime) -> int:
-    waits = (
-        _admit(store, _account_key(username, address), FREE_TRIES, now),
-        _admit(store, _address_key(address), FREE_TRIES_OF_ADDRESS, now),
-    )
-    return max(waits)
+def _forget(store: BaseCache, attempt: Attempt) -> None:
+    for key, limit in attempt.limits:
+        if limit is ADDRESS:
+            # Others may be guessing from there: only this one was no guess.
+            with suppress(ValueError):
+                store.decr(f"tries:{key}")
+        else:
+            store.delete_many([f"tries:{key}", f"pause:{key}"])
 
 
-def _admit(store: BaseCache, key: str, free: int, now: datetime) -> int:
-    wait = _wait(store, key, now)
-    if wait:
-        return wait
+def _admit(store: BaseCache, key: str, limit: Limit, now: datetime) -> int:
     # Counted before the password is looked at, so that parallel guesses share the free tries.
     store.add(f"tries:{key}", 0, timeout=WINDOW_SECONDS)
     tries = store.incr(f"tries:{key}")
-    if tries <= free:
+    if tries <= limit.free:
         return 0
-    pause = min(FIRST_PAUSE_SECONDS * 2 ** min(tries - free - 1, 10), WINDOW_SECONDS)
+    pause = min(limit.first_pause * 2 ** min(tries - limit.free - 1, 10), limit.longest_pause)
     # Past the free tries one try opens the pause, and only that one is made.
     store.touch(f"tries:{key}", WINDOW_SECONDS)
     if store.add(f"pause:{key}", int(now.timestamp()) + pause, timeout=pause):
@@ -79,9 +117,5 @@ def _wait(store: BaseCache, key: str, now: datetime) -> int:
     return max(0, until - int(now.timestamp()))
 
 
-def _account_key(username: str, address: str) -> str:
-    return hashlib.sha256(f"{username.casefold()}\0{address}".encode()).hexdigest()
-
-
-def _address_key(address: str) -> str:
-    return hashlib.sha256(address.encode()).hexdigest()
+def _key(kind: str, what: str) -> str:
+    return f"{kind}:{hashlib.sha256(what.encode('utf-8', 'surrogatepass')).hexdigest()}"

@@ -11,8 +11,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from portal.web.limits import sign_in_done, sign_in_try
-from tenants.access import tenants_of
+from portal.web.devices import device_of, device_remember
+from portal.web.limits import Attempt, sign_in_done, sign_in_try
+from tenants.access import client_address, tenants_of
 from tenants.models import User
 
 WRONG = "The sign-in name or the password is wrong."
@@ -29,16 +30,19 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return redirect(after) if request.user.is_authenticated else _form(request, after)
     username = request.POST.get("username", "")
-    address = request.META.get("REMOTE_ADDR", "")
-    wait = sign_in_try(username[:LONGEST_NAME], address, timezone.now())
+    name = username[:LONGEST_NAME]
+    attempt = Attempt(name, client_address(request.META), device_of(request, name))
+    wait = sign_in_try(attempt, timezone.now())
     if wait:
         return _slow_down(request, after, wait)
     user = _authenticate(request, username, request.POST.get("password", ""))
     if user is None:
         return _form(request, after, error=WRONG, status=HTTPStatus.UNAUTHORIZED)
-    sign_in_done(username, address)
+    sign_in_done(attempt)
     login(request, user)
-    return redirect(after)
+    response = redirect(after)
+    device_remember(request, response, name)
+    return response
 
 
 @require_POST
@@ -81,7 +85,10 @@ def _authenticate(request: HttpRequest, username: str, password: str) -> User | 
 
 
 def _slow_down(request: HttpRequest, after: str, wait: int) -> HttpResponse:
-    error = f"Too many tries from your network. Try again in {_wait_text(wait)}."
+    error = (
+        f"Too many tries. Try again in {_wait_text(wait)}, or in a browser in which you have"
+        " signed in before."
+    )
     response = _form(request, after, error=error, status=HTTPStatus.TOO_MANY_REQUESTS)
     response["Retry-After"] = str(wait)
     return response

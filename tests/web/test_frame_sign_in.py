@@ -1,14 +1,16 @@
 """The door: who gets in, what a stranger learns, and how fast one may guess."""
 
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
 
 import pytest
 from django.core.cache import cache
 from django.test import Client
+from pytest_django import Settings
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from portal.web import limits
-from portal.web.limits import FREE_TRIES, FREE_TRIES_OF_ADDRESS, sign_in_done, sign_in_try
+from portal.web.limits import ACCOUNT, ADDRESS, DEVICE, Attempt, sign_in_done, sign_in_try
 from portal.web.sign_in import own_path
 from tenants.models import Session
 from tenants.services.sessions import session_digest
@@ -123,72 +125,175 @@ def test_too_many_tries_are_told_to_wait_and_the_right_password_is_no_exception(
 ) -> None:
     user = a_user()
     # One try past the free ones opens the pause.
-    assert [_post(client, user.username, "wrong") for _ in range(FREE_TRIES + 1)] == [401] * 6
+    assert [_post(client, user.username, "wrong") for _ in range(ACCOUNT.free + 1)] == [401] * 6
     answer = client.post("/sign-in", {"username": user.username, "password": PASSWORD})
     assert answer.status_code == 429
     assert 1 <= int(answer["Retry-After"]) <= 15
     assert b"Too many tries" in answer.content
 
 
-def test_another_network_may_still_sign_in(client: Client) -> None:
-    """Else a stranger could lock anybody out by typing their name."""
+def _guess(username: str, times: int, address: str = "10.0.0.9") -> list[int]:
+    """Answers to wrong passwords of a stranger."""
+    form = {"username": username, "password": "wrong"}
+    return [Client().post("/sign-in", form, REMOTE_ADDR=address).status_code for _ in range(times)]
+
+
+def test_nobody_locks_a_known_browser_out(client: Client) -> None:
+    """Neither by the name nor from the same address, however many tries there are."""
     user = a_user()
-    for _ in range(FREE_TRIES + 2):
-        client.post(
-            "/sign-in", {"username": user.username, "password": "x"}, REMOTE_ADDR="10.0.0.9"
-        )
+    _post(client, user.username)
+    client.post("/sign-out")
+    assert _guess(user.username, ACCOUNT.free + 2)[-1] == 429
+    for each in range(ADDRESS.free + 2):
+        sign_in_try(Attempt(f"name-{each}", "127.0.0.1"), NOW)
+    # A stranger from there waits, the person does not.
+    assert _post(Client(), user.username) == 429
     assert _post(client, user.username) == 302
 
 
-def test_a_made_up_forwarding_header_is_no_other_network(client: Client) -> None:
+def test_guesses_from_everywhere_share_the_few_tries_of_an_account() -> None:
     user = a_user()
     answers = [
+        _guess(user.username, 1, address=f"10.0.{each}.9")[0] for each in range(ACCOUNT.free + 2)
+    ]
+    assert answers == [401] * (ACCOUNT.free + 1) + [429]
+
+
+def test_a_known_browser_has_few_tries_too(client: Client) -> None:
+    """Else whoever takes the cookie could guess for ever."""
+    user = a_user()
+    _post(client, user.username)
+    client.post("/sign-out")
+    answers = [_post(client, user.username, "wrong") for _ in range(DEVICE.free + 2)]
+    assert answers == [401] * (DEVICE.free + 1) + [429]
+    # The person may still sign in elsewhere.
+    assert _post(Client(), user.username) == 302
+
+
+@pytest.mark.parametrize("value", ["", "x", "a:b:c", "é", "{}", "e30:1:x" * 500])
+def test_a_made_up_cookie_makes_no_known_browser(client: Client, value: str) -> None:
+    user = a_user()
+    for _ in range(ACCOUNT.free + 1):
+        client.cookies["portal-device"] = value
+        _post(client, user.username, "wrong")
+    assert _post(client, user.username) == 429
+
+
+def test_the_cookie_of_one_account_is_none_for_another(client: Client) -> None:
+    mara, jonas = a_user("mara"), a_user("jonas")
+    _post(client, mara.username)
+    client.post("/sign-out")
+    _guess(jonas.username, ACCOUNT.free + 1)
+    assert _post(client, jonas.username) == 429
+    # A cookie that holds both still serves each.
+    _post(client, mara.username)
+    client.post("/sign-out")
+    cache.clear()
+    assert _post(client, jonas.username) == 302
+    client.post("/sign-out")
+    _guess(mara.username, ACCOUNT.free + 1)
+    assert _post(client, mara.username) == 302
+
+
+def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(client: Client) -> None:
+    user = a_user()
+    _post(client, user.username)
+    cookie = client.cookies["portal-device"]
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Lax", "/")
+    assert user.username not in cookie.value
+
+
+def test_a_made_up_forwarding_header_is_no_other_network(client: Client) -> None:
+    tries = [
         client.post(
             "/sign-in",
-            {"username": user.username, "password": "x"},
+            {"username": f"name-{each}", "password": "x"},
             headers={"X-Forwarded-For": f"10.0.0.{each}"},
         ).status_code
-        for each in range(FREE_TRIES + 2)
+        for each in range(ADDRESS.free + 2)
     ]
-    assert answers[-1] == 429
+    assert tries[-1] == 429
+
+
+def test_behind_a_trusted_proxy_each_person_has_an_own_address(
+    client: Client, settings: Settings
+) -> None:
+    """A rotated header is no way around: what the proxy saw stands at its right end."""
+    settings.TRUSTED_PROXIES = [ip_network("127.0.0.1")]
+    form = {"password": "x"}
+    for each in range(ADDRESS.free + 2):
+        answer = client.post(
+            "/sign-in",
+            form | {"username": f"name-{each}"},
+            headers={"X-Forwarded-For": f"10.9.9.{each}, 203.0.113.5"},
+        )
+    assert answer.status_code == 429
+    other = client.post(
+        "/sign-in", form | {"username": "else"}, headers={"X-Forwarded-For": "203.0.113.6"}
+    )
+    assert other.status_code == 401
 
 
 def test_pauses_double_and_end() -> None:
     waits = []
     now = NOW
-    for _ in range(FREE_TRIES):
-        assert sign_in_try("mara", "10.0.0.1", now) == 0
+    for _ in range(ACCOUNT.free):
+        assert sign_in_try(Attempt("mara", "10.0.0.1"), now) == 0
     for _ in range(4):
-        assert sign_in_try("mara", "10.0.0.1", now) == 0
-        wait = sign_in_try("MARA", "10.0.0.1", now)
+        assert sign_in_try(Attempt("mara", "10.0.0.1"), now) == 0
+        wait = sign_in_try(Attempt("MARA", "10.0.0.1"), now)
         waits.append(wait)
         now += timedelta(seconds=wait)
         # Redis counts real seconds; the test's own clock is ahead of it.
-        cache.delete(f"pause:{limits._account_key('mara', '10.0.0.1')}")
+        cache.delete(f"pause:{Attempt('mara', '').limits[0][0]}")
     assert waits == [15, 30, 60, 120]
 
 
-def test_one_network_that_tries_many_names_is_slowed_down() -> None:
+def test_one_network_that_tries_many_names_is_slowed_down_for_seconds() -> None:
     tries = [
-        sign_in_try(f"name-{each}", "10.0.0.1", NOW) for each in range(FREE_TRIES_OF_ADDRESS + 2)
+        sign_in_try(Attempt(f"name-{each}", "10.0.0.1"), NOW) for each in range(ADDRESS.free + 2)
     ]
-    assert tries[-1] > 0
+    assert 0 < tries[-1] <= ADDRESS.longest_pause <= 30
     assert set(tries[:-1]) == {0}
-    assert sign_in_try("name-x", "10.0.0.2", NOW) == 0
+    assert sign_in_try(Attempt("name-x", "10.0.0.2"), NOW) == 0
+
+
+def test_fifty_wrong_names_lock_nobody_out_who_shares_the_address(client: Client) -> None:
+    user = a_user()
+    for each in range(50):
+        client.post("/sign-in", {"username": f"name-{each}", "password": "x"})
+    assert _post(client, user.username) == 302
+
+
+def test_one_person_has_a_whole_ipv6_network() -> None:
+    for each in range(ADDRESS.free + 1):
+        sign_in_try(Attempt(f"name-{each}", f"2001:db8:1:1::{each:x}"), NOW)
+    assert sign_in_try(Attempt("name-x", "2001:db8:1:1:ffff::1"), NOW) > 0
+    assert sign_in_try(Attempt("name-x", "2001:db8:1:2::1"), NOW) == 0
+
+
+def test_who_waits_for_the_address_uses_up_no_try_of_an_account() -> None:
+    for each in range(ADDRESS.free + 1):
+        sign_in_try(Attempt(f"name-{each}", "10.0.0.1"), NOW)
+    for _ in range(ACCOUNT.free * 2):
+        assert sign_in_try(Attempt("mara", "10.0.0.1"), NOW) > 0
+    assert sign_in_try(Attempt("mara", "10.0.0.2"), NOW) == 0
 
 
 def test_many_people_behind_one_address_who_know_their_passwords_are_no_attack() -> None:
-    for each in range(FREE_TRIES_OF_ADDRESS * 2):
-        assert sign_in_try(f"name-{each}", "10.0.0.1", NOW) == 0
-        sign_in_done(f"name-{each}", "10.0.0.1")
+    for each in range(ADDRESS.free * 2):
+        attempt = Attempt(f"name-{each}", "10.0.0.1")
+        assert sign_in_try(attempt, NOW) == 0
+        sign_in_done(attempt)
 
 
 def test_a_right_password_forgets_the_wrong_ones() -> None:
-    for _ in range(FREE_TRIES + 1):
-        sign_in_try("mara", "10.0.0.1", NOW)
-    assert sign_in_try("mara", "10.0.0.1", NOW) > 0
-    sign_in_done("mara", "10.0.0.1")
-    assert sign_in_try("mara", "10.0.0.1", NOW) == 0
+    attempt = Attempt("mara", "10.0.0.1")
+    for _ in range(ACCOUNT.free + 1):
+        sign_in_try(attempt, NOW)
+    assert sign_in_try(attempt, NOW) > 0
+    sign_in_done(attempt)
+    assert sign_in_try(attempt, NOW) == 0
 
 
 def test_without_redis_guesses_are_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,9 +303,15 @@ def test_without_redis_guesses_are_still_counted(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(limits, "cache", Gone())
     limits._own.clear()
-    tries = [sign_in_try("mara", "10.0.0.1", NOW) for _ in range(FREE_TRIES + 2)]
+    attempt = Attempt("mara", "10.0.0.1")
+    tries = [sign_in_try(attempt, NOW) for _ in range(ACCOUNT.free + 2)]
+    # Other names, however many, don't push the count out.
+    for each in range(1000):
+        sign_in_try(Attempt(f"name-{each}", f"10.1.{each // 250}.{each % 250}"), NOW)
+    still = sign_in_try(attempt, NOW)
     limits._own.clear()
     assert tries[-1] > 0
+    assert still > 0
     assert set(tries[:-1]) == {0}
 
 
