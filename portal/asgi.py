@@ -22,11 +22,13 @@ from channels.sessions import CookieMiddleware
 from django.conf import settings
 
 from portal.routing import websocket_urlpatterns
+from portal.web.operators import OperatorsHandler
 from portal.web.threads import ThreadedHandler
 
+handler = ThreadedHandler(settings.WEB_THREADS)
 application = ProtocolTypeRouter(
     {
-        "http": ThreadedHandler(settings.WEB_THREADS),
+        "http": OperatorsHandler(handler) if settings.SERVES_OPERATORS else handler,
         "websocket": AllowedHostsOriginValidator(
             CookieMiddleware(URLRouter(websocket_urlpatterns))
         ),

@@ -18,10 +18,11 @@ EXTENSIONS = ("btree_gist",)
 
 @dataclass(frozen=True)
 class Passwords:
-    """Passwords of the three roles that may log in."""
+    """Passwords of the four roles that may log in."""
 
     owner: str = field(repr=False)
     web: str = field(repr=False)
+    operators: str = field(repr=False)
     system: str = field(repr=False)
 
 
@@ -43,8 +44,13 @@ def roles_ensure(admin_dsn: str, passwords: Passwords, *, database: str = "porta
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         for role in _roles(passwords):
             _role_ensure(connection, role)
-        # An operator's request steps up for one transaction; nothing is inherited silently.
-        connection.execute("GRANT portal_ops TO portal_web WITH INHERIT FALSE, SET TRUE")
+        # The operators' process begins as the web does and steps up for one transaction at a time.
+        # A web process can become nobody else.
+        connection.execute("REVOKE portal_ops FROM portal_web")
+        connection.execute(
+            "GRANT portal_web, portal_ops TO portal_operators WITH INHERIT FALSE, SET TRUE"
+        )
+        connection.execute("ALTER ROLE portal_operators SET role = portal_web")
         _database_ensure(connection, database)
     with psycopg.connect(database_dsn(admin_dsn, database), autocommit=True) as connection:
         for extension in EXTENSIONS:
@@ -71,6 +77,7 @@ def _roles(passwords: Passwords) -> tuple[Role, ...]:
     return (
         Role("portal_owner", bypass=True, password=passwords.owner),
         Role("portal_web", bypass=False, password=passwords.web),
+        Role("portal_operators", bypass=False, password=passwords.operators),
         Role("portal_system", bypass=True, password=passwords.system),
         Role("portal_ops", bypass=True),
     )
@@ -100,17 +107,20 @@ def _database_ensure(connection: psycopg.Connection, database: str) -> None:
         connection.execute(sql.SQL("CREATE DATABASE {} OWNER portal_owner").format(name))
     connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name))
     connection.execute(
-        sql.SQL("GRANT CONNECT ON DATABASE {} TO portal_web, portal_system").format(name)
+        sql.SQL(
+            "GRANT CONNECT ON DATABASE {} TO portal_web, portal_operators, portal_system"
+        ).format(name)
     )
     connection.execute(sql.SQL("ALTER DATABASE {} SET timezone TO 'UTC'").format(name))
 
 
 def main() -> int:
-    """Make roles and database from DATABASE_ADMIN_URL and the three passwords; exit status."""
+    """Make roles and database from DATABASE_ADMIN_URL and the four passwords; exit status."""
     try:
         passwords = Passwords(
             owner=env_secret("PORTAL_OWNER_PASSWORD"),
             web=env_secret("PORTAL_WEB_PASSWORD"),
+            operators=env_secret("PORTAL_OPERATORS_PASSWORD"),
             system=env_secret("PORTAL_SYSTEM_PASSWORD"),
         )
         admin = env_str("DATABASE_ADMIN_URL")

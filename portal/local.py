@@ -60,6 +60,7 @@ class Secrets:
     postgres: str = field(repr=False)
     owner: str = field(repr=False)
     web: str = field(repr=False)
+    operators: str = field(repr=False)
     system: str = field(repr=False)
     valkey: str = field(repr=False)
     # Agents keep the address that they were told when they enrolled.
@@ -105,16 +106,23 @@ def secrets_load(var: Path) -> Secrets:
     path = var / "secrets.json"
     if path.exists():
         kept = json.loads(path.read_text(encoding="utf-8"))
-        # An older version may have kept more.
-        return Secrets(**{name: kept[name] for name in Secrets.__dataclass_fields__})
+        # An older version may have kept more, or nothing yet of a password that came later.
+        kept.setdefault("operators", secrets.token_hex(32))
+        own = Secrets(**{name: kept[name] for name in Secrets.__dataclass_fields__})
+        _secrets_write(path, own)
+        return own
     names = [name for name in Secrets.__dataclass_fields__ if name != "valkey_port"]
     made = Secrets(**{name: secrets.token_hex(32) for name in names}, valkey_port=free_port())
+    _secrets_write(path, made)
+    return made
+
+
+def _secrets_write(path: Path, own: Secrets) -> None:
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     new.touch(mode=0o600)
-    new.write_text(json.dumps(asdict(made), indent=1), encoding="utf-8")
+    new.write_text(json.dumps(asdict(own), indent=1), encoding="utf-8")
     new.rename(path)
-    return made
 
 
 def servers_start(demo: Demo, own: Secrets, supervisor: Supervisor) -> Stores:
@@ -144,6 +152,7 @@ def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[
     password = {
         "portal_owner": own.owner,
         "portal_web": own.web,
+        "portal_operators": own.operators,
         "portal_system": own.system,
     }[role]
     return {
@@ -177,7 +186,7 @@ def prepare(demo: Demo, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def portal_programs(demo: Demo, own: Secrets, stores: Stores) -> list[Program]:
-    """Web, workers, beat and reader, each with the database role that it needs."""
+    """Web, operators' process, workers, beat and reader, each with the role that it needs."""
     web = environment_of(demo, own, stores, "portal_web")
     system = environment_of(demo, own, stores, "portal_system")
     celery = ("-m", "celery", "--quiet", "-A", "portal")
@@ -194,17 +203,28 @@ def portal_programs(demo: Demo, own: Secrets, stores: Stores) -> list[Program]:
         Program(name, (sys.executable, *command), system, ROOT)
         for name, command in commands.items()
     ]
-    server = Program(
-        name="web",
+    inner = free_port()
+    operators = environment_of(demo, own, stores, "portal_operators")
+    operators |= {"SERVES_OPERATORS": "1", "WEB_THREADS": "4"}
+    web["OPERATORS_URL"] = f"http://127.0.0.1:{inner}"
+    return [
+        _server("operators", "127.0.0.1", inner, operators),
+        _server("web", demo.host, demo.port, web),
+        *programs,
+    ]
+
+
+def _server(name: str, host: str, port: int, environment: Mapping[str, str]) -> Program:
+    return Program(
+        name=name,
         command=(
             *(sys.executable, "-m", "portal.web.server"),
-            *("--host", demo.host, "--port", str(demo.port)),
+            *("--host", host, "--port", str(port)),
         ),
-        environment=web,
+        environment=environment,
         folder=ROOT,
-        is_ready=lambda: http_answers(demo.port, "/healthz"),
+        is_ready=lambda: http_answers(port, "/healthz"),
     )
-    return [server, *programs]
 
 
 def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list[Program]:
@@ -250,7 +270,7 @@ def demo_run(demo: Demo) -> None:
     try:
         own = secrets_load(demo.var)
         stores = servers_start(demo, own, supervisor)
-        roles_ensure(stores.admin, Passwords(own.owner, own.web, own.system))
+        roles_ensure(stores.admin, Passwords(own.owner, own.web, own.operators, own.system))
         owner = environment_of(demo, own, stores, "portal_owner")
         tokens = prepare(demo, owner)
         programs = portal_programs(demo, own, stores)

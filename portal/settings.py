@@ -10,6 +10,7 @@ from csp.constants import NONE, SELF, UNSAFE_INLINE
 from psycopg.types.numeric import Int2, Int2Dumper, Int4, Int4Dumper, Int8, Int8Dumper
 
 from portal.env import (
+    BadSetting,
     env_bool,
     env_database,
     env_int,
@@ -34,6 +35,13 @@ SECRET_KEY = env_secret("SECRET_KEY")
 SECRET_KEY_FALLBACKS = env_list("SECRET_KEY_FALLBACKS")
 ALLOWED_HOSTS = [PUBLIC_HOST, *env_list("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")]
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+
+# Operators' pages and calls are served by a process of its own, with a database role of its own
+# (docs/decisions/0035). A web process passes them on to OPERATORS_URL and has no right to them.
+SERVES_OPERATORS = env_bool("SERVES_OPERATORS", default=False)
+OPERATORS_URL = env_origin("OPERATORS_URL", "") if env_str("OPERATORS_URL", "") else ""
+if SERVES_OPERATORS and OPERATORS_URL:
+    raise BadSetting("OPERATORS_URL is for web processes, SERVES_OPERATORS for the one it names.")
 
 INSTALLED_APPS = [
     "portal",
@@ -63,6 +71,8 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    # Last: what it passes on has been through everything above as any other request.
+    "portal.web.operators.OperatorsMiddleware",
 ]
 
 ROOT_URLCONF = "portal.urls"

@@ -9,7 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection, transaction
+
+
+class ServedElsewhere(Exception):
+    """Only the operators' process can do this; `portal.web.operators` passes the request on."""
 
 
 @contextmanager
@@ -37,9 +42,19 @@ def _tenant_say(cursor: Any, tenant: str) -> None:  # noqa: ANN401
     cursor.execute("SELECT set_config('portal.tenant', %s, true)", [tenant])
 
 
+def require_operators_process() -> None:
+    """Raises ServedElsewhere in a process that has no credentials for operators' work."""
+    if settings.OPERATORS_URL:
+        raise ServedElsewhere
+
+
 @contextmanager
 def operator_tx() -> Iterator[None]:
-    """A transaction of the platform's operator: sees every tenant. The caller writes the audit."""
+    """A transaction of the platform's operator: sees every tenant. The caller writes the audit.
+
+    Works only in the operators' process, whose login role may become `portal_ops`.
+    """
+    require_operators_process()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT current_user")
         before = cursor.fetchone()[0]

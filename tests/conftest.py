@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 
 import django
@@ -10,8 +11,8 @@ import redis
 from pytest_django import DjangoDbBlocker, Settings
 
 from portal.embedded import free_port
-from portal.processes import DidNotStart, start, stop
-from tests.servers.live import web_program
+from portal.processes import DidNotStart, Program, start, stop
+from tests.servers.live import operators_program, web_program
 from tests.servers.servers import Servers
 
 SERVERS = pytest.StashKey[Servers]()
@@ -77,16 +78,21 @@ def real_db(
 @pytest.fixture(scope="session")
 def web_port(servers: Servers, django_db_setup: None) -> Iterator[int]:
     """The port of a running web process; most tests want `live_portal` instead."""
-    port = free_port()
-    program = web_program(servers, port)
+    port, operators_port = free_port(), free_port()
+    programs = (
+        operators_program(servers, operators_port, port),
+        web_program(servers, port, operators_port),
+    )
     path = servers.folder / "web.log"
+    running: list[tuple[subprocess.Popen[bytes], Program]] = []
     with path.open("wb") as log:
         try:
-            process = start(program, log)
+            running.extend((start(program, log), program) for program in programs)
         except DidNotStart as error:
             pytest.fail(f"{error}\n{path.read_text(encoding='utf-8')[-4000:]}", pytrace=False)
         yield port
-        stop(process, program)
+        for process, program in reversed(running):
+            stop(process, program)
 
 
 @pytest.fixture

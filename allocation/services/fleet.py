@@ -7,7 +7,7 @@ import secrets
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F, Max
 
 from allocation import wire
@@ -76,6 +76,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
             "inventory_invalid", f"The inventory can't be read: {error}.", "inventory"
         ) from error
     digest = hashlib.sha256(token.encode()).digest()
+    _token_check(digest, now)
     password, link_digest = link_password()
     with operator_tx():
         _token_use(digest, now)
@@ -103,17 +104,29 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
     }
 
 
+def _token_check(digest: bytes, now: datetime) -> None:
+    """Refuses what no operator handed out, before the operators' process hears of it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT portal_enrolment_open(%s, %s)", [digest, now])
+        if not cursor.fetchone()[0]:
+            raise _enrolment_refused()
+
+
 def _token_use(digest: bytes, now: datetime) -> None:
     """Whoever is first has used the token up."""
     unused = EnrolmentToken.objects.filter(digest=digest, used_at=None, expires__gt=now)
     if not unused.update(used_at=now):
-        raise Refused(
-            "enrolment_refused",
-            "This enrolment token is unknown, used or older than 15 minutes. "
-            "Ask the operator for a new one.",
-            "denied",
-            "token",
-        )
+        raise _enrolment_refused()
+
+
+def _enrolment_refused() -> Refused:
+    return Refused(
+        "enrolment_refused",
+        "This enrolment token is unknown, used or older than 15 minutes. "
+        "Ask the operator for a new one.",
+        "denied",
+        "token",
+    )
 
 
 def node_key(node: Node, version: int | None = None) -> bytes:

@@ -25,6 +25,8 @@ Message = Mapping[str, Any]
 
 # Where a request's scope keeps its thread.
 _LEASE = "portal.lease"
+BODY = "portal.body"
+"""Where a scope keeps all that was sent, as a file that can be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class ThreadedHandler(ASGIHandler):
             body = await super().read_body(receive)
         except RequestAborted:
             return
+        # For a request that another process must answer (portal.web.operators).
+        scope[BODY] = body
         lease = _Lease(await self._free.get(), self._free)
         scope[_LEASE] = lease
         try:

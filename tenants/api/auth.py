@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.conf import settings
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
@@ -12,7 +13,7 @@ from rest_framework.request import Request
 from tenants.access import Actor
 from tenants.models import Tenant, User
 from tenants.services import TokenHolder, token_verify
-from tenants.wall import operator_tx
+from tenants.wall import operator_tx, require_operators_process
 
 SENTENCE = "Send a valid token, as in `Authorization: Bearer gpup_pat_…`."
 
@@ -43,6 +44,11 @@ class TokenAuthentication(BaseAuthentication):
         holder = token_verify(header[1].decode("latin-1"), now=timezone.now())
         user = User.objects.filter(id=holder.user_id, is_active=True).first() if holder else None
         if holder is None or user is None:
+            raise AuthenticationFailed(SENTENCE, code="bad_token")
+        if user.is_staff:
+            # Before anything of the request is read or claimed: it is passed on as it came.
+            require_operators_process()
+        elif settings.SERVES_OPERATORS:
             raise AuthenticationFailed(SENTENCE, code="bad_token")
         return user, Caller(_actor(holder, user), holder.token_id, user.is_staff)
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 from tenants.access import Actor, actor_in
 from tenants.errors import Refused, missing
 from tenants.models import Project, Tenant, User
-from tenants.wall import operator_tx, tenant_tx
+from tenants.wall import operator_tx, require_operators_process, tenant_tx
 
 View = Callable[..., HttpResponse]
 
@@ -100,7 +100,8 @@ def tenant_page(view: View) -> View:
 def operator_page(view: View) -> View:
     """Makes `view(request, operator, **url_kwargs)` a page for the platform's operators.
 
-    Everybody else gets the answer of a missing page. Runs in one `operator_tx`.
+    Everybody else gets the answer of a missing page. Runs in one `operator_tx`, in the operators'
+    process: a web process passes the request on.
     """
 
     @wraps(view)
@@ -110,6 +111,7 @@ def operator_page(view: View) -> View:
             return redirect_to_login(_back(request))
         if not user.is_staff:
             return refused_page(request, missing("page"))
+        require_operators_process()
 
         def answer() -> HttpResponse:
             request.META[FRAME] = Frame(None, None, (), user.time_zone)

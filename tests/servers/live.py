@@ -8,17 +8,33 @@ from portal.processes import Program
 from tests.servers.servers import ROOT, Servers
 
 
-def web_program(servers: Servers, port: int) -> Program:
-    """A web process on 127.0.0.1:`port`, connected as portal_web."""
-    address = f"http://127.0.0.1:{port}"
+def web_program(servers: Servers, port: int, operators_port: int | None = None) -> Program:
+    """A web process on 127.0.0.1:`port`, connected as portal_web.
+
+    What operators ask goes to the process of `operators_program` on `operators_port`.
+    """
+    own = {
+        "DATABASE_URL": servers.dsn("portal_web"),
+        "OPERATORS_URL": f"http://127.0.0.1:{operators_port or 1}",
+    }
+    return _server("web", port, f"http://127.0.0.1:{port}", own)
+
+
+def operators_program(servers: Servers, port: int, web_port: int) -> Program:
+    """The operators' process on 127.0.0.1:`port`, for the web on `web_port`."""
+    own = {
+        "DATABASE_URL": servers.dsn("portal_operators"),
+        "SERVES_OPERATORS": "1",
+        "WEB_THREADS": "2",
+    }
+    return _server("operators", port, f"http://127.0.0.1:{web_port}", own)
+
+
+def _server(name: str, port: int, public: str, own: dict[str, str]) -> Program:
     return Program(
-        name="web",
+        name=name,
         command=(sys.executable, "-m", "portal.web.server", "--port", str(port)),
-        environment={
-            **os.environ,
-            "DATABASE_URL": servers.dsn("portal_web"),
-            "PUBLIC_URL": address,
-        },
+        environment={**os.environ, "PUBLIC_URL": public, **own},
         folder=ROOT,
         is_ready=lambda: http_answers(port, "/healthz"),
     )

@@ -1,7 +1,7 @@
 """One PostgreSQL and one Valkey per test process, started when the first test asks for them.
 
-The tests connect as `portal_test`, which may become portal_web or portal_system and is born as
-portal_web: row-level security is on, as it is for a web process.
+The tests connect as `portal_test`, which may become portal_web, portal_ops or portal_system and is
+born as portal_web: row-level security is on, as it is for a web process.
 """
 
 import os
@@ -107,7 +107,7 @@ class Servers:
         self._start(postgres_prepare(home, self.password, durable=False).program)
         roles_ensure(
             self.admin_dsn,
-            Passwords(owner=self.password, web=self.password, system=self.password),
+            Passwords(self.password, self.password, self.password, self.password),
             database=TEMPLATE,
         )
         with psycopg.connect(self.admin_dsn, autocommit=True) as admin:
@@ -117,7 +117,8 @@ class Servers:
                 )
             )
             admin.execute(
-                "GRANT portal_web, portal_system TO portal_test WITH INHERIT FALSE, SET TRUE"
+                "GRANT portal_web, portal_ops, portal_system TO portal_test"
+                " WITH INHERIT FALSE, SET TRUE"
             )
 
     def database_ensure(self) -> None:

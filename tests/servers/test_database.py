@@ -30,6 +30,7 @@ def admin(servers: Servers) -> Iterator[psycopg.Connection]:
 
 def test_each_role_logs_in_and_passes_the_wall_as_designed(admin: psycopg.Connection) -> None:
     assert admin.execute(ROLES).fetchall() == [
+        ("portal_operators", True, False),
         ("portal_ops", False, True),
         ("portal_owner", True, True),
         ("portal_system", True, True),
@@ -45,25 +46,34 @@ def test_no_role_of_the_portal_has_power_over_the_server(admin: psycopg.Connecti
     assert strong.fetchall() == []
 
 
-def test_the_web_steps_up_to_operator_but_inherits_nothing(admin: psycopg.Connection) -> None:
-    grants = admin.execute(
-        "SELECT r.rolname, m.rolname, inherit_option, set_option, admin_option"
-        " FROM pg_auth_members JOIN pg_roles r ON r.oid = roleid JOIN pg_roles m ON m.oid = member"
-        " WHERE r.rolname = 'portal_ops' AND m.rolname LIKE 'portal%'"
-    )
-    assert grants.fetchall() == [("portal_ops", "portal_web", False, True, False)]
+MEMBERS = """
+SELECT r.rolname, m.rolname, inherit_option, set_option, admin_option
+FROM pg_auth_members JOIN pg_roles r ON r.oid = roleid JOIN pg_roles m ON m.oid = member
+WHERE m.rolname LIKE 'portal%' AND m.rolname <> 'portal_test' ORDER BY 1
+"""
+
+
+def test_only_the_operators_process_steps_up_and_inherits_nothing(
+    admin: psycopg.Connection,
+) -> None:
+    assert admin.execute(MEMBERS).fetchall() == [
+        ("portal_ops", "portal_operators", False, True, False),
+        ("portal_web", "portal_operators", False, True, False),
+    ]
 
 
 def test_making_the_roles_again_puts_right_what_was_changed(
     admin: psycopg.Connection, servers: Servers
 ) -> None:
     admin.execute("ALTER ROLE portal_web BYPASSRLS CREATEDB")
-    same = Passwords(servers.password, servers.password, servers.password)
+    admin.execute("GRANT portal_ops TO portal_web")
+    same = Passwords(*[servers.password] * 4)
     roles_ensure(servers.admin_dsn, same, database="portal_template")
     found = admin.execute(
         "SELECT rolbypassrls, rolcreatedb FROM pg_roles WHERE rolname = 'portal_web'"
     )
     assert found.fetchone() == (False, False)
+    assert len(admin.execute(MEMBERS).fetchall()) == 2
 
 
 @pytest.mark.django_db

@@ -18,7 +18,7 @@ from tests.servers.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 
-PROGRAMS = 11  # PostgreSQL, Valkey, web, two workers, beat, reader, four agents
+PROGRAMS = 12  # PostgreSQL, Valkey, web, operators, two workers, beat, reader, four agents
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,155 @@
+"""Requests of operators are answered by a process of its own, which a web process passes them to.
+
+The web process finds out who asks and sends on what operators ask; it never has the rights for it.
+The operators' process asks again who it is, and answers nobody else.
+"""
+
+import http.client
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from http import HTTPStatus
+from http.cookies import SimpleCookie
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.request import RawPostDataException
+
+from portal.web.threads import BODY
+from tenants.errors import missing
+from tenants.wall import ServedElsewhere
+from tenants.web.frame import busy_page, refused_page
+
+# What the web process says of a request that it passes on. What a client sends is taken out.
+CLIENT = "X-Portal-Client"
+SCHEME = "X-Portal-Scheme"
+# They are about one connection; lengths are counted anew, and the web process compresses itself.
+OF_CONNECTION = frozenset(
+    {
+        "accept-encoding", "connection", "content-length", "expect", "keep-alive",
+        "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
+        "upgrade", CLIENT.lower(), SCHEME.lower(),
+    }
+)  # fmt: skip
+# All that the operators' process answers. Enrolling agents come with a token that the web checked.
+OPERATORS_PATHS = ("/ops/", "/api/v1/", "/metrics", "/healthz", "/readyz")
+ANSWER_SECONDS = 60
+
+Respond = Callable[[HttpRequest], HttpResponse]
+Message = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class OperatorsMiddleware:
+    """Passes on what operators ask; in the operators' process, answers nothing else."""
+
+    def __init__(self, get_response: Respond) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """The answer of the view; in the operators' process 404 for all other addresses."""
+        if settings.SERVES_OPERATORS and not request.path_info.startswith(OPERATORS_PATHS):
+            return refused_page(request, missing("page"))
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """The operators' process's answer, where a view found that only that one can give it."""
+        if not isinstance(error, ServedElsewhere) or not isinstance(request, ASGIRequest):
+            return None
+        try:
+            return _passed_on(request)
+        except (OSError, http.client.HTTPException):
+            return _no_answer(request)
+
+
+class OperatorsHandler:
+    """The operators' process as an ASGI application: sees the client as the web process did."""
+
+    def __init__(self, inner: Callable[..., Awaitable[None]]) -> None:
+        self.inner = inner
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Puts what the web process said of the client where uvicorn put the web process."""
+        said = dict(scope["headers"])
+        client = said.get(CLIENT.lower().encode())
+        scheme = said.get(SCHEME.lower().encode())
+        if client is not None:
+            scope["client"] = (client.decode("latin-1"), 1)
+        if scheme is not None:
+            scope["scheme"] = scheme.decode("latin-1")
+        await self.inner(scope, receive, send)
+
+
+def _passed_on(request: ASGIRequest) -> HttpResponse:
+    address = urlsplit(settings.OPERATORS_URL)
+    link = http.client.HTTPConnection(
+        address.hostname or "", address.port or 80, timeout=ANSWER_SECONDS
+    )
+    sent = _body(request)
+    try:
+        link.putrequest(
+            request.method or "GET",
+            request.get_full_path(),
+            skip_host=True,
+            skip_accept_encoding=True,
+        )
+        for name, value in _headers(request):
+            link.putheader(name, value)
+        link.putheader("Content-Length", str(len(sent)))
+        link.endheaders(sent or None)
+        return _answer(link.getresponse())
+    finally:
+        link.close()
+
+
+def _body(request: ASGIRequest) -> bytes:
+    try:
+        return request.body
+    except RawPostDataException:
+        # A view has read it as a stream.
+        kept = request.scope[BODY]
+        kept.seek(0)
+        return bytes(kept.read())
+
+
+def _headers(request: ASGIRequest) -> Iterator[tuple[str, bytes]]:
+    for name, value in request.scope["headers"]:
+        if name.decode("latin-1").lower() not in OF_CONNECTION:
+            yield name.decode("latin-1"), value
+    yield CLIENT, request.META.get("REMOTE_ADDR", "").encode("latin-1")
+    yield SCHEME, str(request.scope.get("scheme", "http")).encode("latin-1")
+
+
+def _answer(found: http.client.HTTPResponse) -> HttpResponse:
+    response = HttpResponse(found.read(), status=found.status, reason=found.reason)
+    del response["Content-Type"]
+    for name, value in _kept(found.getheaders()):
+        if name.lower() == "set-cookie":
+            response.cookies.update(SimpleCookie(value))
+        else:
+            response[name] = value
+    return response
+
+
+def _kept(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    dropped = OF_CONNECTION | {"date", "server"}
+    return ((name, value) for name, value in headers if name.lower() not in dropped)
+
+
+def _no_answer(request: HttpRequest) -> HttpResponse:
+    if not request.path_info.startswith("/api/"):
+        return busy_page()
+    return JsonResponse(
+        {
+            "type": "urn:gpu-portal:problem:busy",
+            "title": HTTPStatus.SERVICE_UNAVAILABLE.phrase,
+            "status": 503,
+            "code": "busy",
+            "detail": "The operators' process does not answer. Ask again in a moment.",
+        },
+        status=503,
+        content_type="application/problem+json",
+        headers={"Retry-After": "5"},
+    )
