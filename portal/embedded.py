@@ -28,6 +28,20 @@ NOBODY = 65534
 SOCKET_PATH_MAX = 107
 PLAIN_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 NOT_DURABLE = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+# Both Valkeys refuse writes beyond this instead of taking the machine's memory.
+VALKEY_SETTINGS = ("maxmemory 512mb", "maxmemory-policy noeviction")
+# The server that nodes reach also bounds what one connection may make it hold. A message is at
+# most 1 MiB, and a document twice that.
+AGENTS_VALKEY_SETTINGS = (
+    *VALKEY_SETTINGS,
+    "maxmemory-clients 64mb",
+    "proto-max-bulk-len 3mb",
+    "client-query-buffer-limit 4mb",
+    "client-output-buffer-limit normal 64mb 32mb 10",
+    "client-output-buffer-limit pubsub 8mb 2mb 10",
+    "timeout 120",
+    "databases 1",
+)
 
 
 class ServerMissing(Exception):
@@ -54,11 +68,18 @@ class Server:
 class ValkeyAccess:
     """Where Valkey listens (loopback), and the password of the portal's user.
 
-    It may do everything; the portal makes an account of its own for each node.
+    That user may do everything. The server `for_agents` is apart from the one of broker, channels
+    and cache; the portal makes an account for each node there.
     """
 
     port: int
     portal: str = field(repr=False)
+    for_agents: bool = False
+
+    @property
+    def name(self) -> str:
+        """The server's program and folder."""
+        return "valkey-agents" if self.for_agents else "valkey"
 
     @property
     def url(self) -> str:
@@ -141,7 +162,7 @@ def postgres_prepare(home: Home, password: str, *, durable: bool = True) -> Serv
 def valkey_prepare(home: Home, access: ValkeyAccess, *, durable: bool = True) -> Server:
     """A Valkey (or Redis) in `home` on a loopback port. Raises ServerMissing."""
     binary = _valkey_binary(home)
-    data = home.folder / "valkey"
+    data = home.folder / access.name
     data.mkdir(mode=0o700, exist_ok=True)
     configuration = data / "valkey.conf"
     lines = (
@@ -150,7 +171,7 @@ def valkey_prepare(home: Home, access: ValkeyAccess, *, durable: bool = True) ->
         f"dir {data}",
         f"appendonly {'yes' if durable else 'no'}",
         'save ""',
-        "maxmemory-policy noeviction",
+        *(AGENTS_VALKEY_SETTINGS if access.for_agents else VALKEY_SETTINGS),
         "user default off",
         f"user portal on >{access.portal} ~* &* +@all",
     )
@@ -159,7 +180,7 @@ def valkey_prepare(home: Home, access: ValkeyAccess, *, durable: bool = True) ->
     _give(home, data)
     url = access.url
     program = Program(
-        name="valkey",
+        name=access.name,
         command=(str(binary), str(configuration)),
         environment=PLAIN_ENVIRONMENT,
         folder=home.folder,

@@ -176,8 +176,21 @@ def redis_database(url: str, number: int, name: str = "REDIS_URL") -> str:
     if parts.scheme not in {"redis", "rediss"} or not parts.hostname:
         raise BadSetting(f"{name} must look like redis://host:port or rediss://host:port.")
     if parts.path not in {"", "/"}:
-        raise BadSetting(f"{name} must not name a database: the portal uses numbers 0 to 3.")
+        raise BadSetting(f"{name} must not name a database: the portal chooses the numbers.")
     return urlunsplit(parts._replace(path=f"/{number}"))
+
+
+def redis_apart(agents: str, other: str) -> str:
+    """The Redis URL `agents`, unless it names the server of `other`. Raises BadSetting.
+
+    A node that fills its server must not stop tasks, live pages and sign-in limits.
+    """
+    places = [(urlsplit(url).hostname, urlsplit(url).port or 6379) for url in (agents, other)]
+    if places[0] == places[1]:
+        raise BadSetting(
+            "AGENTS_REDIS_URL must name another server than REDIS_URL: nodes get one of their own."
+        )
+    return agents
 
 
 def env_origin(name: str, default: str) -> str:

@@ -23,6 +23,7 @@ import psycopg
 
 from portal.database import Passwords, database_dsn, roles_ensure
 from portal.embedded import (
+    Home,
     ServerMissing,
     ValkeyAccess,
     free_port,
@@ -43,7 +44,7 @@ AGENTS = {
     "gpu-c1-01": "l40s:4",
 }
 DECIDES = "solver"
-QUIET = frozenset({"postgres", "valkey"})
+QUIET = frozenset({"postgres", "valkey", "valkey-agents"})
 PORT_DEFAULT = 8000
 
 
@@ -63,8 +64,10 @@ class Secrets:
     operators: str = field(repr=False)
     system: str = field(repr=False)
     valkey: str = field(repr=False)
-    # Agents keep the address that they were told when they enrolled.
+    valkey_agents: str = field(repr=False)
     valkey_port: int
+    # Agents keep the address that they were told when they enrolled.
+    agents_port: int
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,11 @@ class Demo:
 
 @dataclass(frozen=True)
 class Stores:
-    """Addresses of the stores: PostgreSQL as superuser, Redis with all rights."""
+    """Addresses of the stores: PostgreSQL as superuser, both Redis servers with all rights."""
 
     admin: str = field(repr=False)
     redis: str = field(repr=False)
+    agents_redis: str = field(repr=False)
 
 
 def secrets_load(var: Path) -> Secrets:
@@ -108,11 +112,17 @@ def secrets_load(var: Path) -> Secrets:
         kept = json.loads(path.read_text(encoding="utf-8"))
         # An older version may have kept more, or nothing yet of a password that came later.
         kept.setdefault("operators", secrets.token_hex(32))
+        if "agents_port" not in kept:
+            raise CannotRun("An older version made this demo's data. Run: make clean-demo")
         own = Secrets(**{name: kept[name] for name in Secrets.__dataclass_fields__})
         _secrets_write(path, own)
         return own
-    names = [name for name in Secrets.__dataclass_fields__ if name != "valkey_port"]
-    made = Secrets(**{name: secrets.token_hex(32) for name in names}, valkey_port=free_port())
+    names = [name for name in Secrets.__dataclass_fields__ if not name.endswith("_port")]
+    made = Secrets(
+        **{name: secrets.token_hex(32) for name in names},
+        valkey_port=free_port(),
+        agents_port=free_port(),
+    )
     _secrets_write(path, made)
     return made
 
@@ -126,25 +136,34 @@ def _secrets_write(path: Path, own: Secrets) -> None:
 
 
 def servers_start(demo: Demo, own: Secrets, supervisor: Supervisor) -> Stores:
-    """Start the embedded servers; DATABASE_URL (of a superuser) and REDIS_URL take their place."""
+    """Start the embedded servers; DATABASE_URL (of a superuser), REDIS_URL and AGENTS_REDIS_URL
+    take their place."""
     admin = os.environ.get("DATABASE_URL", "")
-    redis = os.environ.get("REDIS_URL", "")
-    if not admin or not redis:
-        home = home_make(demo.var / "servers")
+    home = home_make(demo.var / "servers")
     if not admin:
         postgres = postgres_prepare(home, own.postgres)
         supervisor.start([postgres.program])
         admin = postgres.url
-    if not redis:
-        if free_port(own.valkey_port) != own.valkey_port:
-            raise CannotRun(
-                f"Port {own.valkey_port} of 127.0.0.1, which the agents know, is taken by another"
-                " program. End that one, or run: make clean-demo"
-            )
-        access = ValkeyAccess(own.valkey_port, own.valkey)
-        supervisor.start([valkey_prepare(home, access).program])
-        redis = access.url
-    return Stores(admin, redis)
+    given = [os.environ.get(name, "") for name in ("REDIS_URL", "AGENTS_REDIS_URL")]
+    own_servers = (
+        ValkeyAccess(own.valkey_port, own.valkey),
+        ValkeyAccess(own.agents_port, own.valkey_agents, for_agents=True),
+    )
+    redis, agents = (
+        url or _valkey_start(home, access, supervisor)
+        for url, access in zip(given, own_servers, strict=True)
+    )
+    return Stores(admin, redis, agents)
+
+
+def _valkey_start(home: Home, access: ValkeyAccess, supervisor: Supervisor) -> str:
+    if free_port(access.port) != access.port:
+        raise CannotRun(
+            f"Port {access.port} of 127.0.0.1, which the demo uses, is taken by another program."
+            " End that one, or run: make clean-demo"
+        )
+    supervisor.start([valkey_prepare(home, access).program])
+    return access.url
 
 
 def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[str, str]:
@@ -162,6 +181,7 @@ def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[
         "AGENTS_MASTER_KEY": own.agents_master,
         "DATABASE_URL": database_dsn(stores.admin, "portal", user=role, password=password),
         "REDIS_URL": stores.redis,
+        "AGENTS_REDIS_URL": stores.agents_redis,
         "PUBLIC_URL": demo.url,
         "MAIL_URL": f"file://{demo.var}/mail",
         "DEMO_FILE": str(demo.seeded),

@@ -20,6 +20,7 @@ from portal.env import (
     env_origin,
     env_secret,
     env_str,
+    redis_apart,
     redis_database,
 )
 
@@ -120,16 +121,18 @@ psycopg.adapters.register_dumper(Int2, Int2Dumper)
 psycopg.adapters.register_dumper(Int4, Int4Dumper)
 psycopg.adapters.register_dumper(Int8, Int8Dumper)
 
-# One server, four logical databases, so that clearing one never touches another.
+# One server, three logical databases, so that clearing one never touches another.
 _redis_url = env_str("REDIS_URL")
 BROKER_REDIS_URL = redis_database(_redis_url, 0)
 CHANNELS_REDIS_URL = redis_database(_redis_url, 1)
 CACHE_REDIS_URL = redis_database(_redis_url, 2)
-AGENTS_REDIS_URL = redis_database(_redis_url, 3)
+# Nodes have a server of their own: none can fill, slow down or see what the portal itself needs.
+_agents_url = redis_apart(env_str("AGENTS_REDIS_URL"), _redis_url)
+AGENTS_REDIS_URL = redis_database(_agents_url, 0, "AGENTS_REDIS_URL")
 # Where agents find that server. What it says of user and password is replaced by those of an
 # account of the node's own (allocation/services/links.py).
 AGENTS_REDIS_PUBLIC_URL = redis_database(
-    env_str("AGENTS_REDIS_PUBLIC_URL", _redis_url), 3, "AGENTS_REDIS_PUBLIC_URL"
+    env_str("AGENTS_REDIS_PUBLIC_URL", _agents_url), 0, "AGENTS_REDIS_PUBLIC_URL"
 )
 # Every node's key is derived from this one.
 AGENTS_MASTER_KEY = env_secret("AGENTS_MASTER_KEY")

@@ -125,9 +125,10 @@ def valkey_url(servers: Servers) -> str:
 
 
 @pytest.fixture
-def redis_client(valkey_url: str) -> Iterator["redis.Redis"]:
-    """A client of the agents' logical database; all databases are empty at the start."""
-    with redis.Redis.from_url(f"{valkey_url}/3", decode_responses=False) as client:
+def redis_client(servers: Servers) -> Iterator["redis.Redis"]:
+    """A client of the agents' server, which is empty at the start."""
+    servers.valkey_ensure()
+    with redis.Redis.from_url(servers.agents_access.url, decode_responses=False) as client:
         client.flushall()
         yield client
 
@@ -136,9 +137,10 @@ def redis_client(valkey_url: str) -> Iterator["redis.Redis"]:
 def _nothing_left_in_valkey(pytestconfig: pytest.Config) -> None:
     """A counter or a cached answer of one test is never seen by the next."""
     servers = pytestconfig.stash[SERVERS]
-    if "valkey" in servers.running:
-        with redis.Redis.from_url(servers.access.url) as client:
-            client.flushall()
+    for access in (servers.access, servers.agents_access):
+        if access.name in servers.running:
+            with redis.Redis.from_url(access.url) as client:
+                client.flushall()
 
 
 @pytest.fixture(autouse=True)

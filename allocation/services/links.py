@@ -23,10 +23,7 @@ from allocation.models import Node
 logger = logging.getLogger(__name__)
 
 PREFIX = "agent-"
-_COMMANDS = (
-    "-@all +hello +auth +ping +select +client|setname +get +xadd +subscribe +unsubscribe"
-    " +quit +reset"
-)
+_COMMANDS = "-@all +hello +auth +ping +client|setname +get +xadd +subscribe +unsubscribe +quit"
 # Client libraries introduce themselves with it. Redis 7.0 does not know it, and refuses an account
 # with a command that it does not know; without the right nothing else is lost.
 _INTRODUCTION = "+client|setinfo"
@@ -35,7 +32,16 @@ _INTRODUCTION = "+client|setinfo"
 @cache
 def agents_redis() -> "redis.Redis":
     """The connection to the server that agents read from."""
-    return redis.Redis.from_url(settings.AGENTS_REDIS_URL, socket_timeout=2)
+    return redis.Redis.from_url(
+        settings.AGENTS_REDIS_URL, socket_timeout=2, redis_connect_func=_not_evicted
+    )
+
+
+def _not_evicted(connection: Any) -> None:  # noqa: ANN401 (redis has no types)
+    """The server ends the largest connections when all hold too much: never the portal's own."""
+    connection.on_connect()
+    connection.send_command("CLIENT", "NO-EVICT", "ON")
+    connection.read_response()
 
 
 def link_user(node_name: str) -> str:

@@ -4,8 +4,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -20,17 +19,24 @@ from allocation.rules.silence import SilenceWatch
 from allocation.services.fleet import node_flooded
 from allocation.services.hearing import Said, messages_apply
 from allocation.services.leases import beats_of_leased
+from allocation.services.link_guard import LinkGuard
 from allocation.services.links import agents_redis, links_ensure
 from allocation.services.node_policies import node_policy
 from allocation.services.publish import republish_all
 from allocation.services.replace import node_replace
+from allocation.services.report_streams import (
+    GROUP,
+    Entry,
+    node_of,
+    stream_trim,
+    streams_read,
+)
 from allocation.services.silence import signs_read, silence_mark
 from allocation.services.tallies import tally
 from allocation.services.throttle import Throttle
 
 logger = logging.getLogger(__name__)
 
-GROUP = "portal"
 # Of one node at a time, and of all nodes before they are acknowledged.
 BATCH = 64
 AT_ONCE = 512
@@ -41,15 +47,6 @@ LIST_EVERY_SECONDS = 1.0
 # What a killed reader had taken and not finished is taken over after this long.
 TAKEN_OVER_MS = 5000
 PAUSE_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of a node's stream, as it lies there."""
-
-    stream: str
-    identifier: bytes
-    fields: Mapping[Any, Any]
 
 
 class Reader:
@@ -74,6 +71,7 @@ class Reader:
         self._streams: list[str] = []
         self._listed = 0.0
         self._took_over = 0.0
+        self._first = 0
 
     def stop(self) -> None:
         """Ends `run` after the batch at hand."""
@@ -81,6 +79,16 @@ class Reader:
 
     def run(self) -> None:
         """Reads until stopped. A store that is down is waited for, and nothing is lost."""
+        guard = LinkGuard(self._clock, self._steady)
+        watching = threading.Thread(target=guard.run, args=(self._stopped,), name="link-guard")
+        watching.start()
+        try:
+            self._read_always()
+        finally:
+            self._stopped.set()
+            watching.join()
+
+    def _read_always(self) -> None:
         while not self._stopped.is_set():
             try:
                 self.turn()
@@ -101,22 +109,35 @@ class Reader:
             self._stopped.wait(PAUSE_SECONDS)
             return 0
         self._replace_lost()
-        link: Any = agents_redis()
         done = 0
         if time.monotonic() - self._took_over > TAKEN_OVER_MS / 1000:
             links_ensure()
-            done = self._apply(link, _left_behind(link, self._name, streams))
+            done = self._take(streams, TAKEN_OVER_MS)
             self._took_over = time.monotonic()
-        heard = [s for s in streams if self._throttle.may_speak(_node_of(s), self._steady())]
+        heard = [s for s in streams if self._throttle.may_speak(node_of(s), self._steady())]
         if not heard:
             self._stopped.wait(block_ms / 1000)
             return done
-        answer = link.xreadgroup(
-            GROUP, self._name, dict.fromkeys(heard, ">"), count=BATCH, block=block_ms
-        )
-        done += self._apply(link, _entries(answer))
+        # Another node is first each time, for when there is more than is read at once.
+        self._first = (self._first + 1) % len(heard)
+        done += self._take(heard[self._first :] + heard[: self._first])
+        if not done:
+            done = self._apply(self._awaited(heard, block_ms))
         self._mark_silent()
         return done
+
+    def _take(self, streams: Sequence[str], idle_ms: int | None = None) -> int:
+        entries, large = streams_read(self._name, streams, BATCH, idle_ms)
+        for each in large:
+            self._throttle.fill(each.node, self._steady())
+            self._flooded(each.stream, keep=0, lock_out=each.is_far_over)
+        return self._apply(entries)
+
+    def _awaited(self, heard: Sequence[str], block_ms: int) -> list[Entry]:
+        """One entry of each stream that gets one, as soon as any does."""
+        link: Any = agents_redis()
+        wanted = dict.fromkeys(heard, ">")
+        return _entries(link.xreadgroup(GROUP, self._name, wanted, count=1, block=block_ms))
 
     def _replace_lost(self) -> None:
         """Once a second: what was held on lease by nodes that are silent begins anew elsewhere."""
@@ -156,7 +177,8 @@ class Reader:
         self._streams, self._listed = streams, now
         return streams
 
-    def _apply(self, link: Any, entries: list[Entry]) -> int:  # noqa: ANN401 (redis has no types)
+    def _apply(self, entries: list[Entry]) -> int:
+        link: Any = agents_redis()
         for first in range(0, len(entries), AT_ONCE):
             batch = entries[first : first + AT_ONCE]
             readable = [said for entry in batch if (said := _said(entry)) is not None]
@@ -164,24 +186,24 @@ class Reader:
             with link.pipeline(transaction=False) as pipe:
                 for entry in batch:
                     pipe.xack(entry.stream, GROUP, entry.identifier)
+                    pipe.xdel(entry.stream, entry.identifier)
                 pipe.execute()
+        sizes: Counter[str] = Counter()
+        for entry in entries:
+            sizes[entry.stream] += entry.size
         for stream, count in Counter(entry.stream for entry in entries).items():
-            self._count(link, stream, count)
+            if self._throttle.said(node_of(stream), count, sizes[stream], self._steady()):
+                self._flooded(stream)
         return len(entries)
 
-    def _count(self, link: Any, stream: str, count: int) -> None:  # noqa: ANN401
-        node_name = _node_of(stream)
-        if self._throttle.said(node_name, count, self._steady()):
-            link.xtrim(stream, maxlen=wire.REPORT_STREAM_LENGTH)
-            node_flooded(
-                node_name=node_name,
-                lock_out=self._throttle.floods(node_name),
-                now=self._clock(),
-            )
-
-
-def _node_of(stream: str) -> str:
-    return stream.split(":")[1]
+    def _flooded(
+        self, stream: str, keep: int = wire.REPORT_STREAM_LENGTH, *, lock_out: bool = False
+    ) -> None:
+        """Drops what waits but for the newest, and counts it; who goes on is locked out."""
+        node = node_of(stream)
+        lock_out = lock_out or self._throttle.floods(node)
+        node_flooded(node_name=node, lock_out=lock_out, now=self._clock())
+        stream_trim(stream, 0 if lock_out else keep)
 
 
 def _has_group(stream: str) -> bool:
@@ -204,26 +226,13 @@ def _group_make(stream: str) -> None:
 
 
 def _said(entry: Entry) -> Said | None:
-    node = _node_of(entry.stream)
+    node = node_of(entry.stream)
     try:
         return Said(node, wire.Envelope.from_fields(entry.fields))
     except wire.WireError as error:
         logger.warning("A message of %s can't be read: %s", node, error)
         tally("messages_unreadable")
         return None
-
-
-def _left_behind(link: Any, name: str, streams: list[str]) -> list[Entry]:  # noqa: ANN401
-    """What a killed reader had taken and not finished, taken over."""
-    with link.pipeline(transaction=False) as pipe:
-        for stream in streams:
-            pipe.xautoclaim(stream, GROUP, name, min_idle_time=TAKEN_OVER_MS, count=BATCH)
-        answers = pipe.execute()
-    return [
-        Entry(stream, identifier, fields or {})
-        for stream, (_, entries, *_) in zip(streams, answers, strict=True)
-        for identifier, fields in entries
-    ]
 
 
 def _entries(answer: Any) -> list[Entry]:  # noqa: ANN401

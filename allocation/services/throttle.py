@@ -4,32 +4,39 @@ from collections import Counter, defaultdict
 
 # A node says a few words every ten seconds, and a report after each change.
 PER_SECOND = 100
+BYTES_PER_SECOND = 4 << 20
 FLOOD_SECONDS = 10
 WATCHED_SECONDS = 60
 
 
 class Throttle:
-    """Counts messages per node in seconds of a steady clock, in the process that reads them."""
+    """Counts messages and bytes per node in seconds of a steady clock, in one process."""
 
     def __init__(self) -> None:
         self._second = 0
         self._said: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
         self._full: defaultdict[str, set[int]] = defaultdict(set)
 
-    def said(self, node: str, count: int, steady_now: float) -> bool:
-        """Counts messages; returns whether the node's share of this second was used up by them."""
-        self._turn(steady_now)
-        before = self._said[node]
+    def said(self, node: str, count: int, size: int, steady_now: float) -> bool:
+        """Counts messages and their bytes; returns whether they used up the node's share of this
+        second."""
+        could = self.may_speak(node, steady_now)
         self._said[node] += count
-        if before < PER_SECOND <= self._said[node]:
+        self._bytes[node] += size
+        if could and not self.may_speak(node, steady_now):
             self._full[node].add(self._second)
             return True
         return False
 
+    def fill(self, node: str, steady_now: float) -> None:
+        """Uses up the node's share of this second."""
+        self.said(node, PER_SECOND, 0, steady_now)
+
     def may_speak(self, node: str, steady_now: float) -> bool:
         """Whether more is read from the node in this second."""
         self._turn(steady_now)
-        return self._said[node] < PER_SECOND
+        return self._said[node] < PER_SECOND and self._bytes[node] < BYTES_PER_SECOND
 
     def floods(self, node: str) -> bool:
         """Whether it has used up its share in too many seconds of the last minute."""
@@ -41,5 +48,6 @@ class Throttle:
             return
         self._second = second
         self._said.clear()
+        self._bytes.clear()
         for seconds in self._full.values():
             seconds -= {each for each in seconds if each < second - WATCHED_SECONDS}

@@ -99,10 +99,10 @@ def launched() -> Iterator[Site]:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="bench-agent-") as folder,
-            redis.Redis.from_url(f"{servers.access.url}/0") as client,
+            redis.Redis.from_url(f"{servers.agents_access.url}/0") as client,
         ):
             state = Path(folder)
-            identity = Identity(NODE, {1: KEY}, 1, f"{servers.access.url}/0")
+            identity = Identity(NODE, {1: KEY}, 1, f"{servers.agents_access.url}/0")
             identity_save(state / "identity.json", identity)
             command = ["-m", "allocation.agent", "--state", folder, "--simulate", f"h100:{GPUS}"]
             with (state / "log").open("wb") as log:

@@ -36,7 +36,7 @@ PATIENCE_S = 180
 # What is due within this goes out together, as one write.
 BEAT_S = 0.02
 PORTAL = ("web", "worker", "solver", "beat", "reader")
-STORES = ("postgres", "valkey")
+STORES = ("postgres", "valkey", "valkey-agents")
 
 
 @dataclass

@@ -34,7 +34,7 @@ def site_enter(site: Site) -> None:
 
     The rights are read off the reader: only who runs the site may look there.
     """
-    said = Path(f"/proc/{_pid(site, 'reader')}/environ").read_bytes().decode()
+    said = Path(f"/proc/{program_pid(site, 'reader')}/environ").read_bytes().decode()
     os.environ.update(dict(item.split("=", 1) for item in said.split("\0") if "=" in item))
     django.setup()
 
@@ -122,7 +122,8 @@ def together(found: Mapping[str, float], names: Iterable[str]) -> float:
     return round(sum(found.get(name, 0.0) for name in names), 1)
 
 
-def _pid(site: Site, name: str) -> int:
+def program_pid(site: Site, name: str) -> int:
+    """The number of a program of the site."""
     path = site.var / "pids" / f"{name}.pid"
     return int(json.loads(path.read_text(encoding="utf-8"))["pid"])
 

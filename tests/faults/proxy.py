@@ -1,6 +1,7 @@
 """A TCP line that breaks as asked: between an agent and its server, each direction for itself."""
 
 import asyncio
+import ssl
 import threading
 from enum import Enum
 from types import TracebackType
@@ -26,9 +27,11 @@ class Proxy:
     A line that drops never says so: as with a cable that was pulled, both ends wait.
     """
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, tls: ssl.SSLContext | None = None) -> None:
+        """With `tls` it is spoken to through TLS, as a server with that certificate."""
         self.port = free_port()
         self._target = target
+        self._tls = tls
         self._modes = {"up": Mode.PASS, "down": Mode.PASS}
         self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Event()
@@ -60,7 +63,9 @@ class Proxy:
         self._loop.close()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(
+            self._connected, "127.0.0.1", self.port, ssl=self._tls
+        )
 
     async def _set(self, up: Mode, down: Mode) -> None:
         self._modes = {"up": up, "down": down}

@@ -39,7 +39,7 @@ class CutSite(Site):
         self.until(is_enrolled)
         self.kill("agent")
         told = json.loads(identity.read_bytes())
-        port = str(self.servers.access.port)
+        port = str(self.servers.agents_access.port)
         told["redis_url"] = told["redis_url"].replace(f":{port}/", f":{line.port}/")
         identity.write_text(json.dumps(told))
         self.agent()
@@ -67,7 +67,7 @@ class CutSite(Site):
 @pytest.fixture
 def site(real_db: Servers, live_portal: str, tmp_path: Path) -> Iterator[CutSite]:
     found = CutSite(real_db, tmp_path, live_portal)
-    with Proxy(real_db.access.port) as line:
+    with Proxy(real_db.agents_access.port) as line:
         try:
             found.reader()
             found.behind(line)

@@ -77,9 +77,10 @@ class Site:
         assert process.wait(SECONDS) == -9
 
     def valkey_killed(self) -> None:
-        process, _ = self.servers.running.pop("valkey")
-        process.kill()
-        process.wait()
+        for name in ("valkey", "valkey-agents"):
+            process, _ = self.servers.running.pop(name)
+            process.kill()
+            process.wait()
 
     def request(self, ask: AskDocument) -> Booking:
         with as_system():

@@ -45,6 +45,7 @@ class Servers:
         self.folder.chmod(0o711)
         self.password = secrets.token_hex(16)
         self.access = ValkeyAccess(free_port(), secrets.token_hex(16))
+        self.agents_access = ValkeyAccess(free_port(), secrets.token_hex(16), for_agents=True)
         self.running: dict[str, tuple[subprocess.Popen[bytes], Program]] = {}
         self.is_migrated = False
 
@@ -72,6 +73,7 @@ class Servers:
             "DJANGO_SETTINGS_MODULE": "portal.settings",
             "DATABASE_URL": f"{self.dsn('portal_test')}&options={options}",
             "REDIS_URL": self.access.url,
+            "AGENTS_REDIS_URL": self.agents_access.url,
             "SECRET_KEY": self.password * 2,
             "AGENTS_MASTER_KEY": self.password * 2,
             "PUBLIC_URL": "http://localhost",
@@ -81,10 +83,11 @@ class Servers:
         }
 
     def valkey_ensure(self) -> None:
-        """Start Valkey, unless it runs."""
-        if "valkey" not in self.running:
-            home = home_make(self.folder / "run")
-            self._start(valkey_prepare(home, self.access, durable=False).program)
+        """Start both Valkeys, unless they run."""
+        for access in (self.access, self.agents_access):
+            if access.name not in self.running:
+                home = home_make(self.folder / "run")
+                self._start(valkey_prepare(home, access, durable=False).program)
 
     def postgres_killed(self) -> None:
         """kill -9 of PostgreSQL with all its children, as when a machine's memory runs out."""

@@ -18,7 +18,8 @@ from tests.servers.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 
-PROGRAMS = 12  # PostgreSQL, Valkey, web, operators, two workers, beat, reader, four agents
+# PostgreSQL, two Valkeys, web, operators, two workers, beat, reader, four agents
+PROGRAMS = 13
 
 
 @pytest.fixture(scope="module")

@@ -47,13 +47,22 @@ def test_an_https_address_makes_cookies_and_transport_strict() -> None:
     assert "unsafe" not in json.dumps(directives)
 
 
+def test_nodes_share_no_server_with_broker_pages_and_cache() -> None:
+    done = read_settings(AGENTS_REDIS_URL=os.environ["REDIS_URL"])
+    assert done.returncode != 0
+    assert "AGENTS_REDIS_URL must name another server than REDIS_URL" in done.stderr
+
+
 def test_broker_pages_cache_and_agents_have_a_database_each() -> None:
     shown = json.loads(read_settings().stdout)
     urls = [value for name, value in shown.items() if name.endswith("_REDIS_URL")]
     assert len(set(urls)) == 4
 
 
-@pytest.mark.parametrize("name", ["SECRET_KEY", "DATABASE_URL", "REDIS_URL", "AGENTS_MASTER_KEY"])
+MUST_KNOW = ["SECRET_KEY", "DATABASE_URL", "REDIS_URL", "AGENTS_REDIS_URL", "AGENTS_MASTER_KEY"]
+
+
+@pytest.mark.parametrize("name", MUST_KNOW)
 def test_nothing_starts_without_what_it_must_know(name: str) -> None:
     done = read_settings(**{name: ""})
     assert done.returncode != 0

@@ -221,9 +221,9 @@ def test_a_node_that_goes_on_and_on_is_locked_out(plant: Plant) -> None:
 
 def test_others_are_heard_while_one_floods() -> None:
     watch = Throttle()
-    assert not watch.said("one", PER_SECOND - 1, 7.0)
-    assert watch.said("one", 1, 7.9)
-    assert not watch.said("one", 5, 7.9), "told once a second"
+    assert not watch.said("one", PER_SECOND - 1, 0, 7.0)
+    assert watch.said("one", 1, 0, 7.9)
+    assert not watch.said("one", 5, 0, 7.9), "told once a second"
     assert not watch.may_speak("one", 7.9)
     assert watch.may_speak("two", 7.9)
     assert watch.may_speak("one", 8.0)
@@ -232,7 +232,7 @@ def test_others_are_heard_while_one_floods() -> None:
 def test_a_node_with_bursts_now_and_then_is_not_locked_out() -> None:
     watch = Throttle()
     for burst in range(100):
-        watch.said("one", PER_SECOND, burst * 10.0)
+        watch.said("one", PER_SECOND, 0, burst * 10.0)
         assert not watch.floods("one")
     assert throttle.WATCHED_SECONDS / 10 < FLOOD_SECONDS
 
