@@ -17,20 +17,18 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 
 django.setup(set_prefix=False)
 
-from channels.security.websocket import AllowedHostsOriginValidator
 from channels.sessions import CookieMiddleware
 from django.conf import settings
 
 from portal.routing import websocket_urlpatterns
 from portal.web.operators import OperatorsHandler
+from portal.web.origin import SameOrigin
 from portal.web.threads import ThreadedHandler
 
 handler = ThreadedHandler(settings.WEB_THREADS)
 application = ProtocolTypeRouter(
     {
         "http": OperatorsHandler(handler) if settings.SERVES_OPERATORS else handler,
-        "websocket": AllowedHostsOriginValidator(
-            CookieMiddleware(URLRouter(websocket_urlpatterns))
-        ),
+        "websocket": SameOrigin(CookieMiddleware(URLRouter(websocket_urlpatterns))),
     }
 )

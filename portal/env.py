@@ -99,14 +99,17 @@ def env_networks(name: str, default: str = "") -> list[IPv4Network | IPv6Network
         raise BadSetting(f"{name}: {error}.") from None
 
 
-def env_secret(name: str) -> str:
-    """A secret from `name`, or from the file that `name`_FILE names.
+def env_secret(name: str, *, is_needed: bool = True) -> str:
+    """A secret from `name`, or from the file that `name`_FILE names; "" if it may be missing.
 
     Raises BadSetting when it is missing, shorter than 32 characters or an obvious placeholder;
     the message never repeats the value.
     """
     path = os.environ.get(f"{name}_FILE", "").strip()
-    value = Path(path).read_text(encoding="utf-8").strip() if path else env_str(name)
+    default = None if is_needed else ""
+    value = Path(path).read_text(encoding="utf-8").strip() if path else env_str(name, default)
+    if not value and not is_needed:
+        return ""
     if len(value) < SECRET_LENGTH_MIN:
         raise BadSetting(f"{name} is shorter than {SECRET_LENGTH_MIN} characters.")
     if any(word in value.lower() for word in PLACEHOLDERS):

@@ -271,8 +271,11 @@ DEFAULT_FROM_EMAIL = env_str("MAIL_FROM", f"GPU portal <gpu-portal@{PUBLIC_HOST}
 
 # --- Metrics --------------------------------------------------------------------------------------
 
-# Who may read /metrics without an operator's token. What a proxy passes on is never one of these.
-METRICS_ALLOW = env_networks("METRICS_ALLOW", "127.0.0.0/8,::1/128")
+# What Prometheus sends to read /metrics; empty: there is no such token.
+METRICS_TOKEN = env_secret("METRICS_TOKEN", is_needed=False)
+# Who may read it without a token: nobody, unless said. A proxy on the same machine comes from
+# loopback too, and not every proxy says that it is one.
+METRICS_ALLOW = env_networks("METRICS_ALLOW")
 
 # --- Words and time -------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Probes: whether the process answers, and whether what it needs does."""
+"""Probes: whether the process answers, and whether what it needs takes writes."""
 
 from collections.abc import Mapping
 
@@ -11,6 +11,8 @@ from django.views.decorators.http import require_safe
 
 from allocation.services.watch import watch_read
 
+PROBE = "readyz"
+
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
@@ -20,10 +22,17 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 when database and Redis answer, else 503; each is named."""
-    checks = {"database": _database_answers(), "redis": _redis_answers()}
+    """200 when the database and both Redis servers take a write, else 503; each is named.
+
+    A full or read-only store answers every ping.
+    """
+    checks = {
+        "database": _database_writes(),
+        "redis": _redis_writes(settings.CACHE_REDIS_URL),
+        "agents_redis": _redis_writes(settings.AGENTS_REDIS_URL),
+    }
     ready = all(checks.values())
-    words = {name: "ok" if fine else "no answer" for name, fine in checks.items()}
+    words = {name: "ok" if fine else "no write" for name, fine in checks.items()}
     return _answer({"status": "ok" if ready else "not ready", **words}, 200 if ready else 503)
 
 
@@ -33,21 +42,23 @@ def statusz(request: HttpRequest) -> JsonResponse:
     return _answer(watch_read(timezone.now()), 200)
 
 
-def _database_answers() -> bool:
+def _database_writes() -> bool:
+    """A message in the write-ahead log, and no row."""
     try:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
+            cursor.execute(
+                "SELECT current_setting('transaction_read_only') = 'off',"
+                " pg_logical_emit_message(true, 'readyz', '')"
+            )
+            return bool(cursor.fetchone()[0])
     except DatabaseError:
         return False
-    return True
 
 
-def _redis_answers() -> bool:
+def _redis_writes(url: str) -> bool:
     try:
-        with redis.Redis.from_url(
-            settings.CACHE_REDIS_URL, socket_timeout=1, socket_connect_timeout=1
-        ) as client:
-            client.ping()
+        with redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1) as client:
+            client.set(PROBE, b"", ex=60)
     except redis.RedisError:
         return False
     return True

@@ -1,7 +1,8 @@
-"""/metrics for Prometheus: for operators' tokens, and for the addresses that settings allow."""
+"""/metrics for Prometheus: for its token, for operators, and for addresses that settings allow."""
 
 from collections.abc import Iterator
 from datetime import datetime
+from hmac import compare_digest
 from ipaddress import ip_address
 
 import redis
@@ -26,9 +27,10 @@ QUEUE_KEY = "broker:{}"
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Numbers over everybody. 401 without a token, 403 with one that is no operator's."""
-    status = 200 if _comes_from_allowed(request) else _status_of_token(request)
+    is_open = _comes_from_allowed(request) or _has_own_token(request)
+    status = 200 if is_open else _status_of_token(request)
     if status != 200:
-        words = {401: "Send an operator's token.\n", 403: "This is for operators.\n"}
+        words = {401: "Send METRICS_TOKEN or an operator's token.\n", 403: "For operators.\n"}
         headers = {"WWW-Authenticate": 'Bearer realm="portal"'} if status == 401 else {}
         return HttpResponse(
             words[status], status=status, content_type="text/plain", headers=headers
@@ -52,6 +54,12 @@ def _comes_from_allowed(request: HttpRequest) -> bool:
     except ValueError:
         return False
     return any(address in network for network in settings.METRICS_ALLOW)
+
+
+def _has_own_token(request: HttpRequest) -> bool:
+    wanted = f"Bearer {settings.METRICS_TOKEN}"
+    sent = request.headers.get("Authorization", "")
+    return bool(settings.METRICS_TOKEN) and compare_digest(sent.encode(), wanted.encode())
 
 
 def _status_of_token(request: HttpRequest) -> int:

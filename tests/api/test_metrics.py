@@ -1,6 +1,7 @@
 """/metrics: who may read it, and that it says what is there without naming tenants."""
 
 from datetime import timedelta
+from ipaddress import ip_network
 
 import pytest
 from django.core.cache import cache
@@ -16,6 +17,7 @@ from tests.roles import as_system
 from tests.web.fleet_builders import a_booking, a_node
 
 pytestmark = pytest.mark.django_db
+ANYBODY = [ip_network("127.0.0.0/8")]
 PROXY = {"HTTP_X_FORWARDED_FOR": "10.1.2.3"}
 
 
@@ -24,6 +26,7 @@ def read(**headers: str) -> tuple[int, str]:
     return answer.status_code, answer.content.decode()
 
 
+@override_settings(METRICS_ALLOW=ANYBODY)
 def test_only_allowed_addresses_and_operators_may_read_it() -> None:
     assert read(REMOTE_ADDR="127.0.0.1")[0] == 200
     assert read(REMOTE_ADDR="203.0.113.9")[0] == 401
@@ -35,6 +38,21 @@ def test_only_allowed_addresses_and_operators_may_read_it() -> None:
         assert read(REMOTE_ADDR="127.0.0.1")[0] == 401
 
 
+def test_nobody_reads_it_unless_said_so_not_even_from_the_same_machine() -> None:
+    assert read(REMOTE_ADDR="127.0.0.1")[0] == 401
+    assert read(HTTP_AUTHORIZATION="Bearer ")[0] == 401
+
+
+@override_settings(METRICS_TOKEN="m" * 32)
+def test_prometheus_has_a_token_that_opens_nothing_else() -> None:
+    token = f"Bearer {'m' * 32}"
+    assert read(HTTP_AUTHORIZATION=token, **PROXY)[0] == 200
+    assert read(HTTP_AUTHORIZATION=f"{token}m")[0] == 401
+    assert read(HTTP_AUTHORIZATION="Bearer é")[0] == 401
+    assert Client().get("/api/v1/me", HTTP_AUTHORIZATION=token).status_code == 401
+
+
+@override_settings(METRICS_ALLOW=ANYBODY)
 def test_it_tells_bookings_nodes_queues_and_what_waits() -> None:
     member, now = a_member(a_project(a_tenant("secret-lab", name="Secret Lab"))), timezone.now()
     a_booking(member, now=now, name="top secret")
@@ -59,6 +77,7 @@ def test_it_tells_bookings_nodes_queues_and_what_waits() -> None:
         assert word not in text
 
 
+@override_settings(METRICS_ALLOW=ANYBODY)
 def test_broken_promises_are_told_once_somebody_has_looked() -> None:
     cache.delete("watch:invariants")
     assert ("gpu_portal_invariant_violations", ()) not in parsed(read()[1])
@@ -67,7 +86,7 @@ def test_broken_promises_are_told_once_somebody_has_looked() -> None:
     cache.delete("watch:invariants")
 
 
-@override_settings(BROKER_REDIS_URL="redis://127.0.0.1:1/0")
+@override_settings(BROKER_REDIS_URL="redis://127.0.0.1:1/0", METRICS_ALLOW=ANYBODY)
 def test_without_redis_queues_are_unknown_and_the_rest_is_told() -> None:
     told = parsed(read()[1])
     assert told["gpu_portal_redis_up", ()] == 0

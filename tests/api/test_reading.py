@@ -1,7 +1,10 @@
 """What each role reads, page by page."""
 
 import pytest
+import redis
+from django.db import connection
 from django.test import Client
+from pytest_django import Settings
 
 from tests.api.builders import Api, Site, said
 
@@ -153,4 +156,33 @@ def test_addresses_that_are_not_there_answer_as_a_problem(
 @pytest.mark.django_db
 def test_probes_answer_without_a_token() -> None:
     assert Client().get("/healthz").json() == {"status": "ok"}
-    assert Client().get("/readyz").json() == {"status": "ok", "database": "ok", "redis": "ok"}
+    ready = Client().get("/readyz")
+    assert ready.status_code == 200
+    assert set(ready.json()) == {"status", "database", "redis", "agents_redis"}
+    assert set(ready.json().values()) == {"ok"}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["redis", "agents_redis"])
+def test_a_store_that_answers_and_takes_no_write_is_not_ready(
+    settings: Settings, name: str
+) -> None:
+    url = settings.CACHE_REDIS_URL if name == "redis" else settings.AGENTS_REDIS_URL
+    with redis.Redis.from_url(url) as server:
+        limit = server.config_get("maxmemory")["maxmemory"]
+        server.config_set("maxmemory", "1")
+        try:
+            assert server.ping()
+            answer = Client().get("/readyz")
+        finally:
+            server.config_set("maxmemory", limit)
+    assert (answer.status_code, answer.json()[name]) == (503, "no write")
+    assert Client().get("/readyz").status_code == 200
+
+
+@pytest.mark.django_db
+def test_a_database_that_only_reads_is_not_ready() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION READ ONLY")
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["database"]) == (503, "no write")

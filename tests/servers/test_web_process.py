@@ -45,12 +45,20 @@ def test_it_is_ready_when_database_and_redis_answer(live_portal: str) -> None:
     assert status == 200
 
 
-def test_a_socket_from_another_site_is_refused(live_portal: str) -> None:
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example", "{http}://{host}", "{http}://{host}:9", "{http}://{host}:{port}9",
+        "https://{host}:{port}", "http://localhost:{port}", "http://evil.example:{port}", "null",
+        "http://evil@{host}:{port}", "http://{host}:{port}/", None,
+    ],
+)  # fmt: skip
+def test_a_socket_from_another_origin_is_refused(live_portal: str, origin: str | None) -> None:
+    """Another port is another origin, and cookies go there all the same."""
     address = live_portal.replace("http", "ws") + "/ws/anything"
-    with (
-        pytest.raises(InvalidStatus) as refusal,
-        connect(address, origin=Origin("https://evil.example")),
-    ):
+    http, host, port = live_portal.replace("//", "").split(":")
+    named = None if origin is None else Origin(origin.format(http=http, host=host, port=port))
+    with pytest.raises(InvalidStatus) as refusal, connect(address, origin=named):
         pass
     assert refusal.value.response.status_code == 403
 

@@ -17,6 +17,7 @@ from allocation.services import hearing, reader, reports
 from allocation.services.fleet import node_key
 from allocation.services.hearing import Said, messages_apply
 from allocation.services.links import agents_redis
+from allocation.services.report_streams import GROUP
 from allocation.services.reports import message_apply
 from tests.builders_allocation import NOW, a_booking, a_lab, a_node, an_allocation
 from tests.roles import as_system
@@ -260,7 +261,7 @@ def test_a_reader_killed_between_its_commit_and_its_acknowledgement_loses_and_do
         assert GpuSample.objects.count() == samples
     assert after["stale_dropped"] > before["stale_dropped"]
     assert after | {"stale_dropped": 0} == before | {"stale_dropped": 0}
-    waiting: Any = agents_redis().xpending(wire.report_stream(NAME), reader.GROUP)
+    waiting: Any = agents_redis().xpending(wire.report_stream(NAME), GROUP)
     assert waiting["pending"] == 0
 
 
@@ -280,6 +281,6 @@ def test_a_database_that_is_gone_in_the_middle_leaves_the_whole_batch_to_be_read
         plant.portal_reads()
     with as_system():
         assert Node.objects.values(*before).get() == before
-    waiting: Any = agents_redis().xpending(wire.report_stream(NAME), reader.GROUP)
+    waiting: Any = agents_redis().xpending(wire.report_stream(NAME), GROUP)
     assert waiting["pending"] > 0
     assert not connection.in_atomic_block

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.db import OperationalError
 
 from allocation import wire
 from allocation.models import Node
@@ -19,7 +20,7 @@ from allocation.services.throttle import BYTES_PER_SECOND, FLOOD_SECONDS, Thrott
 from tests.builders_allocation import NOW, a_model
 from tests.roles import as_system
 from tests.servers.servers import Servers
-from tests.services.test_links import INVENTORY
+from tests.services.test_links import INVENTORY, Client
 
 NODE, OTHER = "gpu-a1-01", "gpu-a1-02"
 STREAM = wire.report_stream(NODE)
@@ -27,7 +28,7 @@ MIB = 1 << 20
 # What the server answers to anybody who is connected, whatever their rights.
 FOR_ALL = {"auth", "hello", "quit", "reset"}
 ALLOWED = {"ping", "get", "xadd", "subscribe", "unsubscribe", "client|setname", "client|setinfo"}
-BODY = {"body": b"x" * MIB, "key": "1", "mac": "y"}
+BODY: dict[Any, Any] = {"body": b"x" * MIB, "key": "1", "mac": "y"}
 
 
 class Rig:
@@ -47,7 +48,7 @@ class Rig:
             token = enrolment_token_create(node_name=name, rack_name="a1", now=NOW)
         return str(node_enrol(token=token, inventory=INVENTORY, now=NOW)["redis_url"])
 
-    def connect(self) -> Any:
+    def connect(self) -> Client:
         return self.stack.enter_context(redis.Redis.from_url(self.url, protocol=2, retry=None))
 
     def steady(self) -> float:
@@ -77,7 +78,7 @@ def rig(real_db: Servers) -> Iterator[Rig]:
         yield Rig(stack)
 
 
-def allowed(client: Any, words: list[str]) -> bool:
+def allowed(client: Client, words: list[str]) -> bool:
     """Whether the server would do it, and not whether it makes sense."""
     try:
         client.execute_command(*words)
@@ -95,14 +96,14 @@ def granted(words: list[str]) -> bool:
     return bool(answer == b"OK")
 
 
-def commands(server: Any) -> Iterator[tuple[str, int]]:
+def commands(server: Client) -> Iterator[tuple[str, int]]:
     """Every command and subcommand of the server, with how many words it takes at least."""
     for _, name, arity, *_, inner in walk(server):
         if not inner:
             yield name.decode(), abs(arity)
 
 
-def walk(server: Any) -> Iterator[tuple[Any, ...]]:
+def walk(server: Client) -> Iterator[tuple[Any, ...]]:
     connection = server.connection_pool.make_connection()
     try:
         connection.send_command("COMMAND")
@@ -158,11 +159,11 @@ def test_the_server_refuses_what_does_not_fit_and_ends_who_sends_too_large_a_com
         rig.connect().xadd(STREAM, many)
     assert agents_redis().xlen(STREAM) == 0
     found: Any = agents_redis().config_get("maxmemory*")
-    assert 0 < int(found["maxmemory"])
+    assert int(found["maxmemory"]) > 0
     assert found["maxmemory-policy"] == "noeviction"
 
 
-def fill(client: Any, megabytes: int) -> None:
+def fill(client: Client, megabytes: int) -> None:
     with client.pipeline(transaction=False) as pipe:
         for _ in range(megabytes):
             pipe.xadd(STREAM, BODY)
@@ -297,8 +298,6 @@ def test_an_agent_as_it_is_meant_is_never_cut_off(rig: Rig) -> None:
 def test_without_the_database_the_flood_ends_all_the_same(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django.db import OperationalError  # noqa: PLC0415 (only here)
-
     rig.read()
     assert rig.look() == set()
 
@@ -306,7 +305,7 @@ def test_without_the_database_the_flood_ends_all_the_same(
         raise OperationalError("the connection is gone")
 
     monkeypatch.setattr(link_guard, "node_flooded", gone)
-    monkeypatch.setattr(link_guard.connections, "close_all", lambda: None)
+    monkeypatch.setattr("allocation.services.link_guard.connections.close_all", lambda: None)
     fill(rig.bad, 70)
     assert rig.look() == {NODE}
     assert agents_redis().xlen(STREAM) == 0

@@ -1,0 +1,57 @@
+"""One node floods the server that nodes share; the reader is a process, as it always is."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from allocation.models import Node, SolverState
+from allocation.services.links import links_ensure
+from portal.processes import Program, start, stop
+from tests.bench.agents import Talker
+from tests.bench.flood import Voices, account, flood, peak_mb
+from tests.bench.inside import nodes_add
+from tests.bench.machine import spread
+from tests.builders_allocation import a_model
+from tests.roles import as_system
+from tests.servers.servers import ROOT, Servers
+from tests.servers.waiting import wait_until
+
+pytestmark = pytest.mark.faults
+MEGABYTES = 160
+
+
+@pytest.fixture
+def reader(real_db: Servers) -> Iterator[int]:
+    program = Program(
+        name="reader",
+        command=(sys.executable, "manage.py", "reports_reader", "--skip-checks"),
+        environment={**os.environ, "DATABASE_URL": real_db.dsn("portal_system")},
+        folder=ROOT,
+    )
+    process = start(program)
+    yield process.pid
+    stop(process, program)
+
+
+def test_a_flood_ends_with_its_node_and_the_others_do_not_notice(
+    real_db: Servers, reader: int
+) -> None:
+    a_model(enrolled=False)
+    with as_system():
+        links_ensure()
+        members = nodes_add("flood", 6, 1)
+        bad, epoch = members[0].name, SolverState.objects.get(id=1).epoch
+        url = account(bad)
+    voices = Voices([Talker(member, epoch) for member in members[1:]], real_db.agents_access.url)
+    with voices.speaking():
+        before = peak_mb(reader)
+        taken = flood(url, bad, MEGABYTES)
+        wait_until(lambda: len(voices.lags) >= 50, seconds=40)
+        after = peak_mb(reader)
+    with as_system():
+        assert not Node.objects.get(name=bad).link_digest, f"{taken} MB were taken"
+        assert Node.objects.filter(link_digest__isnull=False).count() == 5
+    assert spread(voices.lags)["p99_ms"] <= 2000
+    assert after - before < 64
