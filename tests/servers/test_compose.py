@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from portal.embedded import AGENTS_VALKEY_SETTINGS, VALKEY_SETTINGS
-from portal.local import Demo, Secrets, Stores, environment_of
+from portal.local import Demo, Secrets, Stores, portal_programs
 from tests.servers.servers import ROOT
 
 SERVICES: dict[str, Any] = yaml.safe_load(
@@ -31,14 +31,18 @@ def test_both_valkeys_are_bounded_as_the_launchers_are() -> None:
     assert options("valkey-agents") == set(AGENTS_VALKEY_SETTINGS)
 
 
-@pytest.mark.parametrize("service", ["web", "worker", "solver", "beat", "reader"])
-def test_processes_are_told_the_same(service: str) -> None:
-    secrets = dict.fromkeys(Secrets.__dataclass_fields__, "x")
+def launched() -> dict[str, set[str]]:
+    """What the launcher tells each process."""
+    own: Any = Secrets(**dict.fromkeys(Secrets.__dataclass_fields__, "x"))  # type: ignore[arg-type]
     demo = Demo(Path("/nowhere"), "127.0.0.1", 1)
     stores = Stores("postgresql:///x", "redis://x", "redis://y")
-    own: Any = Secrets(**secrets)  # type: ignore[arg-type]
-    ours = environment_of(demo, own, stores, "portal_web").keys() - LAUNCHER_ONLY
-    assert SERVICES[service]["environment"].keys() - COMPOSE_ONLY == ours - COMPOSE_ONLY
+    return {one.name: set(one.environment) for one in portal_programs(demo, own, stores)}
+
+
+@pytest.mark.parametrize("name", launched())
+def test_processes_are_told_the_same(name: str) -> None:
+    told = SERVICES[name]["environment"].keys() - COMPOSE_ONLY
+    assert told == launched()[name] - LAUNCHER_ONLY - COMPOSE_ONLY
 
 
 @pytest.mark.parametrize("name", AGENTS)
