@@ -250,6 +250,19 @@ class ApiToken(models.Model):
     expires = models.DateTimeField()
     last_used = models.DateTimeField(null=True, blank=True)
     revoked = models.DateTimeField(null=True, blank=True)
+    made_with = models.ForeignKey(
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        help_text="The token that made this one; it ends no later than that.",
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="apitoken_id_in_tenant"),
+        ]
 
 
 class IdempotencyKey(models.Model):

@@ -16,6 +16,7 @@ from tenants.models import (
     Project,
     Quota,
     Role,
+    Session,
     Tenant,
     Tier,
 )
@@ -130,6 +131,12 @@ def tenants_all() -> list[Tenant]:
 def tiers_all() -> QuerySet[Tier]:
     """All tiers, who goes first comes first."""
     return Tier.objects.all()
+
+
+def sessions_of(user_id: int, now: datetime) -> QuerySet[Session]:
+    """The person's live sessions, the one used last comes first. What they hold is not read."""
+    live = Session.objects.filter(user_id=user_id, expires__gt=now).defer("data")
+    return live.order_by("-last_seen", "id")
 
 
 def tokens_of(tenant_id: UUID, user_id: int | None) -> list[ApiToken]:

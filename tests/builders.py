@@ -3,10 +3,14 @@
 They write as portal_system, past the tenant wall, inside the test's own transaction.
 """
 
+from datetime import timedelta
 from itertools import count
+from secrets import token_bytes
+
+from django.utils import timezone
 
 from tenants.access import Actor, actor_in
-from tenants.models import GpuClass, Membership, Project, Quota, Role, Tenant, Tier, User
+from tenants.models import GpuClass, Membership, Project, Quota, Role, Session, Tenant, Tier, User
 from tests.roles import as_system
 
 PASSWORD = "correct horse battery"
@@ -54,6 +58,20 @@ def a_user(
     with as_system():
         user.save()
     return user
+
+
+def a_session(user: User) -> Session:
+    """A browser in which `user` is signed in."""
+    now = timezone.now()
+    with as_system():
+        return Session.objects.create(
+            digest=token_bytes(32),
+            user=user,
+            data="",
+            created=now,
+            last_seen=now,
+            expires=now + timedelta(hours=1),
+        )
 
 
 def an_operator(username: str = "") -> User:

@@ -13,7 +13,16 @@ from tenants.api.fields import Strict, Text, Whole
 from tenants.api.pages import PageQuery, page_of
 from tenants.api.schema import described, page
 from tenants.models import ApiToken, Project, Tenant, User
-from tenants.services import token_create, token_revoke, user_mails_set, user_zone_set
+from tenants.queries import sessions_of
+from tenants.services import (
+    own_session_end,
+    own_sessions_end,
+    token_create,
+    token_revoke,
+    tokens_revoke,
+    user_mails_set,
+    user_zone_set,
+)
 
 
 class RoleOut(serializers.Serializer[Any]):
@@ -118,6 +127,12 @@ class TokenMade(TokenOut):
     )
 
 
+class EndedOut(serializers.Serializer[Any]):
+    """What ended at once."""
+
+    ended = serializers.IntegerField(help_text="How many.")
+
+
 class TokenNew(Strict):
     """A token to make."""
 
@@ -143,7 +158,11 @@ class Tokens(ApiView):
             return listed(TokenOut(tokens, many=True).data, following)
 
     @described(
-        "create_token", "Make a token of your own", answer=TokenMade, status=201, request=TokenNew
+        "create_token",
+        "Make a token of your own; it ends with the token that makes it at the latest",
+        answer=TokenMade,
+        status=201,
+        request=TokenNew,
     )
     def post(self, request: Request) -> HttpResponseBase:
         """The token with its secret, which is shown this once."""
@@ -151,19 +170,78 @@ class Tokens(ApiView):
 
         def work() -> Response:
             token, clear = token_create(
-                actor=self.actor, name=sent["name"], days=sent["days"], now=self.now
+                actor=self.actor,
+                name=sent["name"],
+                days=sent["days"],
+                now=self.now,
+                made_with=self.caller.token_id,
             )
             return Response({**TokenOut(token).data, "token": clear}, status=201)
 
         return self.once(work, secret=("token",))
 
+    @described(
+        "revoke_tokens", "Revoke all your tokens in this tenant, this one too", answer=EndedOut
+    )
+    def delete(self, request: Request) -> Response:
+        """How many ended."""
+        with self.tx():
+            return Response({"ended": tokens_revoke(actor=self.actor, now=self.now)})
+
 
 class TokenOne(ApiView):
     """One token."""
 
-    @described("revoke_token", "Revoke a token", answer=TokenOut)
+    @described("revoke_token", "Revoke a token, and those made with it", answer=TokenOut)
     def delete(self, request: Request, token_id: UUID) -> Response:
         """The token, revoked; twice is once."""
         with self.tx():
             token = token_revoke(actor=self.actor, token_id=token_id, now=self.now)
             return Response(TokenOut(token).data)
+
+
+class SessionOut(serializers.Serializer[Any]):
+    """A browser in which the caller is signed in."""
+
+    id = serializers.UUIDField()
+    device = serializers.CharField(help_text="As in `Firefox on Linux`.")
+    address = serializers.CharField(allow_null=True, help_text="From where it was used last.")
+    created = serializers.DateTimeField()
+    last_seen = serializers.DateTimeField(help_text="Noted once a minute.")
+    expires = serializers.DateTimeField()
+
+
+class Sessions(ApiView):
+    """Browsers in which the caller is signed in, in whichever tenant."""
+
+    queries = {"GET": PageQuery}
+
+    @described("list_sessions", "Where you are signed in", answer=page(SessionOut), query=PageQuery)
+    def get(self, request: Request) -> Response:
+        """A page, the latest sign-in first."""
+        with self.tx():
+            rows, following = page_of(
+                sessions_of(self.actor.user_id, self.now),
+                keys=("-created", "-id"),
+                asked=self.asked,
+                scope=f"sessions:{self.actor.user_id}",
+            )
+            return listed(SessionOut(rows, many=True).data, following)
+
+    @described("end_sessions", "Sign out everywhere", answer=EndedOut)
+    def delete(self, request: Request) -> Response:
+        """How many ended."""
+        with self.tx():
+            ended = own_sessions_end(user_id=self.actor.user_id, now=self.now)
+            return Response({"ended": ended})
+
+
+class SessionOne(ApiView):
+    """One session."""
+
+    @described("end_session", "Sign out in one browser", answer=None, status=204)
+    def delete(self, request: Request, session_id: UUID) -> Response:
+        """Nothing, when it is done."""
+        with self.tx():
+            own_session_end(user_id=self.actor.user_id, session_id=session_id, now=self.now)
+        return Response(status=204)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tenants.api.me import Me, TokenOne, Tokens
+from tenants.api.me import Me, SessionOne, Sessions, TokenOne, Tokens
 from tenants.api.projects import MemberOne, Members, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas, TierOne, Tiers
 
@@ -10,6 +10,8 @@ urlpatterns = [
     path("me", Me.as_view(), name="api-me"),
     path("tokens", Tokens.as_view(), name="api-tokens"),
     path("tokens/<uuid:token_id>", TokenOne.as_view(), name="api-token"),
+    path("sessions", Sessions.as_view(), name="api-sessions"),
+    path("sessions/<uuid:session_id>", SessionOne.as_view(), name="api-session"),
     path("projects", Projects.as_view(), name="api-projects"),
     path("projects/<slug:slug>", ProjectOne.as_view(), name="api-project"),
     path("projects/<slug:slug>/members", ProjectMembers.as_view(), name="api-project-members"),

@@ -1,5 +1,6 @@
 """The only writers of people, projects, shares, tiers and tokens. Each is audited."""
 
+from tenants.services.account import own_password_set, own_session_end, own_sessions_end
 from tenants.services.people import (
     membership_remove,
     membership_set,
@@ -25,7 +26,13 @@ from tenants.services.quotas import (
     tenant_quota_more_set,
     tenant_quota_set,
 )
-from tenants.services.tokens import TokenHolder, token_create, token_revoke, token_verify
+from tenants.services.tokens import (
+    TokenHolder,
+    token_create,
+    token_revoke,
+    token_verify,
+    tokens_revoke,
+)
 from tenants.services.words import (
     gpus_text,
     seconds_read,
@@ -44,6 +51,9 @@ __all__ = [
     "gpus_text",
     "membership_remove",
     "membership_set",
+    "own_password_set",
+    "own_session_end",
+    "own_sessions_end",
     "person_read",
     "project_create",
     "project_open_set",
@@ -59,6 +69,7 @@ __all__ = [
     "token_create",
     "token_revoke",
     "token_verify",
+    "tokens_revoke",
     "units_read",
     "user_mails_set",
     "user_zone_set",

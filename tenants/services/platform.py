@@ -4,7 +4,6 @@ import re
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
@@ -12,6 +11,7 @@ from django.db import transaction
 from tenants.audit import audit_record
 from tenants.errors import invalid
 from tenants.models import Membership, Role, Tenant, Tier, User
+from tenants.services.account import password_check
 from tenants.services.people import person_read
 from tenants.services.words import name_read, slug_read
 
@@ -157,10 +157,7 @@ def account_create(*, username: str, name: str, email: str, password: str) -> Us
             validate_email(user.email)
     except ValidationError as error:
         raise invalid("bad_email", "This is no e-mail address.", "email") from error
-    try:
-        validate_password(password, user)
-    except ValidationError as error:
-        raise invalid("bad_password", " ".join(error.messages), "password") from error
+    password_check(password, user)
     user.set_password(password)
     user.save()
     return user

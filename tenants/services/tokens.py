@@ -4,15 +4,17 @@ import hashlib
 import secrets
 import string
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from tenants.access import Actor, actor_of
 from tenants.audit import audit_record
-from tenants.errors import Refused, invalid, missing
+from tenants.errors import Refused, denied, invalid, missing
 from tenants.models import ApiToken
 from tenants.services.words import name_read
 from tenants.wall import tenant_tx
@@ -44,18 +46,25 @@ class TokenHolder:
     actor: Actor | None
 
 
-def token_create(*, actor: Actor, name: str, days: int, now: datetime) -> tuple[ApiToken, str]:
+@transaction.atomic
+def token_create(
+    *, actor: Actor, name: str, days: int, now: datetime, made_with: UUID | None = None
+) -> tuple[ApiToken, str]:
     """A token of the actor in this tenant, and its clear text, which is kept nowhere.
 
+    A token that is made with another one ends with it at the latest, also when that is revoked:
+    else a leaked token could go on under another name.
+
     Raises:
-        Refused: `bad_name`, `bad_days` or `too_many_tokens`.
+        Refused: `bad_name`, `bad_days`, `too_many_tokens` or `not_allowed`.
     """
     name = name_read(name)
     if not 1 <= days <= LONGEST_DAYS:
         raise invalid("bad_days", f"A token lives 1 to {LONGEST_DAYS} days.", "days")
-    live = ApiToken.objects.filter(
-        tenant_id=actor.tenant_id, user_id=actor.user_id, revoked=None, expires__gt=now
-    )
+    expires = now + timedelta(days=days)
+    if made_with is not None:
+        expires = min(expires, _maker_expires(actor, made_with, now))
+    live = _live_tokens(actor, now)
     if live.count() >= MOST_TOKENS:
         raise Refused(
             "too_many_tokens", f"You have {MOST_TOKENS} live tokens. Revoke one that is not used."
@@ -68,21 +77,27 @@ def token_create(*, actor: Actor, name: str, days: int, now: datetime) -> tuple[
         digest=_digest(clear),
         prefix=clear[:SHOWN],
         created=now,
-        expires=now + timedelta(days=days),
+        expires=expires,
+        made_with_id=made_with,
     )
+    detail = {"days": days, "expires": expires.isoformat()}
+    if made_with is not None:
+        detail["made_with"] = str(made_with)
     audit_record(
         tenant_id=actor.tenant_id,
         actor_id=actor.user_id,
         action="token.created",
         target=("token", token.id),
         now=now,
-        detail={"days": days},
+        detail=detail,
     )
     return token, clear
 
 
+@transaction.atomic
 def token_revoke(*, actor: Actor, token_id: UUID, now: datetime) -> ApiToken:
-    """Ends a token of the actor's own, or of anybody in a tenant that they administer.
+    """Ends a token of the actor's own, or of anybody in a tenant that they administer, and all
+    that were made with it.
 
     Revoking twice changes nothing.
 
@@ -92,18 +107,17 @@ def token_revoke(*, actor: Actor, token_id: UUID, now: datetime) -> ApiToken:
     tokens = ApiToken.objects.filter(tenant_id=actor.tenant_id, id=token_id)
     if not actor.is_tenant_admin:
         tokens = tokens.filter(user_id=actor.user_id)
-    if tokens.filter(revoked=None).update(revoked=now):
-        audit_record(
-            tenant_id=actor.tenant_id,
-            actor_id=actor.user_id,
-            action="token.revoked",
-            target=("token", token_id),
-            now=now,
-        )
-    token = tokens.first()
-    if token is None:
+    if not tokens.exists():
         raise missing("token")
-    return token
+    _revoke(actor, [token_id], now)
+    return tokens.get()
+
+
+@transaction.atomic
+def tokens_revoke(*, actor: Actor, now: datetime) -> int:
+    """Ends all live tokens of the actor's own in this tenant; returns how many."""
+    found = list(_live_tokens(actor, now).order_by("id").values_list("id", flat=True))
+    return _revoke(actor, found, now)
 
 
 def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
@@ -127,6 +141,43 @@ def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
     member = [row[7:] for row in rows if row[7] is not None]
     actor = actor_of(user_id, tenant_slug, member) if member else None
     return TokenHolder(user_id, tenant_slug, token_id, actor)
+
+
+def _live_tokens(actor: Actor, now: datetime) -> QuerySet[ApiToken]:
+    """The actor's own tokens in this tenant that work."""
+    return ApiToken.objects.filter(
+        tenant_id=actor.tenant_id, user_id=actor.user_id, revoked=None, expires__gt=now
+    )
+
+
+def _maker_expires(actor: Actor, made_with: UUID, now: datetime) -> datetime:
+    """When the token ends that makes another. Locked: who revokes it meanwhile finds both."""
+    maker = _live_tokens(actor, now).select_for_update().filter(id=made_with).first()
+    if maker is None:
+        raise denied("This token has ended meanwhile, so it makes no other.")
+    return maker.expires
+
+
+def _revoke(actor: Actor, token_ids: Sequence[UUID], now: datetime) -> int:
+    """Ends tokens, then those that were made with them, and so on; returns how many ended."""
+    ended = 0
+    while token_ids:
+        for token_id in token_ids:
+            if ApiToken.objects.filter(id=token_id, revoked=None).update(revoked=now):
+                ended += 1
+                audit_record(
+                    tenant_id=actor.tenant_id,
+                    actor_id=actor.user_id,
+                    action="token.revoked",
+                    target=("token", token_id),
+                    now=now,
+                )
+        token_ids = list(
+            ApiToken.objects.filter(
+                tenant_id=actor.tenant_id, made_with__in=token_ids, revoked=None
+            ).values_list("id", flat=True)
+        )
+    return ended
 
 
 def _clear_text() -> str:

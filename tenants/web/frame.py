@@ -1,7 +1,7 @@
 """The frame of every page: who is asking, behind which wall, and what the shell shows around it."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
@@ -17,7 +17,7 @@ from django.template import loader
 from django.template.response import SimpleTemplateResponse
 from django.utils import timezone
 
-from tenants.access import Actor, actor_in
+from tenants.access import Actor, actor_in, tenants_of
 from tenants.errors import Refused, missing
 from tenants.models import Project, Tenant, User
 from tenants.wall import operator_tx, require_operators_process, tenant_tx
@@ -122,6 +122,28 @@ def operator_page(view: View) -> View:
     return page
 
 
+def person_page(view: View) -> View:
+    """Makes `view(request, user, **url_kwargs)` a page of the person's own, in no tenant.
+
+    Around it stands the shell of their first tenant, if they are in one. The view says itself in
+    which tenant it reads or writes what.
+    """
+
+    @wraps(view)
+    def page(request: HttpRequest, **url_kwargs: object) -> HttpResponse:
+        user = request.user
+        if not isinstance(user, User):
+            return redirect_to_login(_back(request))
+
+        def answer() -> HttpResponse:
+            request.META[FRAME] = _person_frame(user)
+            return view(request, user, **url_kwargs)
+
+        return _guarded(request, answer, nullcontext(), user.time_zone)
+
+    return page
+
+
 def refused_page(request: HttpRequest, refusal: Refused) -> HttpResponse:
     """The page that says why not: 404 missing, 403 denied, 422 invalid, else 409."""
     status = STATUS.get(refusal.kind, HTTPStatus.CONFLICT)
@@ -205,6 +227,14 @@ def _tenant_frame(actor: Actor) -> Frame:
         projects=tuple(projects),
         zone=actor.time_zone,
     )
+
+
+def _person_frame(user: User) -> Frame:
+    tenants = tenants_of(user.pk)
+    if not tenants:
+        return Frame(None, None, (), user.time_zone)
+    with tenant_tx(tenants[0].tenant_id):
+        return _tenant_frame(actor_in(user.pk, tenants[0].slug))
 
 
 def _zone(name: str, now: datetime) -> Zone:

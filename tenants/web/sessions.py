@@ -1,5 +1,6 @@
 """Django's sessions in the portal's own table (`SESSION_ENGINE`), and who uses them from where."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,10 +12,13 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from tenants.access import client_address
+from tenants.models import Session
+from tenants.queries import sessions_of
 from tenants.services.sessions import (
     SEEN_EVERY,
     SessionHeld,
     SessionSeen,
+    session_digest,
     session_drop,
     session_find,
     session_seen,
@@ -137,6 +141,24 @@ def seen_of(request: HttpRequest) -> SessionSeen:
     """From where a request comes, in words for its person."""
     device = device_words(request.headers.get("User-Agent", ""))
     return SessionSeen(device, client_address(request.META) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionShown:
+    """A session as its person sees it in a list."""
+
+    session: Session
+    is_this: bool
+
+
+def sessions_shown(request: HttpRequest, user_id: int) -> list[SessionShown]:
+    """Where the person is signed in; this browser first."""
+    this = session_digest(request.session.session_key or "")
+    rows = [
+        SessionShown(each, bytes(each.digest) == this)
+        for each in sessions_of(user_id, timezone.now())
+    ]
+    return sorted(rows, key=lambda row: not row.is_this)
 
 
 def device_words(agent: str) -> str:

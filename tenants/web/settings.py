@@ -12,9 +12,17 @@ from tenants.access import Actor
 from tenants.errors import Refused
 from tenants.models import ApiToken, User
 from tenants.queries import tokens_of
-from tenants.services import token_create, token_revoke, user_mails_set, user_zone_set, whole_read
+from tenants.services import (
+    token_create,
+    token_revoke,
+    tokens_revoke,
+    user_mails_set,
+    user_zone_set,
+    whole_read,
+)
 from tenants.web.acts import act_run, id_read
 from tenants.web.frame import tenant_page
+from tenants.web.sessions import sessions_shown
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -31,6 +39,7 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
                 "mails": lambda form: _mails(actor, form),
                 "token": lambda form: _token(actor, form, made),
                 "revoke": lambda form: _revoke(actor, form),
+                "revoke-all": lambda _: _revoke_all(actor),
             },
         )
         # No redirect with a new token: it would have to wait in the session, in clear, in a table.
@@ -47,7 +56,9 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
         "my_zone": actor.time_zone,
         "me": User.objects.get(id=actor.user_id),
         "mine": [(t, _state(t, now)) for t in tokens if t.user_id == actor.user_id],
+        "live": sum(_state(t, now) == "live" for t in tokens if t.user_id == actor.user_id),
         "others": [(t, _state(t, now)) for t in tokens if t.user_id != actor.user_id],
+        "sessions": sessions_shown(request, actor.user_id),
         "clear": clear,
         "refusal": refusal,
         "typed": request.POST if refusal else QueryDict(),
@@ -78,6 +89,11 @@ def _token(actor: Actor, form: QueryDict, made: list[str]) -> str:
 def _revoke(actor: Actor, form: QueryDict) -> str:
     token = token_revoke(actor=actor, token_id=id_read(form, "token", "token"), now=timezone.now())
     return f"{token.name} is revoked. Programs that use it are refused from now on."
+
+
+def _revoke_all(actor: Actor) -> str:
+    ended = tokens_revoke(actor=actor, now=timezone.now())
+    return f"Revoked: {ended} token{'' if ended == 1 else 's'}."
 
 
 def _state(token: ApiToken, now: datetime) -> str:

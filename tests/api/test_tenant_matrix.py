@@ -16,6 +16,7 @@ from tenants.models import Membership
 from tenants.services import membership_set
 from tenants.wall import tenant_tx
 from tests.api.builders import Api, Site, a_token, row_counts, said
+from tests.builders import a_session
 from tests.roles import as_system
 
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
@@ -60,12 +61,14 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     series = said(site.researcher.post("series", GOOD | {"request": line}))
     with as_system():
         member = Membership.objects.get(user=site.people["viewer"])
+        session = a_session(site.people["researcher"])
     return {
         "reference": lambda: booking["number"],
         "slug": lambda: "folding",
         "budget_id": lambda: str(site.budget.id),
         "token_id": lambda: said(site.researcher.get("me"))["token_id"],
         "member_id": lambda: str(member.id),
+        "session_id": lambda: str(session.id),
         "series": lambda: series["id"],
     }
 
@@ -76,6 +79,7 @@ NOBODYS = {
     "budget_id": str(uuid4()),
     "token_id": str(uuid4()),
     "member_id": str(uuid4()),
+    "session_id": str(uuid4()),
     "gpu_id": str(uuid4()),
     "blackout_id": str(uuid4()),
     "series": f"sr_{uuid4().hex}",

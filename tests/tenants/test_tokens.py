@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from tenants.access import Actor
 from tenants.errors import Refused
 from tenants.models import ApiToken, AuditEntry
-from tenants.services import token_create, token_revoke, token_verify
+from tenants.services import token_create, token_revoke, token_verify, tokens_revoke
 from tenants.services.tokens import MOST_TOKENS
 from tenants.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant_admin, an_actor
@@ -129,6 +129,52 @@ def test_nobody_hoards_tokens_but_ended_ones_dont_count(actor: Actor) -> None:
     with pytest.raises(Refused, match="too_many_tokens"):
         _made(actor)
     assert _made(actor, now=NOW + timedelta(days=1))
+
+
+def _made_with(actor: Actor, maker: ApiToken, *, days: int, now: datetime = NOW) -> ApiToken:
+    with tenant_tx(actor.tenant_id):
+        return token_create(actor=actor, name="x", days=days, now=now, made_with=maker.id)[0]
+
+
+def test_no_token_makes_a_token_that_outlives_it(actor: Actor) -> None:
+    maker, _ = _made(actor, days=1)
+    child = _made_with(actor, maker, days=365)
+    assert child.expires == maker.expires
+    grandchild = _made_with(actor, child, days=365, now=NOW + timedelta(hours=23))
+    assert grandchild.expires == maker.expires
+    longer, _ = _made(actor, days=90)
+    assert _made_with(actor, longer, days=1).expires == NOW + timedelta(days=1)
+
+
+def test_what_a_token_made_is_revoked_with_it(actor: Actor) -> None:
+    maker, _ = _made(actor)
+    child = _made_with(actor, maker, days=9)
+    grandchild = _made_with(actor, child, days=9)
+    other, _ = _made(actor)
+    with tenant_tx(actor.tenant_id):
+        token_revoke(actor=actor, token_id=maker.id, now=NOW)
+        revoked = set(ApiToken.objects.exclude(revoked=None).values_list("id", flat=True))
+    assert revoked == {maker.id, child.id, grandchild.id}
+    assert other.id not in revoked
+
+
+@pytest.mark.parametrize("days", [0, 1])
+def test_a_token_that_has_ended_makes_no_other(actor: Actor, days: int) -> None:
+    maker, _ = _made(actor, days=1)
+    with tenant_tx(actor.tenant_id):
+        ApiToken.objects.filter(id=maker.id).update(revoked=None if days else NOW)
+    with pytest.raises(Refused, match="not_allowed"):
+        _made_with(actor, maker, days=1, now=NOW + timedelta(days=days))
+
+
+def test_all_own_tokens_end_at_once(actor: Actor) -> None:
+    clears = [_made(actor)[1] for _ in range(3)]
+    _, foreign = _made(an_actor(a_member(a_project())))
+    with tenant_tx(actor.tenant_id):
+        assert tokens_revoke(actor=actor, now=NOW) == 3
+        assert tokens_revoke(actor=actor, now=NOW) == 0
+    assert [token_verify(clear, now=NOW) for clear in clears] == [None] * 3
+    assert token_verify(foreign, now=NOW) is not None
 
 
 def test_making_and_revoking_is_in_the_log_without_the_token(actor: Actor) -> None:

@@ -1,0 +1,79 @@
+"""A person's own account, whichever tenant they are in: where they are signed in, the password."""
+
+from django.contrib.auth import update_session_auth_hash
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from portal.web.limits import Attempt, sign_in_done, sign_in_try
+from portal.web.sign_in import LONGEST_PASSWORD, own_path
+from tenants.access import client_address
+from tenants.errors import Refused, invalid
+from tenants.models import User
+from tenants.services import own_password_set, own_session_end, own_sessions_end
+from tenants.web.acts import act_run, id_read
+from tenants.web.frame import person_page
+from tenants.web.sessions import sessions_shown
+
+
+@sensitive_post_parameters("current", "password", "again")
+@require_http_methods(["GET", "HEAD", "POST"])
+@person_page
+def account(request: HttpRequest, user: User) -> HttpResponse:
+    """Sessions and the password; forms of other pages post here and name their page as `next`."""
+    refusal = None
+    if request.method == "POST":
+        refusal = act_run(
+            request,
+            {
+                "end": lambda form: _end(user, form),
+                "end-others": lambda _: _end_others(request, user),
+                "password": lambda form: _password(request, user, form),
+            },
+        )
+        if refusal is None:
+            after = own_path(request.POST.get("next", ""))
+            return redirect("account" if after == "/" else after)
+    context = {
+        "sessions": sessions_shown(request, user.pk),
+        "refusal": refusal,
+        "typed": request.POST if refusal else QueryDict(),
+    }
+    return render(request, "portal/account.html", context, status=422 if refusal else 200)
+
+
+def _end(user: User, form: QueryDict) -> str:
+    session_id = id_read(form, "session", "session")
+    own_session_end(user_id=user.pk, session_id=session_id, now=timezone.now())
+    return "Signed out there. Its next request is refused, and open pages stop within seconds."
+
+
+def _end_others(request: HttpRequest, user: User) -> str:
+    ended = own_sessions_end(
+        user_id=user.pk, now=timezone.now(), kept_key=request.session.session_key
+    )
+    return f"Signed out in {ended} other browser{'' if ended == 1 else 's'}."
+
+
+def _password(request: HttpRequest, user: User, form: QueryDict) -> str:
+    now = timezone.now()
+    # Whoever finds a browser signed in must not try the password out here.
+    attempt = Attempt(user.username, client_address(request.META), f"account {user.pk}")
+    wait = sign_in_try(attempt, now)
+    if wait:
+        raise Refused("too_many_tries", f"Too many tries. Try again in {wait} seconds.")
+    if not user.check_password(form.get("current", "")[: LONGEST_PASSWORD + 1]):
+        raise invalid("wrong_password", "This is not your password.", "current")
+    sign_in_done(attempt)
+    password = form.get("password", "")
+    if len(password) > LONGEST_PASSWORD:
+        sentence = f"A password has at most {LONGEST_PASSWORD} characters."
+        raise invalid("bad_password", sentence, "password")
+    if password != form.get("again", ""):
+        raise invalid("not_the_same", "This is not the same as the new password.", "again")
+    own_password_set(user=user, password=password, now=now)
+    # All sessions ended with the old password; this browser gets a new one.
+    update_session_auth_hash(request, user)
+    return "Your password is changed. All other browsers are signed out."
