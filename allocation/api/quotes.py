@@ -42,7 +42,7 @@ class OptionOut(serializers.Serializer[Any]):
         allow_null=True, help_text="Beside the ask, in thousandths; null where nobody has compared."
     )
     pauses = serializers.IntegerField(
-        help_text="How many running bookings would be asked to leave for it."
+        help_text="How many running bookings of your organisation would be asked to leave."
     )
     notes = serializers.ListField(child=serializers.CharField())
 

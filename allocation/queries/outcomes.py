@@ -1,4 +1,4 @@
-"""What has become of earlier bookings, over all tenants and without names."""
+"""What has become of the tenant's earlier bookings. Inside its `tenant_tx`."""
 
 from datetime import datetime
 

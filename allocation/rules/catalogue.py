@@ -38,7 +38,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R4", "too_long", "policy", "operator", "refuses",
          "A tier sets how long one booking may be.", ("asked", "limit")),
     Rule("R5", "gpus_busy", "together", "others", "delays",
-         "Enough GPUs must be free together for the whole time.", ("asked", "free", "group")),
+         "Enough GPUs must be free together for the whole time.", ("asked", "group", "left")),
     Rule("R6", "line", "line", "others", "delays",
          "Bookings ahead in line have their room reserved first.",
          ("ahead", "ahead_units", "of", "position")),

@@ -28,6 +28,10 @@ SAYINGS = {
 }
 
 
+INSIDE = "within your guarantee: may start sooner, if others give back what they borrow"
+"""Follows from the own organisation's quota alone: whether anybody borrows is not known here."""
+
+
 @dataclass(frozen=True, slots=True)
 class QuoteOption:
     """One way to get it. `request` is the line of text that books exactly this.
@@ -59,15 +63,17 @@ class QuoteOption:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What options are told by: prices in force, and what has become of earlier bookings."""
+    """What options are told by at an instant: prices in force, and what has become of the
+    organisation's earlier bookings."""
 
+    now: datetime
     prices: dict[tuple[str, str], PriceNow]
     record: PauseRecord = field(repr=False)
 
     @classmethod
     def read(cls, now: datetime) -> "Market":
         """As things are at `now`."""
-        return cls(prices_now(now), pause_record())
+        return cls(now, prices_now(now), pause_record())
 
     def rates(self, tier: str) -> dict[str, int]:
         """Per GPU-hour by class, in steps of the ledger."""
@@ -111,6 +117,7 @@ def option_told(
     if price is None or units is None:
         return None
     risk = market.risk_of(option, tier)
+    wished = seconds(max(filter(None, (asked.starts, asked.not_before, market.now))))
     return QuoteOption(
         kind=option.kind,
         tier=tier.slug,
@@ -129,11 +136,12 @@ def option_told(
         pause_basis=risk.basis if risk else "",
         speed=option.speed,
         pauses=sum(count for _, count in option.pauses),
-        notes=tuple(_notes(option, tier, zone)),
+        notes=tuple(_notes(option, tier, is_late=option.starts > wished)),
     )
 
 
-def _notes(option: Option, tier: Tier, zone: ZoneInfo) -> Iterator[str]:
+def _notes(option: Option, tier: Tier, *, is_late: bool) -> Iterator[str]:
+    """`is_late`: it starts after the wish."""
     yield from map(_leave_words, option.pauses)
     if option.share is not None:
         yield "Shared with others, not isolated"
@@ -148,18 +156,19 @@ def _notes(option: Option, tier: Tier, zone: ZoneInfo) -> Iterator[str]:
             f"{units / UNITS_PER_GPU:.3g}"
             for units in (option.units - option.borrowed, option.borrowed)
         )
-        note = f"{own} own + {borrowed} borrowed"
-        if option.at_risk_from is not None:
-            note += f", at risk from {instant(option.at_risk_from).astimezone(zone):%H:%M, %d %b}"
-        yield note
+        yield f"{own} own + {borrowed} borrowed"
+    elif is_late and tier.counts_against_guarantee:
+        yield INSIDE
     if tier.description:
         yield tier.description
 
 
 def _leave_words(leave: tuple[str, int]) -> str:
+    """Only the own organisation's work is known to a quote, so only that is asked to leave."""
     rule, count = leave
-    who = "of a lower tier of yours" if rule == "higher_tier" else "borrowing its GPUs"
-    return f"{count} running booking{'s' * (count != 1)} {who} will be asked to leave"
+    bookings = f"{count} running booking{'s' * (count != 1)} of your organisation"
+    why = "in a lower tier" if rule == "higher_tier" else "on borrowed GPUs"
+    return f"{bookings} {why} will be asked to leave"
 
 
 def _ask_of(option: Option, asked: AskDocument) -> AskDocument:

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from zoneinfo import ZoneInfo
-
-from django.db import connection
 
 from allocation.models import Booking, PolicyVersion
 from allocation.services.admission import Terms, terms_check
@@ -18,8 +16,6 @@ from allocation.services.snapshot import seconds, solver_ask
 from allocation.services.work import by_cost, is_by_cost
 from allocation.solver import (
     Availability,
-    Claim,
-    Policy,
     Question,
     worth_showing,
 )
@@ -28,8 +24,6 @@ from tenants.access import Actor, access_project_to_book
 from tenants.models import Project, Tier
 
 MOST_OPTIONS = 8
-# Stands for all tenants that the reader is not one of.
-OTHERS = "others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +57,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
     wish = replace(wish, ask=terms.ask)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     market = Market.read(now)
-    site = Availability(published_snapshot(now, policy, without), policy, _claims(now, policy))
+    site = Availability(published_snapshot(now, policy, without), policy)
     # Of its own tier all ways to have it, of the others as it was asked.
     answers = [
         (question, site.quote(question, only_as_asked=number > 0))
@@ -92,17 +86,6 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
         lock=price_lock(now),
         waits=own.blocked is not None and own.blocked.code == "none_in_service",
     )
-
-
-def _claims(now: datetime, policy: Policy) -> Iterator[Claim]:
-    """From when to when others wait for what they have lent."""
-    until = now + timedelta(seconds=policy.horizon)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT gpu_class, period_start, period_end FROM portal_claims(%s, %s)", [now, until]
-        )
-        for gpu_class, starts, ends in cursor.fetchall():
-            yield Claim("", OTHERS, gpu_class, seconds(starts), seconds(ends))
 
 
 def _questions(

@@ -15,7 +15,7 @@ from allocation.solver.explain import (
     shape,
     why_quota,
 )
-from allocation.solver.placement import Want, fits
+from allocation.solver.placement import Want, fits, most_together
 from allocation.solver.plan import Reason
 from allocation.solver.types import Request
 from allocation.solver.upkeep import missing
@@ -163,10 +163,26 @@ def _why_not_there(working: Working, want: Want, starts: int) -> Reason:
 
 def _busy(want: Want, most: int) -> Reason:
     if want.level == "any":
-        sentence = f"{most} of {shape(want)} are free for that long; {want.count} are needed."
+        sentence = (
+            f"Running and scheduled bookings leave {most} of {shape(want)} for that long; "
+            f"{want.count} are needed."
+        )
     else:
         sentence = f"No {GROUPS[want.level]} has {shape(want)} free for that long."
-    return reason("gpus_busy", sentence, free=most, asked=want.count, group=GROUPS[want.level])
+    return reason("gpus_busy", sentence, left=most, asked=want.count, group=GROUPS[want.level])
+
+
+def why_not_free(working: Working, want: Want, starts: int) -> Reason:
+    """Why a window can't be had beside all that is placed and promised, with what is free of it."""
+    busy, _ = working.busy(want, np.array([starts], dtype=np.int64))
+    most = most_together(working.pools[want.gpu_class], want, busy[0])
+    if most >= want.count:
+        return reason("window_busy", "The GPUs are booked by others for some of that time.")
+    if want.level != "any":
+        return _busy(want, most)
+    verb = "is" if most == 1 else "are"
+    sentence = f"{most} of {shape(want)} {verb} free for that long; {want.count} are needed."
+    return reason("gpus_busy", sentence, left=most, asked=want.count, group=GROUPS[want.level])
 
 
 def _host_busy(want: Want) -> Reason:

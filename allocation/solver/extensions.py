@@ -27,6 +27,22 @@ def extension_decide(
     return Extend(extension.booking, until, () if blocked is None else (blocked,))
 
 
+def why_not_longer(working: Working, held: tuple[Held, ...], until: int) -> Reason | None:
+    """What forbids a later end as things lie, with nothing moved and nothing changed."""
+    if not held:
+        return reason("not_live", "The booking has nothing that could be extended.")
+    wanted = _rest(working, held, until)
+    blocked = (
+        _pause_blocks(working, held)
+        or _hardware_blocks(working, held)
+        or _maintenance_blocks(working, wanted)
+        or _quota_blocks(working, wanted)
+    )
+    if blocked is None and not all(working.is_free(found) for found in wanted):
+        return _place_taken(working, wanted)
+    return blocked
+
+
 def extensions_decide(
     working: Working, snapshot: Snapshot, kept: dict[str, Found]
 ) -> tuple[Extend, ...]:
@@ -158,6 +174,10 @@ def _room_blocks(
         return None
     for found in moved.values():
         working.reserve(found)
+    return _place_taken(working, wanted)
+
+
+def _place_taken(working: Working, wanted: tuple[Found, ...]) -> Reason:
     sentence = "Another booking has the place after this one."
     return reason("extension_busy", sentence, possible_until=_free_until(working, wanted))
 

@@ -1,18 +1,20 @@
 """Options for an ask before anybody books: when, where, at what rate, and what else would work."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from allocation.solver.ahead import Ahead
-from allocation.solver.blockers import why_not_at
-from allocation.solver.borrowing import at_risk_from
+from allocation.solver.blockers import why_not_at, why_not_free
 from allocation.solver.explain import Line, freed_by, possible_wants, reason
+from allocation.solver.extensions import why_not_longer
 from allocation.solver.in_service import out_of_service
 from allocation.solver.moving import Promised
 from allocation.solver.options import Kind, compute_of, in_fleet, next_free, variants
 from allocation.solver.ordering import has_promise, in_order, promise_order
 from allocation.solver.placement import Want, want_of
-from allocation.solver.plan import Claim, Reason
+from allocation.solver.plan import Reason
 from allocation.solver.preemption import Preemption
 from allocation.solver.promises import promises_lay
 from allocation.solver.resume import last_start
@@ -63,7 +65,7 @@ class Option:
     """One way to get it. `weight` is rate × units × seconds: for comparing, not for paying.
 
     `places_hint` are node names; the place itself is found again when it is booked. `borrowed` is
-    how much of `units` lies above the guarantees, at risk from `at_risk_from` on (None: unknown).
+    how much of `units` lies above the guarantees.
     `risk` is the chance of a pause and `speed` how fast it is beside the ask, in thousandths;
     None where nobody has compared the classes. `pauses` are how many running bookings would be
     asked to leave for it, by the rule of each.
@@ -80,7 +82,6 @@ class Option:
     units: int
     weight: int
     borrowed: int = 0
-    at_risk_from: int | None = None
     risk: int = 0
     speed: int | None = None
     tier: str = ""
@@ -101,12 +102,8 @@ class Availability:
     What others have asked for and is not decided yet is decided first where it stands before.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, claims: Iterable[Claim] = ()) -> None:
-        """Lay what is live and what is promised. ValueError: contradicting snapshot.
-
-        `claims` are the last plan's: what is borrowed is at risk from them.
-        """
-        self._claims = tuple(claims)
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        """Lay what is live and what is promised. ValueError: contradicting snapshot."""
         self._snapshot, self._policy = in_order(snapshot), policy
         self._lay()
 
@@ -122,6 +119,27 @@ class Availability:
         )
         self._promised.open_to_newcomers()
         self._ahead = Ahead(snapshot, self._working, self._preemption, self._promised, kept, broken)
+
+    def free(self, since: int, until: int) -> dict[str, tuple[tuple[int, int], ...]]:
+        """Stretches of [since, until) in which nothing is placed or promised on a GPU, by GPU that
+        may be booked as a whole."""
+        if self._ahead.is_spoilt:
+            self._lay()
+        found: dict[str, tuple[tuple[int, int], ...]] = {}
+        for name, pool in self._working.pools.items():
+            ends, busy = self._working.calendars[name].stretches(since, until)
+            begins = [since, *ends.tolist()[:-1]]
+            for column in np.flatnonzero(pool.eligible(None)).tolist():
+                free = busy[:, column] == 0
+                found[pool.gpus[column].id] = tuple(_joined(begins, ends.tolist(), free.tolist()))
+        return found
+
+    def why_not_longer(self, booking: str, until: int) -> Reason | None:
+        """What forbids a later end of a booking that has its place; None when nothing does."""
+        if self._ahead.is_spoilt:
+            self._lay()
+        rows = tuple(row for row in self._snapshot.held if row.booking == booking)
+        return why_not_longer(self._working, rows, until)
 
     def quote(self, question: Question, *, only_as_asked: bool = False) -> Quote:
         """Options and, when it can't be had as asked, the one thing that blocks it most."""
@@ -222,11 +240,12 @@ class Availability:
         return self._blocker(question, wants[0])
 
     def _blocker(self, question: Question, want: Want) -> Reason:
-        """What is in the way at the start asked for; what others reserved is busy for a quote."""
-        blockers = why_not_at(self._working, want, self._first(question), Line())
-        if blockers and blockers[0].code != "line":
+        """What is in the way at the start asked for; what is promised is as busy as what runs."""
+        starts = self._first(question)
+        blockers = why_not_at(self._working, want, starts, Line())
+        if blockers and blockers[0].code not in ("line", "gpus_busy"):
             return blockers[0]
-        return reason("window_busy", "The GPUs are booked by others for some of that time.")
+        return why_not_free(self._working, want, starts)
 
     def _option(self, question: Question, asked: Want, found: Found, kind: Kind) -> Option:
         want = found.want
@@ -249,7 +268,6 @@ class Availability:
             units=units,
             weight=weight,
             borrowed=borrowed,
-            at_risk_from=at_risk_from(use, window, self._claims) if borrowed else None,
             risk=question.risks.get((want.gpu_class, borrowed > 0, quarter), 0),
             speed=self._speed(question, asked, want),
             tier=question.tier,
@@ -282,6 +300,21 @@ class Availability:
 def quote(snapshot: Snapshot, policy: Policy, question: Question) -> Quote:
     """One question on a snapshot; keep an `Availability` to ask many."""
     return Availability(snapshot, policy).quote(question)
+
+
+def _joined(
+    begins: Sequence[int], ends: Sequence[int], free: Sequence[bool]
+) -> Iterator[tuple[int, int]]:
+    """Neighbouring stretches that are free, as one."""
+    since: int | None = None
+    for begin, end, is_free in zip(begins, ends, free, strict=True):
+        if is_free and since is None:
+            since = begin
+        elif not is_free and since is not None:
+            yield since, begin
+            since = None
+        if is_free and end == ends[-1] and since is not None:
+            yield since, end
 
 
 def _request(question: Question, wants: tuple[Want, ...], now: int) -> Request:
