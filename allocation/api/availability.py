@@ -1,9 +1,9 @@
 """When GPUs are free: own bookings marked, everybody else's only busy."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 from uuid import UUID
 
@@ -12,8 +12,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.models import Gpu, Node
+from allocation.models import Gpu
 from allocation.queries.blackouts import blackouts_by_gpu, blackouts_open
+from allocation.services.free import Stretch, free_read
 from allocation.solver.types import SLOTS_PER_GPU
 from tenants.api.base import ApiView
 from tenants.api.fields import Instant, Strict, Text
@@ -52,18 +53,29 @@ class BusyOut(serializers.Serializer[Any]):
     mine = serializers.BooleanField(help_text="Your tenant's.")
 
 
+class StretchOut(serializers.Serializer[Any]):
+    """[starts, ends)."""
+
+    starts = serializers.DateTimeField()
+    ends = serializers.DateTimeField()
+
+
 class GpuBusyOut(serializers.Serializer[Any]):
-    """One GPU with what is taken of it."""
+    """One GPU with what is taken of it, and when it is free."""
 
     id = serializers.UUIDField()
     node = serializers.CharField()
     index = serializers.IntegerField()
-    usable = serializers.BooleanField()
+    usable = serializers.BooleanField(help_text="In service.")
     busy = BusyOut(many=True)
+    free = StretchOut(
+        many=True, help_text="When the whole GPU may be booked; never one that is fixed to slices."
+    )
 
 
 class FreeOut(serializers.Serializer[Any]):
-    """How many whole GPUs are free in [starts, ends)."""
+    """How many whole GPUs may be booked at each instant of [starts, ends), quota aside; none of
+    the past."""
 
     starts = serializers.DateTimeField()
     ends = serializers.DateTimeField()
@@ -107,13 +119,15 @@ class Availability(ApiView):
             )
             busy = _busy(since, until, {gpu.id for gpu in gpus})
             _maintenance(since, until, gpus, busy)
+            times = free_read(is_operator=False, since=since, until=until, now=self.now)
+        free = {gpu.id: times.by_gpu.get(gpu.id, ()) for gpu in gpus}
         said = AvailabilityOut(
             {
                 "gpu_class": gpu_class,
                 "starts": since,
                 "until": until,
-                "free": _free(since, until, {gpu.id for gpu in gpus if _usable(gpu)}, busy),
-                "gpus": [_gpu(gpu, busy[gpu.id]) for gpu in gpus],
+                "free": _steps(since, until, free.values()),
+                "gpus": [_gpu(gpu, busy[gpu.id], free[gpu.id]) for gpu in gpus],
             }
         )
         return Response(said.data)
@@ -154,48 +168,32 @@ def _maintenance(
             busy[gpu.id].sort(key=lambda block: (block[3], block[1]))
 
 
-def _usable(gpu: Gpu) -> bool:
-    return gpu.health == Gpu.Health.OK and gpu.node.state == Node.State.READY
-
-
-def _gpu(gpu: Gpu, blocks: Iterable[Block]) -> dict[str, Any]:
+def _gpu(gpu: Gpu, blocks: Iterable[Block], free: Sequence[Stretch]) -> dict[str, Any]:
     names = ("mode", "start", "size", "starts", "ends", "mine")
     return {
         "id": gpu.id,
         "node": gpu.node.name,
         "index": gpu.index,
-        "usable": _usable(gpu),
+        "usable": gpu.health == Gpu.Health.OK and gpu.node.keeps_work,
         "busy": [dict(zip(names, block, strict=True)) for block in blocks],
+        "free": [{"starts": starts, "ends": ends} for starts, ends in free],
     }
 
 
-def _free(
-    since: datetime, until: datetime, usable: set[UUID], busy: dict[UUID, list[Block]]
+def _steps(
+    since: datetime, until: datetime, stretches: Iterable[Sequence[Stretch]]
 ) -> list[dict[str, Any]]:
-    """Whole free GPUs as a step function over the span."""
+    """How many GPUs are free, as a step function over the span."""
     steps: dict[datetime, int] = defaultdict(int)
-    for gpu_id in usable:
-        for starts, ends in _merged(busy[gpu_id]):
-            steps[starts] -= 1
-            steps[ends] += 1
-    level = len(usable)
+    for starts, ends in chain.from_iterable(stretches):
+        steps[starts] += 1
+        steps[ends] -= 1
+    level = 0
     found: list[dict[str, Any]] = []
-    edges = sorted({since, until, *steps})
-    for starts, ends in pairwise(edges):
+    for starts, ends in pairwise(sorted({since, until, *steps})):
         level += steps.get(starts, 0)
         if found and found[-1]["whole_gpus"] == level:
             found[-1]["ends"] = ends
         else:
             found.append({"starts": starts, "ends": ends, "whole_gpus": level})
     return found
-
-
-def _merged(blocks: Iterable[Block]) -> list[tuple[datetime, datetime]]:
-    """Times at which any slot is taken; blocks sorted by start."""
-    merged: list[tuple[datetime, datetime]] = []
-    for _, _, _, starts, ends, _ in blocks:
-        if merged and starts <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(ends, merged[-1][1]))
-        else:
-            merged.append((starts, ends))
-    return merged

@@ -5,7 +5,7 @@ operator's view shows all. What was not measured is None, never 0.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -125,6 +125,9 @@ class NodeNow:
 class Totals:
     """Figures of the strip, in GPUs by memory slots. `busy` is percent, None for not measured.
 
+    `free_whole` may be booked now as whole GPUs; `idle` have nothing on them now, but are promised
+    to somebody soon, kept for maintenance, or fixed to slices.
+
     `busy`, `measured` and `dark` cover the blocks whose use the reader may know (`known`).
     """
 
@@ -133,6 +136,7 @@ class Totals:
     booked: float
     mine: float
     free_whole: int
+    idle: int
     free_slots: int
     known: float
     measured: float
@@ -176,8 +180,8 @@ def fleet_now(*, tenant_id: UUID | None, now: datetime, node: str | None = None)
     return [_node(row, by_node[row.id], now) for row in nodes]
 
 
-def totals_of(nodes: Iterable[NodeNow]) -> Totals:
-    """The strip's figures, from the same blocks that the tiles draw."""
+def totals_of(nodes: Iterable[NodeNow], free: Collection[UUID]) -> Totals:
+    """The strip's figures, from the same blocks that the tiles draw, and from what is `free`."""
     nodes = list(nodes)
     everything = [gpu for node in nodes for gpu in node.gpus]
     serving = [gpu for node in nodes if node.in_service for gpu in node.gpus if gpu.usable]
@@ -190,7 +194,8 @@ def totals_of(nodes: Iterable[NodeNow]) -> Totals:
         in_service=len(serving),
         booked=sum(block.share for block in blocks),
         mine=sum(block.share for block in blocks if block.mine),
-        free_whole=sum(not gpu.blocks for gpu in serving),
+        free_whole=sum(gpu.id in free for gpu in serving),
+        idle=sum(not gpu.blocks and gpu.id not in free for gpu in serving),
         free_slots=sum(gpu.free_slots for gpu in serving if gpu.blocks),
         known=sum(block.share for block in known),
         measured=weight,

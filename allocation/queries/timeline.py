@@ -3,6 +3,7 @@ as anonymous blocks."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from uuid import UUID
@@ -20,6 +21,7 @@ from allocation.queries.timeline_rows import (
     Kind,
     Line,
     NodeRow,
+    Stretch,
     Timeline,
     WaitingRow,
     Window,
@@ -28,10 +30,17 @@ from allocation.rules.states import State
 from tenants.access import Actor
 
 
-def timeline_read(*, actor: Actor, window: Window, gpu_class: str, now: datetime) -> Timeline:
+def timeline_read(
+    *,
+    actor: Actor,
+    window: Window,
+    gpu_class: str,
+    now: datetime,
+    free: Mapping[UUID, tuple[Stretch, ...]],
+) -> Timeline:
     """The fleet over `window` for a reader; `gpu_class` "" means every class.
 
-    Inside the reader's `tenant_tx`.
+    `free` is when each GPU may be booked whole. Inside the reader's `tenant_tx`.
     """
     blocks: dict[UUID, list[Block]] = defaultdict(list)
     found = (_own_blocks(actor, window, now), _own_promises(actor, window), _foreign_blocks(window))
@@ -45,7 +54,7 @@ def timeline_read(*, actor: Actor, window: Window, gpu_class: str, now: datetime
     classes = {gpu.gpu_class_id: gpu.gpu_class.label for gpu in gpus}
     shown = [gpu for gpu in gpus if not gpu_class or gpu.gpu_class_id == gpu_class]
     return Timeline(
-        groups=tuple(_groups(shown, blocks, _away(shown, window))),
+        groups=tuple(_groups(shown, blocks, _away(shown, window), free)),
         waiting=tuple(_waiting(actor)),
         classes=tuple(classes.items()),
     )
@@ -64,13 +73,17 @@ def _groups(
     gpus: Iterable[Gpu],
     blocks: Mapping[UUID, Sequence[Block]],
     away: Mapping[UUID, Sequence[Away]],
+    free: Mapping[UUID, tuple[Stretch, ...]],
 ) -> Iterator[ClassGroup]:
     starts_of = _placements()
     tree: dict[tuple[str, str, str], dict[str, list[GpuRow]]] = {}
     for gpu in gpus:
         key = (gpu.gpu_class_id, gpu.gpu_class.label, gpu.node.rack.name)
         mine = sorted(blocks.get(gpu.id, ()), key=lambda block: (block.start, block.starts))
-        row = _gpu_row(gpu, starts_of.get(gpu.model_id, {}), mine, away.get(gpu.id, ()))
+        row = replace(
+            _gpu_row(gpu, starts_of.get(gpu.model_id, {}), mine, away.get(gpu.id, ())),
+            free=free.get(gpu.id, ()),
+        )
         tree.setdefault(key, {}).setdefault(gpu.node.name, []).append(row)
     for (slug, label, rack), nodes in tree.items():
         rows = tuple(NodeRow(name, rack, tuple(each)) for name, each in nodes.items())
@@ -94,7 +107,6 @@ def _gpu_row(
         usable=not why_not,
         why_not=why_not,
         sliced=gpu.mode == Gpu.Mode.SLICED,
-        fixed_to_slices=gpu.mode == Gpu.Mode.SLICED and gpu.model.mode_switch == "reset",
         compute_slices=gpu.model.compute_slices,
         starts_of=starts_of,
         blocks=tuple(blocks),

@@ -10,6 +10,7 @@ from django.utils.functional import cached_property
 
 SLOTS = 8
 Kind = Literal["mine", "project", "other"]
+Stretch = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Away:
 @dataclass(frozen=True)
 class GpuRow:
     """One device with its blocks by start. `shows_slots`: it is, was or will be sliced here.
+    `free` is when the whole device may be booked, as `services.free` says.
 
     Not slotted, so that the busy stretches are computed once.
     """
@@ -91,21 +93,16 @@ class GpuRow:
     usable: bool
     why_not: str
     sliced: bool
-    fixed_to_slices: bool
     compute_slices: int
     starts_of: Mapping[str, tuple[tuple[int, int], ...]]
     blocks: tuple[Block, ...]
     away: tuple[Away, ...] = ()
+    free: tuple[Stretch, ...] = ()
 
     @property
     def shows_slots(self) -> bool:
         """True when its eight memory slots deserve rows of their own."""
         return self.sliced or any(not block.whole for block in self.blocks)
-
-    @property
-    def takes_whole(self) -> bool:
-        """True when whole bookings can be placed here: in service, and not fixed to slices."""
-        return self.usable and not self.fixed_to_slices
 
     @cached_property
     def busy(self) -> tuple[tuple[datetime, datetime], ...]:
@@ -115,11 +112,12 @@ class GpuRow:
 
     def is_free(self, starts: datetime, ends: datetime) -> bool:
         """True when the whole device may be booked for all of [starts, ends)."""
-        return self.takes_whole and not any(a < ends and starts < b for a, b in self.busy)
+        return any(begin <= starts and ends <= end for begin, end in self.free)
 
     def gaps(self, window: Window) -> list[tuple[datetime, datetime]]:
         """Stretches of the window in which the whole device may be booked."""
-        return self.empty(window) if self.takes_whole else []
+        clipped = ((max(a, window.starts), min(b, window.ends)) for a, b in self.free)
+        return [gap for gap in clipped if gap[0] < gap[1]]
 
     def empty(self, window: Window) -> list[tuple[datetime, datetime]]:
         """Stretches of the window in which nobody has or is promised any of it."""

@@ -37,6 +37,7 @@ from allocation.services.fleet import (
     node_ready,
     node_revoke,
 )
+from allocation.services.free import LEAST, free_read
 from allocation.services.upkeep import node_drain
 from allocation.services.watch import watch_read
 from allocation.solver.codec import decode
@@ -245,7 +246,8 @@ def _fleet(
     request: HttpRequest, nodes: list[NodeNow], now: datetime, *, operator: bool, base: str
 ) -> HttpResponse:
     tiles = [node_tile(each, now) for each in nodes]
-    totals = totals_of(nodes)
+    free = free_read(is_operator=operator, since=now, until=now + LEAST, now=now)
+    totals = totals_of(nodes, free.during(now, now + LEAST))
     racks: dict[str, list[NodeTile]] = {}
     for tile in tiles:
         racks.setdefault(tile.node.rack, []).append(tile)

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from allocation.queries.timeline import timeline_read
 from allocation.queries.timeline_rows import GpuRow, Timeline
+from allocation.services.free import free_read
 from allocation.web.booking_panel import panel_context
 from allocation.web.timeline_grid import grid_groups
 from allocation.web.timeline_list import free_rows, seen_rows
@@ -62,8 +63,10 @@ def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     address = Address(request)
     zone = zone_of(actor.time_zone)
     span = span_read(key=address.get("span"), since=address.get("from"), zone=zone, now=now)
+    window = span.window
+    free = free_read(is_operator=False, since=window.starts, until=window.ends, now=now)
     timeline = timeline_read(
-        actor=actor, window=span.window, gpu_class=address.get("class"), now=now
+        actor=actor, window=window, gpu_class=address.get("class"), now=now, free=free.by_gpu
     )
     look = Look(
         span=span,

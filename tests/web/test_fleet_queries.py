@@ -6,7 +6,8 @@ import pytest
 from django.db import connection
 
 from allocation.models import Gpu, Node
-from allocation.queries.fleet import NodeNow, fleet_now, totals_of, traces
+from allocation.queries.fleet import NodeNow, Totals, fleet_now, totals_of, traces
+from allocation.services.free import LEAST, free_read
 from allocation.web.fleet_tiles import Geometry, geometry, node_tile
 from tenants.models import Membership
 from tenants.wall import operator_tx, tenant_tx
@@ -17,6 +18,12 @@ from tests.web.fleet_builders import a_booking, a_node, a_place, measured
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
 
 pytestmark = pytest.mark.django_db
+
+
+def _totals(member: Membership) -> Totals:
+    with tenant_tx(member.tenant_id):
+        free = free_read(is_operator=False, since=NOW, until=NOW + LEAST, now=NOW)
+    return totals_of(_seen_by(member), free.during(NOW, NOW + LEAST))
 
 
 def _seen_by(member: Membership, now: datetime = NOW) -> list[NodeNow]:
@@ -62,7 +69,7 @@ def test_use_that_nobody_measured_is_unknown_and_not_zero() -> None:
     first, second = node.gpus.all()
     a_place(a_booking(member, now=NOW), first)
     measured(a_place(a_booking(member, now=NOW), second), [None, None], now=NOW)
-    totals = totals_of(_seen_by(member))
+    totals = _totals(member)
     assert totals.booked == 2
     assert totals.measured == 0
     assert totals.busy is None
@@ -73,7 +80,7 @@ def test_an_old_reading_says_nothing_about_now() -> None:
     member, node = a_member(a_project()), a_node(now=NOW)
     place = a_place(a_booking(member, now=NOW), node.gpus.all()[0])
     measured(place, [80], now=NOW - timedelta(minutes=5))
-    assert totals_of(_seen_by(member)).busy is None
+    assert _totals(member).busy is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +96,7 @@ def test_an_old_reading_says_nothing_about_now() -> None:
 def test_dark_means_watched_and_idle(values: list[int | None], is_dark: bool) -> None:  # noqa: FBT001
     member, node = a_member(a_project()), a_node(now=NOW)
     measured(a_place(a_booking(member, now=NOW), node.gpus.all()[0]), values, now=NOW)
-    assert (totals_of(_seen_by(member)).dark == 1) is is_dark
+    assert (_totals(member).dark == 1) is is_dark
 
 
 def test_the_mean_is_weighted_by_the_size_of_what_was_booked() -> None:
@@ -98,7 +105,7 @@ def test_the_mean_is_weighted_by_the_size_of_what_was_booked() -> None:
     measured(a_place(a_booking(member, now=NOW), first), [100], now=NOW)
     small = a_place(a_booking(member, now=NOW, profile="3g.40gb"), second, profile="3g.40gb")
     measured(small, [10], now=NOW)
-    totals = totals_of(_seen_by(member))
+    totals = _totals(member)
     assert totals.booked == 1.5
     assert totals.busy == 70
 
@@ -110,7 +117,7 @@ def test_free_counts_whole_gpus_and_left_over_slots_that_may_be_booked() -> None
     with as_system():
         Gpu.objects.filter(id=lost.id).update(health=Gpu.Health.LOST)
     a_node("gpu-a1-02", now=NOW, gpus=1, state=Node.State.DRAINING)
-    totals = totals_of(_seen_by(member))
+    totals = _totals(member)
     assert (totals.gpus, totals.in_service) == (4, 2)
     assert (totals.free_whole, totals.free_slots) == (1, 4)
 
@@ -119,7 +126,7 @@ def test_a_booking_of_tomorrow_does_not_book_anything_now() -> None:
     member, node = a_member(a_project()), a_node(now=NOW)
     later = a_booking(member, now=NOW, starts_in=timedelta(days=1))
     a_place(later, node.gpus.all()[0])
-    assert totals_of(_seen_by(member)).booked == 0
+    assert _totals(member).booked == 0
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from allocation.models import Booking, Gpu, Node
 from allocation.queries.timeline import timeline_read
 from allocation.queries.timeline_rows import Timeline, Window
 from allocation.rules.states import State
+from allocation.services.free import free_read
 from allocation.web.timeline_grid import grid_groups
 from allocation.web.timeline_list import free_rows, seen_rows
 from allocation.web.timeline_look import Bar, Look, Row
@@ -32,7 +33,10 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 def _read(member: Membership) -> Timeline:
     with tenant_tx(member.tenant_id):
-        return timeline_read(actor=an_actor(member), window=WINDOW, gpu_class="", now=NOW)
+        free = free_read(is_operator=False, since=WINDOW.starts, until=WINDOW.ends, now=NOW)
+        return timeline_read(
+            actor=an_actor(member), window=WINDOW, gpu_class="", now=NOW, free=free.by_gpu
+        )
 
 
 def _look(free: timedelta | None = None) -> Look:
