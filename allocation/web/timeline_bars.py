@@ -17,13 +17,15 @@ STATE_WORDS = {"active": "running"}
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a bar begins: its row's key and place, its full height in px, the GPUs it covers."""
+    """Where a bar begins: its row's key and place, its full height in px, the GPUs it covers of the
+    `whole` gang."""
 
     key: str
     node: str
     gpu: int
     height: int
     gpus: int = 1
+    whole: int = 1
     top: int = 0
 
 
@@ -60,7 +62,7 @@ def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
         title=f"{shape}{line.title}" if width > TINY else "",
         sub=_sub(sub, spot, width),
         name=name,
-        icon=_icon(block, line, spot.gpus) if width > TINY / 2 else "",
+        icon=_icon(block, line, spot.whole) if width > TINY / 2 else "",
         href=f"{look.base}bookings/{line.label}",
     )
 
@@ -155,13 +157,20 @@ def _shape(block: Block) -> str:
 def _sub(words: str, spot: Spot, width: float) -> str:
     if width <= TINY:
         return ""
-    return f"{spot.gpus} GPUs · {words}" if spot.gpus > 1 else words
+    return f"{_count(spot)} · {words}" if spot.whole > 1 else words
+
+
+def _count(spot: Spot) -> str:
+    """`4 GPUs`; `3 of 4 GPUs` where the others are drawn elsewhere."""
+    return f"{spot.whole} GPUs" if spot.gpus == spot.whole else f"{spot.gpus} of {spot.whole} GPUs"
 
 
 def _where(block: Block, spot: Spot) -> str:
     where = f"GPU {spot.gpu}"
     if spot.gpus > 1:
         where += f"–{spot.gpu + spot.gpus - 1}"
+    if spot.whole > spot.gpus:
+        where = f"{_count(spot)}, {where}"
     if not block.whole and block.size == 1:
         where += f", memory slot {block.start}"
     elif not block.whole:

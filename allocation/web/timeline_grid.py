@@ -1,5 +1,6 @@
 """Lays a timeline out in groups and rows, with free counts. No database, no template."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,16 +18,29 @@ from allocation.queries.timeline_rows import (
 )
 from allocation.web.timeline_bars import EDGE, Spot, bar_of, dead_bar, maintenance_bar, waiting_bar
 from allocation.web.timeline_look import ROW, SLOT_ROW, Bar, Cell, Group, Look, Row
+from allocation.web.timeline_look import Gang as GangKey
 
 
 def grid_groups(timeline: Timeline, look: Look) -> list[Group]:
     """All groups: one per class and rack, then the waiting lane when somebody waits."""
     opened = _open_nodes(timeline, look)
+    look = replace(look, gangs=_gangs(timeline))
     groups = [_group(group, look, opened) for group in timeline.groups]
     if timeline.waiting:
         rows = [_waiting_row(row, look) for row in timeline.waiting]
         groups.append(Group("waiting", "Waiting", "dashed: where and when it should start", rows))
     return groups
+
+
+def _gangs(timeline: Timeline) -> Counter[GangKey]:
+    """Whole GPUs of each booking that is known, in each of its windows."""
+    gpus = (gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus)
+    return Counter(
+        (block.line.label, block.starts, block.ends)
+        for gpu in gpus
+        for block in gpu.blocks
+        if block.line is not None and block.whole and not block.shared
+    )
 
 
 def _open_nodes(timeline: Timeline, look: Look) -> frozenset[str]:
@@ -40,7 +54,7 @@ def _open_nodes(timeline: Timeline, look: Look) -> frozenset[str]:
 def _group(group: ClassGroup, look: Look, opened: frozenset[str]) -> Group:
     price = look.prices.get(group.gpu_class, "")
     words = [f"{price} per GPU-hour in Standard"] if price else []
-    words.append("numbers are whole GPUs free")
+    words.append("numbers are whole GPUs free for all of the column")
     rows = [row for node in group.nodes for row in _node_rows(node, look, opened)]
     return Group(
         key=f"{group.gpu_class}-{group.rack}",
@@ -97,16 +111,17 @@ def _gpu_rows(
         hidden=not is_open,
         dim=not fits,
     )
-    tall = ROW + SLOTS * SLOT_ROW if gpu.shows_slots else ROW
-    spot = Spot(key, node.name, gpu.index, tall)
+    spot = Spot(key, node.name, gpu.index, _height(gpu))
     # First, so that what still runs into it lies on top.
     row.bars += [maintenance_bar(look, away, spot) for away in gpu.away if _shows(away, look)]
     for block in gpu.blocks:
         if block.whole and not block.shared and id(block) not in drawn:
             gang = _gang(node, place, block)
             drawn.update(id(each) for each in gang)
-            height = tall if len(gang) == 1 else ROW * len(gang)
-            wide = Spot(key, node.name, gpu.index, height, len(gang))
+            height = sum(map(_height, node.gpus[place : place + len(gang)]))
+            line = block.line
+            whole = line and look.gangs.get((line.label, block.starts, block.ends))
+            wide = Spot(key, node.name, gpu.index, height, len(gang), whole or 1)
             row.bars.append(bar_of(block, wide, look))
     row.bars += _shared_bars(gpu, spot, look)
     row.bars += [dead_bar(look, gpu.why_not, spot, each) for each in _dead(gpu, look)]
@@ -145,6 +160,11 @@ def _dead(gpu: GpuRow, look: Look) -> list[Window]:
     return [rest] if gpu.shows_slots else [Window(*gap) for gap in gpu.empty(rest)]
 
 
+def _height(gpu: GpuRow) -> int:
+    """Of its row, with those of its slots."""
+    return ROW + SLOTS * SLOT_ROW if gpu.shows_slots else ROW
+
+
 def _gpu_note(gpu: GpuRow) -> str:
     if gpu.shows_slots:
         return "MIG"
@@ -152,9 +172,10 @@ def _gpu_note(gpu: GpuRow) -> str:
 
 
 def _gang(node: NodeRow, place: int, block: Block) -> list[Block]:
-    """The same booking on the rows below, drawn as one bar; only known bookings are joined."""
+    """The same booking on the rows below, drawn as one bar over their slots, too; only known
+    bookings are joined."""
     gang = [block]
-    if block.line is None or node.gpus[place].shows_slots:
+    if block.line is None:
         return gang
     for gpu in node.gpus[place + 1 :]:
         same = [
@@ -165,7 +186,7 @@ def _gang(node: NodeRow, place: int, block: Block) -> list[Block]:
             and other.line == block.line
             and (other.starts, other.ends) == (block.starts, block.ends)
         ]
-        if not same or gpu.shows_slots:
+        if not same:
             break
         gang.append(same[0])
     return gang

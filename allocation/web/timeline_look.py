@@ -1,5 +1,6 @@
 """What a laid-out timeline is made of: rows, bars, cells, and how they are to be drawn."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -7,6 +8,8 @@ from allocation.web.timeline_span import Span
 
 ROW = 28
 SLOT_ROW = 20
+Gang = tuple[str, datetime, datetime]
+"""A booking's label and one of its windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How the grid is to be drawn. `open_nodes` None: choose well. `free` filters by hours."""
+    """How the grid is to be drawn. `open_nodes` None: choose well. `free` filters by hours. `gangs`
+    are the whole GPUs of each booking in each of its windows."""
 
     span: Span
     now: datetime
@@ -79,3 +83,4 @@ class Look:
     open_nodes: frozenset[str] | None
     free: timedelta | None
     prices: dict[str, str]
+    gangs: Mapping[Gang, int] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from allocation.rules.states import State
 from allocation.services.free import free_read
 from allocation.web.timeline_grid import grid_groups
 from allocation.web.timeline_list import free_rows, seen_rows
-from allocation.web.timeline_look import Bar, Look, Row
+from allocation.web.timeline_look import ROW, SLOT_ROW, Bar, Look, Row
 from allocation.web.timeline_span import ZOOMS, Span, span_read
 from tenants.models import Membership, Role, Tier
 from tenants.wall import tenant_tx
@@ -289,3 +289,30 @@ def test_rows_are_a_tree_with_levels_and_only_parents_open() -> None:
 
 def test_a_fleet_without_gpus_says_what_happens_next() -> None:
     assert b"No GPUs here yet" in _page(a_member(a_project()))
+
+
+@pytest.mark.parametrize("sliced", [0, 1, 3])
+def test_a_gang_is_one_bar_over_a_gpu_that_is_drawn_sliced(sliced: int) -> None:
+    mine = a_member(a_project())
+    gpus = list(a_node(now=NOW, gpus=4).gpus.order_by("index"))
+    gang = a_booking(mine, now=NOW, name="gang")
+    for gpu in gpus:
+        a_place(gang, gpu)
+    later = a_booking(mine, now=NOW, name="slice", profile="3g.40gb", starts_in=timedelta(hours=9))
+    a_place(later, gpus[sliced], profile="3g.40gb", start=0)
+    rows = _rows(mine)
+    (bar,) = (bar for row in rows.values() for bar in row.bars if bar.title == "gang")
+    assert bar.sub.startswith("4 GPUs")
+    assert "GPU 0–3 on gpu-a1-01" in bar.name
+    assert bar.height == 4 * ROW + 8 * SLOT_ROW - 4
+
+
+def test_a_gang_that_lies_apart_says_how_many_of_how_many() -> None:
+    mine = a_member(a_project())
+    gpus = list(a_node(now=NOW, gpus=4).gpus.order_by("index"))
+    gang = a_booking(mine, now=NOW, name="gang")
+    for index in (0, 1, 3):
+        a_place(gang, gpus[index])
+    bars = [bar for bar in _bars(mine) if bar.title == "gang"]
+    assert [bar.sub.partition(" ·")[0] for bar in bars] == ["2 of 3 GPUs", "1 of 3 GPUs"]
+    assert "3 GPUs" in bars[0].name
