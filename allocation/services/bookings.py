@@ -168,9 +168,7 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
         if booking.state not in EXTENDABLE:
             raise _not_extendable(booking)
         until = until.replace(microsecond=0)
-        _extension_check(actor, booking, until)
-        seconds = int((until - ends_of(booking)).total_seconds())
-        _afford(booking, booking_cost(booking, seconds), now)
+        extension_check(actor, booking, until, now)
         booking.extension_until = until
         _save(booking, "extension_until")
         event_add(
@@ -323,7 +321,18 @@ def _not_extendable(booking: Booking) -> Refused:
     )
 
 
-def _extension_check(actor: Actor, booking: Booking, until: datetime) -> None:
+def extension_check(actor: Actor, booking: Booking, until: datetime, now: datetime) -> None:
+    """What needs no calendar: the rules of the tier, and the budget.
+
+    Raises:
+        Refused: `extension_pending`, `end_not_later`, `too_long`, `budget_exceeded`.
+    """
+    _end_check(actor, booking, until)
+    seconds = int((until - ends_of(booking)).total_seconds())
+    _afford(booking, booking_cost(booking, seconds), now)
+
+
+def _end_check(actor: Actor, booking: Booking, until: datetime) -> None:
     ends = ends_of(booking)
     if booking.extension_until is not None:
         raise Refused(

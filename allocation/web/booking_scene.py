@@ -9,8 +9,8 @@ from allocation.models import Pause
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Who reads, when and where, the names of classes, and of the booking what it takes in units
-    and its pauses."""
+    """Who reads, when and where, the names of classes, and of the booking what it takes in units,
+    its pauses, and the later ends that it could have, or why none."""
 
     now: datetime
     zone: tzinfo
@@ -18,6 +18,8 @@ class Scene:
     labels: Mapping[str, str]
     units: int = 0
     pauses: tuple[Pause, ...] = ()
+    ends: tuple[datetime, ...] = ()
+    no_later: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,6 @@ OUTCOMES = {
 }
 AGENT_FOLDER = "/var/lib/gpu-agent/bookings"
 UNDO = timedelta(seconds=60)
-EXTENSIONS = (3600, 2 * 3600, 6 * 3600, 24 * 3600)
 WAITS = (State.REQUESTED, State.QUEUED, State.REFUSED, State.EXPIRED)
 BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
 
@@ -88,6 +87,7 @@ class Story:
     give_back: str
     returns: str
     extend: tuple[ExtendChoice, ...]
+    no_later: str
     can_check_in: bool
     can_undo: bool
     undo_seconds: int
@@ -116,6 +116,7 @@ def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
         give_back=_give_back(state) if may_change else "",
         returns=_returns(booking, scene.now),
         extend=_extensions(booking, scene) if may_change else (),
+        no_later=scene.no_later if may_change and not scene.ends else "",
         can_check_in=may_change and state == State.ACTIVE and booking.checked_in_at is None,
         can_undo=can_undo,
         undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,
@@ -362,12 +363,11 @@ def _give_back(state: State) -> str:
 
 
 def _extensions(booking: Booking, scene: Scene) -> tuple[ExtendChoice, ...]:
-    may = booking.state in (State.SCHEDULED, State.STARTING, State.ACTIVE)
-    if not may or booking.planned_ends is None or booking.extension_until is not None:
+    if booking.planned_ends is None:
         return ()
     choices = []
-    for seconds in EXTENSIONS:
-        until = booking.planned_ends + timedelta(seconds=seconds)
+    for until in scene.ends:
+        seconds = int((until - booking.planned_ends).total_seconds())
         price = money_text(booking_cost(booking, seconds), booking.currency)
         words = f"{length_words(seconds)} more, until {moment_words(until, scene.zone, scene.now)}"
         choices.append(ExtendChoice(seconds, f"{words}, for {price}"))

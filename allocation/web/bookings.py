@@ -32,6 +32,7 @@ from allocation.services.bookings import (
     booking_release,
     ends_of,
 )
+from allocation.services.extending import later_ends
 from allocation.services.pause_choices import booking_saved, more_time_ask
 from allocation.web.booking_scene import Scene
 from allocation.web.booking_sooner import change_from, outlook_of
@@ -153,6 +154,9 @@ def _booking_answer(
     scene = replace(scene, units=_units(booking), pauses=tuple(pauses_of(booking)))
     places = places_of(booking)
     may = may_change(actor, booking)
+    if may:
+        later = later_ends(actor=actor, booking=booking, now=scene.now)
+        scene = replace(scene, ends=later.ends, no_later=later.limit)
     story = story_of(booking, scene, may_change=may)
     context = {
         "booking": booking,

@@ -44,8 +44,8 @@ def _change(booking: Booking, **values: object) -> Booking:
         return found.get(id=booking.id)
 
 
-def _story(booking: Booking, *, may_change: bool = True) -> Story:
-    return story_of(booking, SCENE, may_change=may_change)
+def _story(booking: Booking, *, may_change: bool = True, scene: Scene = SCENE) -> Story:
+    return story_of(booking, scene, may_change=may_change)
 
 
 def _held(booking: Booking) -> Booking:
@@ -89,7 +89,7 @@ def test_a_running_booking_says_until_when_and_names_the_money_that_release_retu
     booking = _change(
         a_booking(member, now=NOW, hours=6, held="24"), ready_at=NOW - timedelta(hours=1)
     )
-    story = _story(booking)
+    story = _story(booking, scene=replace(SCENE, ends=(NOW + timedelta(hours=6),)))
     assert story.headline == "Running until today 15:00"
     assert (story.give_back, story.returns) == ("release", "€20.00")
     assert [(line.name, line.amount) for line in story.costs][:2] == [
