@@ -1,6 +1,6 @@
 """Options for an ask before anybody books: when, where, at what rate, and what else would work."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -128,10 +128,16 @@ class Availability:
         found: dict[str, tuple[tuple[int, int], ...]] = {}
         for name, pool in self._working.pools.items():
             ends, busy = self._working.calendars[name].stretches(since, until)
-            begins = [since, *ends.tolist()[:-1]]
-            for column in np.flatnonzero(pool.eligible(None)).tolist():
-                free = busy[:, column] == 0
-                found[pool.gpus[column].id] = tuple(_joined(begins, ends.tolist(), free.tolist()))
+            begins = np.concatenate([[since], ends[:-1]])
+            columns = np.flatnonzero(pool.eligible(None))
+            # A row of zeros before and after: what is free begins and ends where a column changes.
+            free = np.zeros((len(ends) + 2, len(columns)), dtype=np.int8)
+            free[1:-1] = busy[:, columns] == 0
+            changes = np.diff(free, axis=0).T != 0
+            for column, changed in zip(columns.tolist(), changes, strict=True):
+                edges = np.flatnonzero(changed)
+                first, last = begins[edges[::2]], ends[edges[1::2] - 1]
+                found[pool.gpus[column].id] = tuple(zip(first.tolist(), last.tolist(), strict=True))
         return found
 
     def why_not_longer(self, booking: str, until: int) -> Reason | None:
@@ -300,21 +306,6 @@ class Availability:
 def quote(snapshot: Snapshot, policy: Policy, question: Question) -> Quote:
     """One question on a snapshot; keep an `Availability` to ask many."""
     return Availability(snapshot, policy).quote(question)
-
-
-def _joined(
-    begins: Sequence[int], ends: Sequence[int], free: Sequence[bool]
-) -> Iterator[tuple[int, int]]:
-    """Neighbouring stretches that are free, as one."""
-    since: int | None = None
-    for begin, end, is_free in zip(begins, ends, free, strict=True):
-        if is_free and since is None:
-            since = begin
-        elif not is_free and since is not None:
-            yield since, begin
-            since = None
-        if is_free and end == ends[-1] and since is not None:
-            yield since, end
 
 
 def _request(question: Question, wants: tuple[Want, ...], now: int) -> Request:
