@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -13,7 +13,9 @@ from django.db.models import Q, Sum
 from django.db.models.functions import TruncDate
 
 from allocation.models import Allocation, Booking
-from allocation.rules.states import ON_HARDWARE, OPEN
+from allocation.queries.catalogue import ask_units
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import ON_HARDWARE, OPEN, State
 from billing.models import Budget, Transfer
 from billing.queries import BudgetEffect, budget_effect
 from tenants.models import GpuClass, Membership, Project, Quota, Role, User
@@ -165,7 +167,10 @@ def forecast_of(*, effect: BudgetEffect, recent: Sequence[Decimal], today: date)
 
 
 def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
-    """One line per class that the project may use or uses now, in the catalogue's order."""
+    """One line per class that the project may use or uses at `now`, in the catalogue's order.
+
+    What is planned for that instant counts as a decision counts it.
+    """
     rows = Quota.objects.filter(Q(project=project) | Q(project=None), tenant_id=project.tenant_id)
     own = {row.gpu_class_id: row for row in rows if row.project_id}
     tenant = {row.gpu_class_id: row for row in rows if not row.project_id}
@@ -181,6 +186,9 @@ def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
         used_by_tenant[row["gpu__gpu_class_id"]] += row["units"]
         if row["project_id"] == project.id:
             used[row["gpu__gpu_class_id"]] += row["units"]
+    for owner, name, units in _planned_units(project.tenant_id, now):
+        used_by_tenant[name] += units
+        used[name] += units if owner == project.id else 0
     flow = _flow(project, now)
     return [
         _quota_line(
@@ -189,6 +197,23 @@ def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
         for gpu_class in GpuClass.objects.all()
         if gpu_class.slug in own or gpu_class.slug in tenant or used[gpu_class.slug]
     ]
+
+
+def _planned_units(tenant_id: UUID, at: datetime) -> Iterator[tuple[UUID, str, int]]:
+    """Units of a class that planned starts of the tenant's projects take at an instant: to a
+    decision they are as used as what runs."""
+    known: dict[str, dict[str, int]] = {}
+    rows = Booking.objects.filter(
+        tenant_id=tenant_id,
+        state__in=(State.QUEUED, State.PAUSING, State.PAUSED),
+        planned_starts__lte=at,
+        planned_ends__gt=at,
+    ).exclude(planned_places=[])
+    for owner, gpu_class, ask in rows.values_list("project_id", "planned_class", "ask"):
+        key = repr((ask["count"], ask["classes"], ask["profile"], ask.get("share")))
+        if key not in known:
+            known[key] = ask_units(AskDocument.from_json(ask))
+        yield owner, gpu_class, known[key].get(gpu_class, 0)
 
 
 def open_counts(*, project: Project) -> tuple[int, int]:

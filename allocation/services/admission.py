@@ -1,6 +1,6 @@
 """What the portal refuses at once: what could never fit, whatever the calendar looks like."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -89,9 +89,11 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
         if 0 < seconds[name] <= tier.max_duration_seconds
     }
     quotas = quotas_read()
-    open_classes = {row.gpu_class_id for row in quotas if row.project_id is None}
+    guaranteed = {
+        row.gpu_class_id: row.guaranteed_units for row in quotas if row.project_id is None
+    }
     quota = Quota(_own_site(tiers, quotas), {})
-    fits = _within_quota(_Asked(project, tier, short, seconds), quota, open_classes)
+    fits = _within_quota(_Asked(project, tier, short, seconds), quota, guaranteed)
     return Terms(tier, ask, not_before, fits, lengths)
 
 
@@ -171,7 +173,7 @@ def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -
         )
 
 
-def _within_quota(asked: _Asked, quota: Quota, open_classes: Collection[str]) -> dict[str, int]:
+def _within_quota(asked: _Asked, quota: Quota, guaranteed: Mapping[str, int]) -> dict[str, int]:
     """The classes on which the ask alone stays within what quota could ever give."""
     project, tier = asked.project, asked.tier
     owners = (str(project.tenant_id), str(project.id))
@@ -179,10 +181,10 @@ def _within_quota(asked: _Asked, quota: Quota, open_classes: Collection[str]) ->
     refused: Refused | None = None
     for gpu_class, needed in asked.units.items():
         use = Use(owners, tier.slug, gpu_class, needed)
-        problem = _closed(gpu_class) if gpu_class not in open_classes else None
+        problem = _closed(gpu_class) if gpu_class not in guaranteed else None
         block = quota.never(use, asked.seconds[gpu_class])
         if problem is None and block is not None:
-            problem = _over(asked, use, block)
+            problem = _over(asked, use, block, guaranteed.get(gpu_class, 0))
         if problem is None:
             fits[gpu_class] = needed
         refused = refused or problem
@@ -208,7 +210,7 @@ def _closed(gpu_class: str) -> Refused:
     )
 
 
-def _over(whole: _Asked, use: Use, block: Block) -> Refused | None:
+def _over(whole: _Asked, use: Use, block: Block, guaranteed: int) -> Refused | None:
     """The refusal for what could never be; None for what only others' lending decides."""
     project, tier = whole.project, whole.tier
     is_tenant = block.owner == str(project.tenant_id)
@@ -224,7 +226,9 @@ def _over(whole: _Asked, use: Use, block: Block) -> Refused | None:
         code = "tenant_quota" if is_tenant else "project_quota"
         sentence = f"{name} may use {most} {use.gpu_class} at once, and this asks for {asked}."
     elif block.kind == "guarantee":
-        code, owner = "guarantee_only", "tenant_admin"
+        code = "guarantee_only"
+        # More than the organisation is guaranteed is not for its admins to give.
+        owner = "tenant_admin" if use.units <= guaranteed else "operator"
         sentence = (
             f"The tier {tier.name} is never paused, so it can't borrow: {project.name} is sure of "
             f"{most} {use.gpu_class}, and this asks for {asked}."

@@ -216,7 +216,8 @@ def _detail(booking: Booking, scene: Scene) -> str:
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
         State.QUEUED: str(booking.reasons[0]["sentence"])
         if booking.is_unplanned
-        else "A promise: it may get earlier, and later only for a stronger claim.",
+        else "A planned start: it may get earlier, and later only if GPUs fail or are taken out of "
+        "service, work before it ends late, or a limit is lowered.",
         State.REQUESTED: "The portal looks for a place; that takes a few seconds.",
         State.SCHEDULED: _until_start(booking, scene.now),
         State.ACTIVE: _left(booking, scene.now),
@@ -307,6 +308,9 @@ def _sooner(booking: Booking, scene: Scene) -> tuple[Sooner, ...]:
     cards = []
     for each in booking.alternatives[:3]:
         starts, ends = (datetime.fromisoformat(each[key]) for key in ("starts", "ends"))
+        if starts < scene.now:
+            # What would have worked when it was decided, and is over.
+            continue
         share = each.get("share")
         asked = (each["count"], each["gpu_class"], each["profile"])
         text = fixed_text(*asked, (starts, ends), scene.zone, share)

@@ -106,13 +106,15 @@ class TestAdmission:
         assert (found.code, found.rule, found.kind) == ("guarantee_only", "R41", "quota")
         assert "is sure of 1 h100, and this asks for 2" in found.sentence
         assert found.alternatives == [{"tier": "flex", "name": "Flex"}]
+        assert found.owner == "operator", "its organisation is guaranteed no more"
         assert wished(lab, an_ask(2), "flex").state == "requested"
 
     def test_a_project_is_sure_of_what_its_tenant_has_not_split(self, lab: Lab) -> None:
         other = a_project(lab.tenant)
         a_quota(lab.tenant, project=other, guaranteed=5)
         assert wished(lab, an_ask(3)).state == "requested"
-        assert refused(lab, an_ask(4)).code == "guarantee_only"
+        found = refused(lab, an_ask(4))
+        assert (found.code, found.owner) == ("guarantee_only", "tenant_admin")
 
     def test_more_hours_than_a_cap_are_refused_at_once(self, lab: Lab) -> None:
         with as_system():

@@ -349,3 +349,35 @@ class TestHours:
         wish = a_request(hours=3, earliest=10 * HOUR)
         (why, *_) = answer(solve(a_snapshot(wish, caps=(replace(cap, most=1),)), POLICY))
         assert "this needs 2" in why.sentence, "the third hour is tomorrow's"
+
+
+@holds_for(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(1, 4)), max_size=6),
+    st.integers(1, 2),
+    st.integers(1, 3),
+    st.integers(0, 12),
+    few=40,
+)
+def test_each_reason_ends_when_what_it_names_does(
+    windows: list[tuple[int, int, int]], count: int, hours: int, cap_hours: int
+) -> None:
+    """Beside held work and a cap of a day: room until there is room, the limit until it allows."""
+    day = NOON - NOON % DAY
+    cap = Cap("lab", "h100", cap_hours * HOUR * GPU, day, day + DAY)
+    taken = {(gpu, hour) for gpu, since, length in windows for hour in range(since, since + length)}
+    held = tuple(
+        a_held(f"n1-{gpu}", starts=hour * HOUR, ends=(hour + 1) * HOUR) for gpu, hour in taken
+    )
+    wish = a_request(ask=an_ask(count), hours=hours)
+    plan = solve(a_snapshot(wish, held=held, fleet=gpus(3), caps=(cap,)), POLICY)
+    room = next(
+        hour
+        for hour in range(24)
+        if sum(not any((gpu, hour + n) in taken for n in range(hours)) for gpu in range(3)) >= count
+    )
+    (begins,) = starts(plan).values()
+    ends = {why.code: why.frees_at for why in answer(plan)}
+    assert ends.pop("gpus_busy", NOON) == NOON + room * HOUR
+    if begins > room * HOUR:
+        assert answer(plan)[0].check == "quota"
+        assert ends == {"gpu_hours": NOON + begins}

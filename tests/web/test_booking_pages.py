@@ -411,3 +411,14 @@ def test_the_check_that_holds_longest_comes_first() -> None:
         ("GPUs free together", True),
         ("Place in line", False),
     ]
+
+
+def test_what_would_have_worked_is_shown_only_while_it_does() -> None:
+    booking = a_booking(a_member(a_project()), now=NOW, state=State.REFUSED)
+    way = {"gpu_class": "h100", "profile": None, "count": 1, "share": None}
+    alternatives = [
+        way | {"starts": starts.isoformat(), "ends": (starts + timedelta(hours=1)).isoformat()}
+        for starts in (NOW - timedelta(hours=1), NOW + timedelta(hours=1))
+    ]
+    story = _story(_change(booking, alternatives=alternatives))
+    assert [card.when for card in story.sooner] == ["today 11:00"]

@@ -216,3 +216,22 @@ def test_a_range_without_a_width_is_not_called_one(
     assert card.forecast_range == words
     assert bool(card.chart.forecast_band) is (low != high)
     assert ("between" in card.chart.text) is (low != high)
+
+
+def test_quota_at_an_instant_counts_what_is_planned_for_it() -> None:
+    member = a_member(a_project())
+    assert member.project is not None
+    a_quota(member.tenant, limit=8)
+    gpu = a_node(now=NOW, gpus=1).gpus.all()[0]
+    later = NOW + timedelta(hours=3)
+    booking = a_booking(member, now=NOW, state=State.QUEUED, starts_in=timedelta(hours=3))
+    with as_system():
+        booking.planned_places = [{"gpu": str(gpu.id), "profile": None, "start": 0, "size": 8}]
+        booking.planned_class = "h100"
+        booking.save()
+    with tenant_tx(member.tenant_id):
+        counted = [
+            quota_of(project=member.project, now=at)[0].used / 56_000
+            for at in (NOW, later, later + timedelta(hours=6))
+        ]
+    assert counted == [0, 1, 0]
