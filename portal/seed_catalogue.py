@@ -65,6 +65,8 @@ SPEEDS = {
     "training": {"h100": 1000, "a100": 450, "a100-40": 430, "l40s": 300},
     "inference": {"h100": 1000, "a100": 550, "a100-40": 520, "l40s": 480},
 }
+# What a change between whole and slices takes where the GPU has to be reset.
+RESET_SECONDS = 30
 # Per GPU and hour in euro: (assured, standard, spot).
 PRICES = {
     "h100": ("7.68", "4.80", "1.68"),
@@ -103,6 +105,7 @@ def _model_seed(slug: str, gpu_class: str, model: Model) -> None:
             "gpu_class_id": gpu_class,
             "memory_mb": model.memory_mb,
             "mode_switch": "reset" if model.mode_switch == "reset" else "online",
+            "switch_seconds": RESET_SECONDS if model.mode_switch == "reset" else 0,
         },
     )
     if is_new:

@@ -212,7 +212,9 @@ class Machine:
 def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machine:
     lanes = Lanes()
     if not options.simulate:
-        port, watch = _driver(lanes, process_signal, process_user, stack)
+        port, watch = _driver(
+            lanes, lambda: NvmlGpu(process_signal), lambda: NvmlWatch(process_user), stack
+        )
         return Machine(
             port,
             watch,
@@ -227,7 +229,12 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
         options.name, models, state=options.state / "simulated.json", clock=time.time
     )
     stack.enter_context(installed(hardware))
-    port, watch = _driver(lanes, hardware.process_signal, hardware.process_user, stack)
+    port, watch = _driver(
+        lanes,
+        lambda: NvmlGpu(hardware.process_signal, hardware.reset),
+        lambda: NvmlWatch(hardware.process_user),
+        stack,
+    )
     host = host_simulated(options.name, len(models))
     return Machine(
         port,
@@ -243,16 +250,16 @@ def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machin
 
 def _driver(
     lanes: Lanes,
-    process_signal: Callable[..., None],
-    process_user: Callable[[int], str | None],
+    gpu: Callable[[], GpuPort],
+    watch: Callable[[], WatchPort],
     stack: contextlib.ExitStack,
 ) -> tuple[GpuPort, WatchPort]:
     """Raises GpuError: also for a driver that hangs already, as nothing can be served then."""
-    port = PatientGpu(lanes.change(EVERY, lambda: NvmlGpu(process_signal), OPEN_S), lanes)
+    port = PatientGpu(lanes.change(EVERY, gpu, OPEN_S), lanes)
     stack.callback(port.close)
-    watch = PatientWatch(lanes.change(EVERY, lambda: NvmlWatch(process_user), OPEN_S), lanes)
-    stack.callback(watch.close)
-    return port, watch
+    watching = PatientWatch(lanes.change(EVERY, watch, OPEN_S), lanes)
+    stack.callback(watching.close)
+    return port, watching
 
 
 def _identity(options: argparse.Namespace, machine: Machine) -> Identity:

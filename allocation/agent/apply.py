@@ -5,9 +5,11 @@ import logging
 from collections.abc import Callable
 
 from allocation.agent import reconcile, steps
+from allocation.agent.clock import Clock
 from allocation.agent.endings import Endings
 from allocation.agent.gpu import PERMANENT, GpuError, GpuPort, Truth
 from allocation.agent.handover import Handover
+from allocation.agent.mode_changes import ModeChanges, Waits
 from allocation.agent.pauses import Seen
 from allocation.agent.reconcile import Plan, Problem, State, Wish
 from allocation.agent.records import Records
@@ -21,12 +23,14 @@ _ROUNDS = 12
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """One GPU after its turn. `truth` is None when the driver could not be asked."""
+    """One GPU after its turn. `truth` is None when the driver could not be asked. `stuck`: it has
+    been kept from its mode for long."""
 
     gpu: str
     truth: Truth | None
     states: dict[str, State]
     error: str | None
+    stuck: bool = False
 
 
 class Applier:
@@ -40,7 +44,7 @@ class Applier:
         records: Records,
         endings: Endings,
         look: Callable[[Wish], Seen],
-        clock: Callable[[], float],
+        clock: Clock,
     ) -> None:
         """`look` tells of the programs that a wish's allocations have now; may raise GpuError."""
         self._port = port
@@ -48,7 +52,8 @@ class Applier:
         self._records = records
         self._endings = endings
         self._look = look
-        self._clock = clock
+        self._clock = clock.wall
+        self._changes = ModeChanges(clock.steady)
         self._lasting: dict[str, Problem] = {}
 
     def retry_all(self) -> None:
@@ -75,7 +80,15 @@ class Applier:
             problems[wish.gpu] = Problem(f"on the node: {unsaved}")
             self._untold(wish, plan, problems[wish.gpu])
         problem = problems.get(wish.gpu)
-        return Outcome(wish.gpu, truth, plan.states, problem.text if problem else plan.error)
+        text = problem.text if problem else plan.error
+        self._note_mode(wish, truth, plan)
+        return Outcome(wish.gpu, truth, plan.states, text, self._changes.stuck(wish.gpu))
+
+    def _note_mode(self, wish: Wish, truth: Truth, plan: Plan) -> None:
+        if wish.mode is None or reconcile.cut(wish.mode) == truth.mode:
+            self._changes.done(wish.gpu)
+        elif plan.error is not None:
+            self._changes.kept_from(wish.gpu, reconcile.cut(wish.mode), plan.error)
 
     def _untold(self, wish: Wish, plan: Plan, problem: Problem) -> None:
         """A proof that a restart would forget is not told."""
@@ -115,6 +128,8 @@ class Applier:
                 continue
             try:
                 moved = self._step(wish.gpu, step) or moved
+            except Waits as later:
+                problems[name] = Problem(str(later))
             except GpuError as refused:
                 problem = Problem(str(refused), lasting=refused.fault in PERMANENT)
                 problems[name] = problem
@@ -137,7 +152,7 @@ class Applier:
             case steps.Destroy(instance):
                 self._port.destroy(gpu, instance)
             case steps.SetMode(mode):
-                self._port.set_mode(gpu, mode)
+                self._changes.make(gpu, mode, self._port)
             case steps.Create(_, place):
                 self._port.create(gpu, place)
             case steps.HandOver(allocation, device):

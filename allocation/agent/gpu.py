@@ -46,12 +46,16 @@ class FoundInstance:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Truth:
-    """One GPU now. `processes` counts those on the whole GPU; under MIG see the instances."""
+    """One GPU now. `processes` counts those on the whole GPU; under MIG see the instances.
+
+    `pending` is the mode that it has after its next reset, None for the one that it has.
+    """
 
     uuid: str
     mode: Mode
     instances: tuple[FoundInstance, ...] = ()
     processes: int | None = 0
+    pending: Mode | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,7 +122,11 @@ class GpuPort(Protocol):
     def truth(self, gpu: str) -> Truth: ...
 
     def set_mode(self, gpu: str, mode: Mode) -> None:
-        """Only on an empty GPU; raises GpuError("reset_required") where it needs a reset."""
+        """Changes the mode of an empty GPU, by a reset where it needs one, and reads it back.
+
+        Raises GpuError("in_use") while something is on it, and GpuError("reset_required") when it
+        could not be reset.
+        """
 
     def create(self, gpu: str, place: Place) -> None:
         """Makes an instance with its compute instance, or leaves nothing behind."""

@@ -77,27 +77,42 @@ class Lanes:
         self._steady = steady
         self._lanes: dict[str, Lane] = {}
         self._asked: dict[str, float] = {}
+        self._slow: dict[str, float] = {}
         self._told: set[str] = set()
 
     def ask(self, about: str, job: Callable[[], T]) -> T:
         """A question. Raises GpuError("hangs"), and whatever the job raises."""
         alone = not any(lane.busy for name, lane in self._lanes.items() if name != about)
+        self._allow(about, HANGS_S)
         return self._ask(about, job, ASK_S if alone else BRIEF_S)
 
-    def change(self, about: str, job: Callable[[], T], limit_s: float = CHANGE_S) -> T:
-        """What may take its time. Raises as `ask`."""
+    def change(
+        self,
+        about: str,
+        job: Callable[[], T],
+        limit_s: float = CHANGE_S,
+        hangs_s: float = HANGS_S,
+    ) -> T:
+        """What may take its time; it hangs when it takes longer than `hangs_s`. Raises as `ask`."""
+        self._allow(about, hangs_s)
         return self._ask(about, job, limit_s)
 
     def hanging(self) -> tuple[str, ...]:
         """What has not come back for longer than a slow driver takes."""
         now = self._steady()
-        long = (name for name, since in self._asked.items() if now - since >= HANGS_S)
+        long = (name for name, since in self._asked.items() if now - since >= self._slow[name])
         return tuple(sorted(name for name in long if self._lanes[name].busy))
 
     @property
     def free(self) -> bool:
         """Whether nothing is out."""
         return not any(lane.busy for lane in self._lanes.values())
+
+    def _allow(self, about: str, hangs_s: float) -> None:
+        """The next call may take so long; one that is out keeps its own time."""
+        lane = self._lanes.get(about)
+        if lane is None or not lane.busy:
+            self._slow[about] = hangs_s
 
     def _ask(self, about: str, job: Callable[[], T], limit_s: float) -> T:
         lane = self._lanes.get(about)

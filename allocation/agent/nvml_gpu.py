@@ -9,6 +9,7 @@ import pynvml
 from allocation.agent.gpu import Fault, FoundInstance, GpuError, Place, Reading, Truth
 from allocation.agent.nvml_measure import Handle, Measures
 from allocation.agent.nvml_measure import optional as _optional
+from allocation.agent.nvml_reset import gpu_reset
 from allocation.agent.nvml_topology import Topology
 from allocation.wire import InventoryGpu, Mode, Peer, Placement
 
@@ -38,10 +39,14 @@ def _refused(error: Handle, doing: str) -> GpuError:
 
 
 class NvmlGpu:
-    """See gpu.GpuPort. `signal_process(pid, force=)` ends a process of this node."""
+    """See gpu.GpuPort. `signal_process(pid, force=)` ends a process of this node, `reset(uuid)`
+    resets a GPU."""
 
-    def __init__(self, signal_process: Callable[..., None]) -> None:
+    def __init__(
+        self, signal_process: Callable[..., None], reset: Callable[[str], None] = gpu_reset
+    ) -> None:
         self._signal_process = signal_process
+        self._reset = reset
         self._handles: dict[str, Handle] = {}
         self._profiles: dict[str, tuple[Handle, ...]] = {}
         self._measures = Measures()
@@ -125,9 +130,12 @@ class NvmlGpu:
         try:
             handle = self._handle(gpu)
             mig = _optional(pynvml.nvmlDeviceGetMigMode, handle)
+            pending = None if mig is None or mig[0] == mig[1] else _mode(mig[1])
             if mig is None or not mig[0]:
-                return Truth(uuid=gpu, mode="whole", processes=_processes(handle))
-            return Truth(uuid=gpu, mode="sliced", instances=tuple(self._found(gpu)))
+                processes = _processes(handle)
+                return Truth(uuid=gpu, mode="whole", processes=processes, pending=pending)
+            instances = tuple(self._found(gpu))
+            return Truth(uuid=gpu, mode="sliced", instances=instances, pending=pending)
         except pynvml.NVMLError as error:
             self._handles.pop(gpu, None)
             raise _refused(error, "reading the GPU") from error
@@ -167,13 +175,26 @@ class NvmlGpu:
     # Changes.
 
     def set_mode(self, gpu: str, mode: Mode) -> None:
+        """The driver resets an idle GPU by itself where it can. Where it can't, the mode is pending
+        until somebody else resets the GPU: we do."""
+        doing = f"switching to {mode}"
         try:
             outcome = pynvml.nvmlDeviceSetMigMode(self._handle(gpu), _MIG[mode])
+            if outcome == pynvml.NVML_ERROR_RESET_REQUIRED:
+                if _processes(self._handle(gpu)) != 0:
+                    raise GpuError("in_use", f"{doing}: {_WORDS['in_use']}")
+                self._reset(gpu)
+            elif outcome != pynvml.NVML_SUCCESS:
+                raise _refused(pynvml.NVMLError(outcome), doing)
+            # What has been reset is another device to the driver.
+            self._handles.pop(gpu, None)
+            found = pynvml.nvmlDeviceGetMigMode(self._handle(gpu))[0]
         except pynvml.NVMLError as error:
-            raise _refused(error, f"switching to {mode}") from error
-        self._handles.pop(gpu, None)
-        if outcome != pynvml.NVML_SUCCESS:
-            raise _refused(pynvml.NVMLError(outcome), f"switching to {mode}")
+            raise _refused(error, doing) from error
+        finally:
+            self._handles.pop(gpu, None)
+        if found != _MIG[mode]:
+            raise GpuError("reset_required", f"{doing}: it was reset and is still {_mode(found)}")
 
     def create(self, gpu: str, place: Place) -> None:
         placement = pynvml.c_nvmlGpuInstancePlacement_t(place.slot, place.size)
@@ -251,6 +272,10 @@ def _answering() -> Iterator[tuple[int, Handle]]:
         except pynvml.NVMLError_GpuIsLost:
             continue
         yield index, handle
+
+
+def _mode(mig: int) -> Mode:
+    return "sliced" if mig else "whole"
 
 
 def _profile_name(profile: Handle) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection
 
 from allocation.agent.cdi import DeviceNodes
 from allocation.agent.gpu import FoundError, GpuError, GpuPort, Place, Reading, Truth, WatchPort
-from allocation.agent.lanes import Lanes
+from allocation.agent.lanes import BRIEF_S, Lanes
+from allocation.agent.nvml_reset import RESET_S
 from allocation.wire import InventoryGpu, Mode
 
 EVERY = "all GPUs"
@@ -33,7 +34,10 @@ class PatientGpu:
         return self._lanes.ask(gpu, lambda: self._port.truth(gpu))
 
     def set_mode(self, gpu: str, mode: Mode) -> None:
-        self._lanes.change(gpu, lambda: self._port.set_mode(gpu, mode))
+        """Leases can't wait for a reset: a later look finds what became of it."""
+        self._lanes.change(
+            gpu, lambda: self._port.set_mode(gpu, mode), limit_s=BRIEF_S, hangs_s=2 * RESET_S
+        )
 
     def create(self, gpu: str, place: Place) -> None:
         self._lanes.change(gpu, lambda: self._port.create(gpu, place))

@@ -4,12 +4,12 @@ import contextlib
 import dataclasses
 import logging
 import queue
-import time
 from collections.abc import Callable, Collection
 
 from allocation.agent import link as links
 from allocation.agent import reconcile, reports
 from allocation.agent.apply import Applier, Outcome
+from allocation.agent.clock import Clock
 from allocation.agent.endings import Endings
 from allocation.agent.follow import Follower
 from allocation.agent.gpu import GpuError
@@ -29,14 +29,6 @@ RECONCILE_EVERY_S = 5.0
 HEARTBEAT_EVERY_S = 5.0
 TELEMETRY_EVERY_S = 10.0
 _PROCESS_POLL_S = 0.25
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Clock:
-    """`wall` gives Unix seconds, for what people agreed on; `steady` never jumps."""
-
-    wall: Callable[[], float] = time.time
-    steady: Callable[[], float] = time.monotonic
 
 
 class Stop:
@@ -71,7 +63,7 @@ class Agent:
             records=records,
             endings=self._endings,
             look=self._owners.look,
-            clock=self._clock.wall,
+            clock=self._clock,
         )
         inventory = node.inventory()
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)

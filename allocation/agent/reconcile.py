@@ -195,9 +195,11 @@ def plan(
         if task.ending:
             _end(found, task, truth, given, seen)
     going = [t for t in wish.tasks if t.ending and found.states[t.allocation.id].state != "empty"]
-    # 2. The mode changes on an empty GPU.
-    if wish.mode is not None and _cut(wish.mode) != truth.mode:
+    # 2. The mode changes on an empty GPU; so does what its next reset would make of it.
+    if wish.mode is not None and cut(wish.mode) != truth.mode:
         _switch(found, wish, truth, given, going=bool(going))
+    elif truth.pending is not None and not truth.instances and truth.processes == 0 and not given:
+        found.steps.append(SetMode(truth.mode))
     # 3. What is wanted, is made and handed over.
     staying = sorted(
         (t for t in wish.tasks if not t.ending),
@@ -298,7 +300,7 @@ def _switch(
     found: Plan, wish: Wish, truth: Truth, given: Mapping[str, str], *, going: bool
 ) -> None:
     """Changes the mode of an empty GPU; idle slices that nobody here asked for are removed."""
-    running = any(t.allocation.id in given and _cut(t.mode) == truth.mode for t in wish.tasks)
+    running = any(t.allocation.id in given and cut(t.mode) == truth.mode for t in wish.tasks)
     if wish.mode is None or going or running:
         return
     if any(i.processes != 0 for i in truth.instances) or truth.processes != 0:
@@ -306,7 +308,7 @@ def _switch(
     elif truth.instances:
         found.steps += [Destroy(i.id, None) for i in truth.instances]
     else:
-        found.steps.append(SetMode(_cut(wish.mode)))
+        found.steps.append(SetMode(cut(wish.mode)))
 
 
 def _start(found: Plan, wish: Wish, task: Task, truth: Truth, given: Mapping[str, str]) -> None:
@@ -314,10 +316,10 @@ def _start(found: Plan, wish: Wish, task: Task, truth: Truth, given: Mapping[str
     if share is not None and not 1 <= share <= 1000:
         error = f"there is no share of {share} thousandths"
         found.states[task.allocation.id] = State("failed", error=error)
-    elif wish.mode is None or _cut(wish.mode) != _cut(task.mode):
+    elif wish.mode is None or cut(wish.mode) != cut(task.mode):
         error = f"a GPU that shall be {wish.mode} can't hold it"
         found.states[task.allocation.id] = State("failed", error=error)
-    elif truth.mode != _cut(task.mode):
+    elif truth.mode != cut(task.mode):
         found.states[task.allocation.id] = State("preparing", error=found.error)
     elif task.place is None:
         _whole(found, task, truth, given)
@@ -369,8 +371,8 @@ def _same_spot(held: Held, wanted: DesiredAllocation, gpu: str) -> bool:
     return held.gpu == gpu and place_of(held.allocation) == place_of(wanted)
 
 
-def _cut(mode: Mode) -> Mode:
-    """As the hardware knows it: a GPU that is shared is not cut."""
+def cut(mode: Mode) -> Mode:
+    """Return the mode as the hardware knows it: a GPU that is shared is not cut."""
     return "whole" if mode == "shared" else mode
 
 

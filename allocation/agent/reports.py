@@ -55,6 +55,8 @@ def _reported_gpu(outcome: Outcome, truth: Truth, owners: Owners) -> wire.Report
         mode=truth.mode,
         instances=tuple(instances),
         error=outcome.error,
+        pending=truth.pending,
+        stuck=outcome.stuck,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from allocation.agent.gpu import GpuError
 from allocation.agent.simulated_load import Load, load_of, memory_of
 
 _NAMESPACE = uuid.UUID("6d1f8f5c-58c6-5b0a-9a39-2f1c7f0d7a11")
@@ -167,6 +168,9 @@ class Hardware:
         known = models_load()
         self.clock = clock
         self.errors: deque[Error] = deque()
+        self.resets: list[str] = []
+        self.reset_fails: str | None = None
+        """What a reset is refused with; None: it works."""
         self._state = state
         self.gpus = [
             Gpu(
@@ -190,18 +194,36 @@ class Hardware:
     # The rules of the hardware.
 
     def mode_set(self, gpu: Gpu, *, mig: bool) -> str:
-        """Returns the NVML code of the activation; raises HardwareFault when nothing is kept."""
+        """Returns the NVML code of the activation; raises HardwareFault when nothing is kept.
+
+        Where it takes a reset the mode is pending until then, also of a GPU that is in use.
+        """
         if not gpu.model.profiles:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
-        if gpu.instances or self.running(gpu):
+        takes_reset = gpu.model.mode_switch == "reset"
+        if gpu.instances or (self.running(gpu) and not takes_reset):
             raise HardwareFault("NVML_ERROR_IN_USE")
         gpu.pending_mig = mig
-        if gpu.model.mode_switch == "reset" and mig != gpu.mig:
+        if takes_reset and mig != gpu.mig:
             self.save()
-            return "NVML_ERROR_RESET_REQUIRED"
+            return "NVML_ERROR_IN_USE" if self.running(gpu) else "NVML_ERROR_RESET_REQUIRED"
         gpu.mig = mig
         self.save()
         return "NVML_SUCCESS"
+
+    def reset(self, uuid: str) -> None:
+        """As `nvidia-smi --gpu-reset`: slices are gone, and the pending mode is the mode."""
+        gpu = self.gpu(uuid)
+        self.resets.append(uuid)
+        if self.reset_fails is not None:
+            raise GpuError("reset_required", f"resetting the GPU: {self.reset_fails}")
+        if gpu.lost:
+            raise GpuError("lost", "resetting the GPU: the GPU is not there")
+        if self.running(gpu):
+            raise GpuError("in_use", "resetting the GPU: a process still uses it")
+        gpu.mig = gpu.pending_mig
+        gpu.instances.clear()
+        self.save()
 
     def instance_create(self, gpu: Gpu, profile_id: int, start: int, size: int) -> Instance:
         if not gpu.mig:
@@ -357,6 +379,7 @@ class Hardware:
         gpus = {
             gpu.uuid: {
                 "mig": gpu.mig,
+                "pending_mig": gpu.pending_mig,
                 "instances": [
                     [i.id, i.profile.id, i.start, int(i.usable)] for i in gpu.instances.values()
                 ],
@@ -373,7 +396,8 @@ class Hardware:
             saved = data.get(gpu.uuid)
             if saved is None:
                 continue
-            gpu.mig = gpu.pending_mig = saved["mig"]
+            gpu.mig = saved["mig"]
+            gpu.pending_mig = saved.get("pending_mig", gpu.mig)
             for number, profile_id, start, usable in saved["instances"]:
                 gpu.instances[number] = Instance(
                     id=number,

@@ -7,6 +7,8 @@ from django.db.models import F, Q
 
 from tenants.models import GpuClass
 
+HARDWARE_MODES = [("whole", "Whole"), ("sliced", "Sliced")]
+
 
 class Rack(models.Model):
     """Where nodes stand together."""
@@ -134,7 +136,8 @@ class EnrolmentToken(models.Model):
 
 
 class GpuModel(models.Model):
-    """A kind of GPU with its MIG geometry. `mode_switch`: whether MIG mode changes need a reset."""
+    """A kind of GPU with its MIG geometry. `mode_switch`: whether changes between whole and slices
+    need a reset, which takes `switch_seconds` of an empty GPU."""
 
     slug = models.SlugField(primary_key=True, max_length=40)
     product_name = models.CharField(max_length=80, unique=True)
@@ -145,6 +148,16 @@ class GpuModel(models.Model):
     mode_switch = models.CharField(
         max_length=6, choices=[("online", "Online"), ("reset", "Needs a reset")], default="online"
     )
+    switch_seconds = models.PositiveSmallIntegerField(db_default=0, default=0)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(mode_switch="online", switch_seconds=0)
+                | Q(mode_switch="reset", switch_seconds__gte=1, switch_seconds__lte=600),
+                name="model_reset_takes_time",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.slug
@@ -180,6 +193,8 @@ class Gpu(models.Model):
     `peers` are the node's other devices as [index, NVLinks, path over PCIe].
     Work on one that is not healthy has left by `drain_by`; without it, it goes on to its end. What
     `needs_operator` is not healthy again before an operator says so, whatever the agent finds.
+    `mode` is what its agent has read; its node was told to make it `mode_wanted` at
+    `mode_wanted_at`, and an operator has pinned it to `mode_pinned`.
     """
 
     class Health(models.TextChoices):
@@ -207,6 +222,13 @@ class Gpu(models.Model):
     drain_by = models.DateTimeField(null=True, blank=True)
     needs_operator = models.BooleanField(db_default=False, default=False)
     mode = models.CharField(max_length=8, choices=Mode.choices, default=Mode.WHOLE)
+    mode_pinned = models.CharField(
+        max_length=8, choices=HARDWARE_MODES, blank=True, default="", db_default=""
+    )
+    mode_wanted = models.CharField(
+        max_length=8, choices=HARDWARE_MODES, blank=True, default="", db_default=""
+    )
+    mode_wanted_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["number"]
@@ -216,6 +238,14 @@ class Gpu(models.Model):
             models.CheckConstraint(
                 condition=Q(drain_by=None, needs_operator=False) | ~Q(health="ok"),
                 name="gpu_in_service_is_healthy",
+            ),
+            models.CheckConstraint(
+                condition=Q(mode_pinned__in=["", "whole", "sliced"]), name="gpu_mode_pinned_is_one"
+            ),
+            models.CheckConstraint(
+                condition=Q(mode_wanted="", mode_wanted_at=None)
+                | Q(mode_wanted__in=["whole", "sliced"], mode_wanted_at__isnull=False),
+                name="gpu_mode_wanted_since",
             ),
         ]
 

@@ -87,8 +87,8 @@ class GpuEvent(models.Model):
     """One line of the history of a GPU, or with `gpu` None of its node, for operators.
 
     Errors are points in time, and so is what was done about foreign processes. Drift (slices made
-    by hand), foreign processes, a driver that hangs, silence and slow starts last from `at` until
-    `until`; None while they are there.
+    by hand), foreign processes, a driver that hangs, silence, slow starts and changes of a mode
+    last from `at` until `until`; None while they are there.
     """
 
     class Kind(models.TextChoices):
@@ -101,13 +101,14 @@ class GpuEvent(models.Model):
         HANG = "hang", "Driver hangs"
         SILENT = "silent", "Not heard"
         SLOW = "slow", "Slow start"
+        MODE = "mode", "Mode change"
         WARNED = "warned", "Users warned"
         ASKED = "asked", "Asked to end"
         KILLED = "killed", "Ended"
         OPERATOR = "operator", "Operator"
 
     TROUBLES = (Kind.DRIFT.value, Kind.FOREIGN.value, Kind.INTRUDER.value)
-    LASTING = (*TROUBLES, Kind.HANG.value, Kind.SILENT.value, Kind.SLOW.value)
+    LASTING = (*TROUBLES, Kind.HANG.value, Kind.SILENT.value, Kind.SLOW.value, Kind.MODE.value)
 
     id = models.BigAutoField(primary_key=True)
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
@@ -140,6 +141,9 @@ class GpuEvent(models.Model):
                 fields=["node", "kind"],
                 condition=Q(kind__in=["silent", "slow"], until=None),
                 name="node_trouble_once",
+            ),
+            models.UniqueConstraint(
+                fields=["gpu"], condition=Q(kind="mode", until=None), name="gpu_mode_change_once"
             ),
         ]
 

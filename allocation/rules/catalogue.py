@@ -196,6 +196,12 @@ RULES: tuple[Rule, ...] = (
          "A booking is active, and charged, only when its nodes have answered."),
     Rule("R87", "suspended_there", "hardware", "hardware", "explains",
          "What was suspended goes on only where it was; it waits for that as long as it is worth."),
+    Rule("R95", "mode_pinned", "hardware", "operator", "refuses",
+         "A pinned mode: the GPU is given only whole, or only in slices, until it is unpinned.",
+         ("gpus", "pinned")),
+    Rule("R96", "mode_change", "hardware", "hardware", "delays",
+         "GPUs that change between whole and slices by a reset are empty while they do.",
+         ("gpus", "seconds")),
 )  # fmt: skip
 
 UNPROVEN = frozenset({"none_in_service", "no_room_in_horizon"})

@@ -19,6 +19,7 @@ from allocation.services.lifecycle import (
     is_anyone_waiting,
     is_anything_due,
 )
+from allocation.services.modes import modes_follow
 from allocation.services.pausing import pauses_due
 from allocation.services.plans import plan_apply
 from allocation.services.policies import SOLVER_FAULTS, policy_of
@@ -50,6 +51,7 @@ class CycleResult:
 def tick_run(now: datetime) -> CycleResult:
     """Runs a turn if the clock has made one necessary; cheap when it has not."""
     if not is_anything_due(now) and not is_hardware_due(now):
+        modes_follow(now)
         publish_due(now)
         return CycleResult("idle")
     return cycle_run(now)
@@ -91,6 +93,7 @@ def _turn(now: datetime) -> CycleResult:
         outcome, decision_id = _decide(snapshot_take(now), term, now)
     # 5. What is due starts, 6. and the nodes hear of it.
     started = starts_due(now)
+    modes_follow(now)
     publish_due(now)
     return CycleResult(outcome, decision_id, started, ended)
 

@@ -84,7 +84,8 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
         epoch=epoch,
         generation=node.generation,
         gpus=tuple(
-            _desired_gpu(gpu.uuid, gpu.mode, told[gpu.id]) for gpu in site.gpus.get(node.id, ())
+            _desired_gpu(gpu.uuid, gpu.mode_wanted or gpu.mode, told[gpu.id])
+            for gpu in site.gpus.get(node.id, ())
         ),
         gangs=site.gangs.get(node.id, ()) if reads(node, wire.LATER_SINCE) else (),
         rotation=_rotation(node),

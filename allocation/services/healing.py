@@ -20,6 +20,7 @@ from allocation.rules.states import State
 from allocation.services.costs import granted_seconds, run_kept_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, run_break_off
+from allocation.services.modes import WORDS, pinned_otherwise
 from allocation.services.pause_breaks import pause_break
 from allocation.services.places import place_data, place_of_row
 
@@ -152,7 +153,7 @@ def _blocked(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocatio
     """Rows of bookings that could not start where they are planned, or not stay there."""
     soon = Q(period__startswith__lte=now + SOON)
     ready = Q(gpu__node__state=Node.State.READY, gpu__node__long_silent=False)
-    blocked = soon & (~Q(gpu__health=Gpu.Health.OK) | ~ready)
+    blocked = (soon & (~Q(gpu__health=Gpu.Health.OK) | ~ready)) | pinned_otherwise()
     for blackout in blackouts:
         blocked |= in_scope(blackout) & Q(period__overlap=(blackout.starts, blackout.ends))
     return Allocation.objects.filter(
@@ -171,6 +172,9 @@ def _why(row: Allocation, now: datetime, blackouts: Iterable[Blackout]) -> Becau
     if gpu.health != Gpu.Health.OK:
         where = f"GPU {gpu.index} of {node.name}"
         return Because("R62", f"{where} is out of service: {gpu.health_reason.rstrip('.')}.")
+    if gpu.mode_pinned and (gpu.mode_pinned == "sliced") != bool(row.profile):
+        where = f"GPU {gpu.index} of {node.name}"
+        return Because("R95", f"An operator has pinned {where} to {WORDS[gpu.mode_pinned]}.")
     for blackout in blackouts:
         if blackout.covers(gpu) and blackout.starts < row.period.upper:
             return Because("R33", f"Maintenance of {blackout.where}: {blackout.reason}.")

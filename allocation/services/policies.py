@@ -14,7 +14,7 @@ from allocation.solver import Policy, solve
 from tenants.errors import invalid
 
 _DAY = 86_400
-# The most that each tunable may be; all are whole numbers above zero.
+# The most that each tunable may be; all are whole numbers.
 MOST = {
     "grid": _DAY,
     "freeze_horizon": _DAY,
@@ -27,7 +27,11 @@ MOST = {
     "share_owners": 1_000,
     "neighbourhoods": 10_000,
     "exact_neighbourhoods": 1_000,
+    "mode_changes": 1,
+    "mode_patience": _DAY,
 }
+# The least; what is not named is above zero.
+LEAST = {"mode_changes": 0, "mode_patience": 0}
 # What a mistake in pure code raises.
 SOLVER_FAULTS = (
     ArithmeticError,
@@ -57,8 +61,9 @@ def policy_read(document: object, number: int) -> Policy:
     for name, value in document.items():
         if name not in known:
             raise ValueError(f"There is no tunable {str(name)[:40]!r}. Known: {', '.join(known)}.")
-        if type(value) is not int or not 1 <= value <= known[name]:
-            raise ValueError(f"{name} must be a whole number from 1 to {known[name]}.")
+        least = LEAST.get(name, 1)
+        if type(value) is not int or not least <= value <= known[name]:
+            raise ValueError(f"{name} must be a whole number from {least} to {known[name]}.")
     solvers: dict[str, Any] = {name: each for name, each in document.items() if name in MOST}
     policy = Policy(version=number, **solvers)
     if policy.grid > policy.horizon:

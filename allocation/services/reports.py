@@ -10,7 +10,7 @@ from django.db import DataError, IntegrityError, transaction
 from django.db.models import F
 
 from allocation import wire
-from allocation.models import Allocation, Booking, Gpu, Node
+from allocation.models import Allocation, Booking, Node
 from allocation.rules.clocks import clock_is_wrong
 from allocation.rules.fencing import Known, has_gone_on, is_ahead, is_news, is_proof, is_stale
 from allocation.services.epochs import ahead_tell, epoch_now
@@ -25,6 +25,7 @@ from allocation.services.lifecycle import (
     allocation_saved,
     allocation_suspended,
 )
+from allocation.services.modes import modes_apply
 from allocation.services.replace import lease_ran_out
 from allocation.services.starts import allocations_ready
 from allocation.services.strangers import deeds_apply
@@ -172,7 +173,7 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
             unproven = item.state == "empty" and not is_proof(report, known)
             said = dataclasses.replace(item, state="ending") if unproven else item
             _allocation(own[item.id], said, now)
-    modes_changed = _modes_apply(node, report)
+    modes_changed = modes_apply(node, report, now)
     ran_out = any(item.error == wire.LEASE_RAN_OUT for item in report.allocations)
     hears = report.observed_generation == node.generation and not ran_out
     taken = Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
@@ -188,18 +189,6 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     if own or hurt or modes_changed or trusted_again:
         # A node that says the same again, as each does once a minute, asks for no decision.
         nudge("allocation.cycle")
-
-
-def _modes_apply(node: Node, report: wire.Report) -> bool:
-    said = {gpu.uuid: gpu.mode for gpu in report.gpus}
-    known = Gpu.objects.filter(node=node, uuid__in=said).values_list("uuid", "mode")
-    changed = [uuid for uuid, mode in known if mode != said[uuid]]
-    for uuid in changed:
-        Gpu.objects.filter(node=node, uuid=uuid).update(mode=said[uuid])
-    if changed:
-        # The modes stand in the node's document: other words need another generation.
-        Node.objects.filter(id=node.id).update(generation=F("generation") + 1)
-    return bool(changed)
 
 
 def _broken_runs(hurt: Mapping[UUID, str], now: datetime) -> None:

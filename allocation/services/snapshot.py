@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Q
@@ -14,6 +15,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import EXTENDABLE, WAITING, State
 from allocation.services.compaction_orders import orders_read
 from allocation.services.fleet import reads
+from allocation.services.modes import changes_modes
 from allocation.services.pauses import OPEN, pauses_unneeded
 from allocation.services.places import place_of, place_of_row
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
@@ -107,6 +109,7 @@ def models_read() -> tuple[Model, ...]:
             compute_slices=model.compute_slices,
             mode_switch="reset" if model.mode_switch == "reset" else "online",
             placements=tuple(placements[model.slug]),
+            switch_seconds=model.switch_seconds,
         )
         for model in GpuModel.objects.order_by("slug")
     )
@@ -117,25 +120,10 @@ def gpus_read(where: Q = EVERYWHERE) -> tuple[SolverGpu, ...]:
     nodes = {node.id: _SeenNode.of(node) for node in Node.objects.select_related("rack")}
     rows = Gpu.objects.filter(where).values_list(
         *("id", "number", "node_id", "index", "gpu_class_id", "model_id", "domain", "health"),
-        *("mode", "model__mode_switch"),
+        *("mode", "mode_pinned", "model__mode_switch"),
+        named=True,
     )
-    return tuple(
-        SolverGpu(
-            id=str(identifier),
-            number=number,
-            node=nodes[node].name,
-            rack=nodes[node].rack,
-            index=index,
-            gpu_class=gpu_class,
-            model=model,
-            domain=domain,
-            usable=health == Gpu.Health.OK and nodes[node].keeps_work,
-            mode=_fixed_mode(switch, mode),
-            shares=nodes[node].shares,
-            silent=nodes[node].silent,
-        )
-        for identifier, number, node, index, gpu_class, model, domain, health, mode, switch in rows
-    )
+    return tuple(_gpu_of(row, nodes[row.node_id]) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +135,36 @@ class _SeenNode:
     keeps_work: bool
     shares: bool
     silent: bool
+    changes_modes: bool
 
     @classmethod
     def of(cls, node: Node) -> "_SeenNode":
         # An agent that is too old would refuse its whole document for one share in it.
         shares = not node.agent_version or reads(node, wire.SHARES_SINCE)
         silent = node.silent_since is not None
-        return cls(node.name, node.rack.name, node.keeps_work, shares, silent)
+        changes = changes_modes(node)
+        return cls(node.name, node.rack.name, node.keeps_work, shares, silent, changes)
+
+
+def _gpu_of(row: Any, node: _SeenNode) -> SolverGpu:  # noqa: ANN401 (a row of values)
+    takes_reset = row.model__mode_switch == "reset"
+    fixed = row.mode_pinned or (row.mode if takes_reset and not node.changes_modes else "")
+    return SolverGpu(
+        id=str(row.id),
+        number=row.number,
+        node=node.name,
+        rack=node.rack,
+        index=row.index,
+        gpu_class=row.gpu_class_id,
+        model=row.model_id,
+        domain=row.domain,
+        usable=row.health == Gpu.Health.OK and node.keeps_work,
+        mode=_hardware_mode(fixed) if fixed else None,
+        shares=node.shares,
+        silent=node.silent,
+        stands=_hardware_mode(row.mode) if takes_reset else None,
+        pinned=bool(row.mode_pinned),
+    )
 
 
 def solver_ask(document: AskDocument) -> Ask:
@@ -184,9 +195,7 @@ def hosts_read() -> tuple[Host, ...]:
     )
 
 
-def _fixed_mode(switch: str, mode: str) -> Mode | None:
-    if switch != "reset":
-        return None
+def _hardware_mode(mode: str) -> Mode:
     return "sliced" if mode == Gpu.Mode.SLICED else "whole"
 
 

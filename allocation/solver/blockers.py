@@ -10,6 +10,7 @@ from allocation.solver.explain import (
     frees,
     gpus,
     maintenance,
+    mode_change,
     of_host,
     reason,
     shape,
@@ -145,7 +146,19 @@ def _why_not_beside(working: Working, want: Want, starts: int) -> tuple[Reason, 
     away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
     if away:
         found.append(maintenance(away, f"of {want.gpu_class}", back))
-    return tuple(found)
+    return (*found, *_why_not_cut_so(working, want, starts))
+
+
+def _why_not_cut_so(working: Working, want: Want, starts: int) -> tuple[Reason, ...]:
+    """GPUs that are free, and still have or soon need the other mode."""
+    name, modes = want.gpu_class, working.held_modes
+    if not modes.matters(name):
+        return ()
+    pool, at = working.pools[name], np.array([starts], dtype=np.int64)
+    busy = working.held_only[name].busy(at, want.duration)[0]
+    free = pool.capacity(want.shape, busy) > 0
+    count = int((free & modes.others(pool, want.shape, (at, want.duration))[0]).sum())
+    return (mode_change(name, count, modes.lead(name), want.shape),) if count else ()
 
 
 def _why_not_there(working: Working, want: Want, starts: int) -> Reason:

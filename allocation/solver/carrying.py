@@ -138,7 +138,10 @@ def _has_room(working: Working, found: Found, moving: tuple[_Moving, ...]) -> bo
     calendar = working.calendars[found.want.gpu_class].copy()
     for each in moving:
         calendar.drop((each.move.source,), found.starts, each.runner.ends)
+    pool = calendar.pool
     for window in (found, *(each.rest for each in moving)):
+        if not working.modes.is_free(pool, window.places, window.window):
+            return False
         if not calendar.is_free(window.places, *window.window):
             return False
         calendar.put(window.places, *window.window)

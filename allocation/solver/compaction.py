@@ -110,8 +110,9 @@ def _proposal(
         calendar.drop((held.place,), now, working.end_of(held))
 
     def is_free(place: Place, window: Window) -> bool:
-        since, until = window
-        return calendar.is_free((place,), since, until + longest)
+        since, until = window[0], window[1] + longest
+        is_cut_so = working.modes.is_free(pool, (place,), (since, until))
+        return is_cut_so and calendar.is_free((place,), since, until)
 
     best: Rearranged | None = None
     for group in _groups(pool, want):

@@ -7,10 +7,13 @@ numbers say when and how much. Codes and rule ids agree with `allocation.rules.c
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from allocation.solver.placement import Want
 from allocation.solver.plan import Reason
 from allocation.solver.quota import Block
-from allocation.solver.types import UNITS_PER_GPU, Together
+from allocation.solver.topology import Pool
+from allocation.solver.types import UNITS_PER_GPU, Shape, Together
 from allocation.solver.working import Found, Working
 
 RULES: dict[str, tuple[str, str]] = {
@@ -65,6 +68,8 @@ RULES: dict[str, tuple[str, str]] = {
     "order_stale": ("R82", "policy"),
     "node_unanswering": ("R85", "hardware"),
     "suspended_there": ("R87", "hardware"),
+    "mode_pinned": ("R95", "hardware"),
+    "mode_change": ("R96", "hardware"),
 }
 """Code -> rule id of the catalogue and which of the six checks it belongs to."""
 
@@ -131,11 +136,9 @@ def why_never(working: Working, want: Want) -> Reason | None:
         return reason("share_of_one", "A share is a part of one whole GPU.", asked=want.count)
     if not any(geometry.serves(want.shape) for geometry, _ in pool.kinds):
         return reason("impossible_profile", f"{want.gpu_class} GPUs have no slice {want.profile}.")
-    if not pool.serves(want.shape):
-        mode = "whole GPUs only" if want.profile else "slices only"
-        return reason("mode_fixed", f"All {want.gpu_class} GPUs are set to {mode}.")
     return (
-        _why_never_pinned(working, want)
+        _why_never_cut_so(pool, want)
+        or _why_never_pinned(working, want)
         or _why_never_so_many(working, want)
         or _why_never_beside(working, want)
         or _why_never_within_quota(working, want)
@@ -170,6 +173,31 @@ def _why_never_pinned(working: Working, want: Want) -> Reason | None:
     near = "" if want.level == "any" else f" in one {GROUPS[want.level]}"
     sentence = f"{want.pin_words} has room for {most} of {shape(want)}{near}."
     return reason("pin_too_small", sentence, asked=want.count, most=most)
+
+
+def _why_never_cut_so(pool: Pool, want: Want) -> Reason | None:
+    """GPUs that there are enough of, were they not kept in the other mode."""
+    made = pool.made_for(want.shape)
+    other = made & ~pool.suits(want.shape)
+    is_short = pool.most(want.shape, want.level) < want.count or not pool.serves(want.shape)
+    if not is_short or not other.any() or pool.most_of(made, want.shape, want.level) < want.count:
+        return None
+    kept = "whole GPUs only" if want.profile else "slices only"
+    pinned = sum(pool.gpus[column].pinned for column in np.flatnonzero(other).tolist())
+    if pinned:
+        sentence = f"An operator has pinned {pinned} of {len(pool)} {want.gpu_class} to {kept}."
+        return reason("mode_pinned", sentence, pinned=pinned, gpus=len(pool))
+    count = int(other.sum())
+    many = f"{count} of {len(pool)}" if count < len(pool) else "All"
+    return reason("mode_fixed", f"{many} {want.gpu_class} GPUs are set to {kept}.")
+
+
+def mode_change(gpu_class: str, count: int, seconds: int, shape: Shape) -> Reason:
+    """GPUs that change between whole and slices before something can start on them."""
+    gpus_ = "GPU changes" if count == 1 else "GPUs change"
+    mode = "to slices" if isinstance(shape, str) else "to whole"
+    sentence = f"{count} {gpu_class} {gpus_} {mode} first, which takes {seconds} s on an empty GPU."
+    return reason("mode_change", sentence, gpus=count, seconds=seconds)
 
 
 def _why_never_so_many(working: Working, want: Want) -> Reason | None:

@@ -228,7 +228,7 @@ def _share(ones: tuple[Place, ...], others: tuple[Place, ...]) -> bool:
 def _free_until(working: Working, wanted: tuple[Found, ...]) -> int:
     """The latest end, Unix seconds, that all of them could have had."""
     return min(
-        working.calendars[found.want.gpu_class].free_until(place, found.starts, found.ends)
+        working.free_until(found.want.gpu_class, place, found.window)
         for found in wanted
         for place in found.places
     )

@@ -84,6 +84,7 @@ def _take(space: Space, gang: Gang, places: list[Place], window: Window, *, is_f
     space.calendars[name].lay(places, *window)
     space.hosts.lay(places, of_host, window)
     space.sharers.lay(places, gang.owner, window)
+    space.modes.lay(space.pools[name], places, window)
     if is_firm and space.firm_hosts is not None:
         space.firm_hosts.lay(places, of_host, window)
     if is_firm and name in space.firm:

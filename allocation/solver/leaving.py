@@ -94,6 +94,10 @@ def taken_without(working: Working, want: Want, starts: int, able: Sequence[Runn
     taken[taken >= SHARED] = WHOLE_MASK
     if want.pin:
         taken[~working.pools[name].within(want.pin)] = WHOLE_MASK
+    if working.modes.matters(name):
+        # Nobody is paused so that a GPU changes its mode: only empty ones change.
+        others = working.modes.others(working.pools[name], want.shape, (at, want.duration))
+        taken[others[0]] = WHOLE_MASK
     leaving = {runner.booking for runner in able}
     for runner in running.there(name):
         if runner.booking not in leaving and running.ends(runner) > starts:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from allocation.solver.blockers import why_still_waiting, why_waiting
 from allocation.solver.borrowing import borrows_of, said
 from allocation.solver.carrying import Carriage
-from allocation.solver.explain import Line, freed_by, placed, with_totals
+from allocation.solver.explain import Line, freed_by, mode_change, placed, with_totals
 from allocation.solver.giving_way import makes_room
 from allocation.solver.home import planned_resume
 from allocation.solver.moving import Promised
@@ -72,17 +72,18 @@ class Outcome:
         other classes.
         """
         working, is_due = self.working, self.preemption.is_due(found)
-        is_soon = found.starts <= working.now + working.policy.freeze_horizon
-        is_soon = is_soon or request.fixed
+        frozen_until = working.frozen_until(found.want.gpu_class)
+        is_soon = found.starts <= frozen_until or request.fixed
         is_late = found.starts > working.first_start(request.earliest)
         reasons: tuple[Reason, ...] = ()
         if not (is_soon and is_due) or (request.pinned and is_late):
             reasons = why_waiting(working, request, found, self.line(found.want.gpu_class))
         if is_soon and is_due:
+            reasons = (*reasons, *_modes_changed(working, found))
             self.preemption.tell(request, found)
             working.reserve(found)
             self.assign(request, found, reasons)
-            if found.starts > working.now + working.policy.freeze_horizon:
+            if found.starts > frozen_until:
                 self.promised.add(request.booking, found)
             return
         if is_due:
@@ -97,7 +98,7 @@ class Outcome:
     def stay(self, request: Request, kept: Found, slow: tuple[Reason, ...]) -> None:
         """It keeps its promise where it is reserved, on room that is free."""
         working = self.working
-        if kept.starts <= working.now + working.policy.freeze_horizon:
+        if kept.starts <= working.frozen_until(kept.want.gpu_class):
             self.assign(request, kept)
             return
         reasons = why_still_waiting(working, request, kept, self.line(kept.want.gpu_class))
@@ -178,6 +179,18 @@ def _waiting(
 ) -> Waiting:
     gpu_class = found.want.gpu_class
     return Waiting(request.booking, gpu_class, found.places, *found.window, reasons, delayed_by)
+
+
+def _modes_changed(working: Working, found: Found) -> tuple[Reason, ...]:
+    """The GPUs that change their mode for it; before it is reserved."""
+    want = found.want
+    if not working.modes.matters(want.gpu_class):
+        return ()
+    pool = working.pools[want.gpu_class]
+    turns = working.modes.turning(pool, want.shape, found.starts)
+    count = len({place.gpu for place in found.places if turns[pool.column[place.gpu]]})
+    seconds = working.modes.lead(want.gpu_class)
+    return (mode_change(want.gpu_class, count, seconds, want.shape),) if count else ()
 
 
 def _room_made(found: Found) -> tuple[Reason, ...]:

@@ -64,7 +64,16 @@ def place(
 
 
 def choose(ground: Ground, want: Want) -> Choice | None:
-    """The same with what it costs, to be compared with another class."""
+    """The same with what it costs, to be compared with another class.
+
+    No GPU changes its mode where that is not needed.
+    """
+    if ground.turns is None:
+        return _choose(ground, want)
+    return _choose(ground.still(), want) or _choose(ground, want)
+
+
+def _choose(ground: Ground, want: Want) -> Choice | None:
     pool = ground.pool
     capacity, most = pool.capacity(want.shape, ground.busy), _devices(want, ground.free)
     tightest = _tightest(pool, want, capacity, most)
@@ -115,13 +124,41 @@ def _whole(
     """Whole GPUs of one group: of equal worth the fullest, in the fullest surroundings."""
     pool, (level, sums) = ground.pool, held
     groups, loss = np.flatnonzero(sums >= want.count), 0
+    still = capacity if ground.turns is None else np.where(ground.turns, 0, capacity)
+    if ground.turns is not None:
+        # The fewest GPUs change their mode.
+        most_still = np.minimum(sums_within(pool, level, still, most)[groups], want.count)
+        groups = groups[most_still == most_still.max()]
     if level in ("domain", "node"):
         losses = ground.whole_losses(want, _first_columns(pool, level, capacity, groups))
         loss = int(losses.min())
         groups = groups[losses == loss]
     group = fullest(pool, level, sums, capacity, groups)
-    columns = whole_columns(pool, (level, group), want.count, capacity, most)
+    columns = _columns(pool, (level, group), want.count, (still, capacity), most)
     return [Place(pool.gpus[column].id, None, 0, 8) for column in columns], loss
+
+
+def _columns(
+    pool: Pool,
+    chosen: tuple[Together, int],
+    count: int,
+    either: tuple[Counts, Counts],
+    most: Counts | None,
+) -> list[int]:
+    """Free columns of a group: those that need no change of mode first, then the others."""
+    still, capacity = either
+    if still is capacity:
+        return whole_columns(pool, chosen, count, capacity, most)
+    level, group = chosen
+    ready = min(count, int(sums_within(pool, level, still, most)[group]))
+    columns = whole_columns(pool, chosen, ready, still, most) if ready else []
+    if ready == count:
+        return columns
+    left = np.where(still > 0, 0, capacity)
+    if most is not None:
+        most = most.copy()
+        np.subtract.at(most, pool.groups("node")[columns], 1)
+    return columns + whole_columns(pool, chosen, count - ready, left, most)
 
 
 def _first_columns(pool: Pool, level: Together, capacity: Counts, groups: Index) -> Index:

@@ -96,7 +96,8 @@ class Preemption:
         working, name = self._working, found.want.gpu_class
         if name not in working.firm or not working.firm[name].is_free(found.places, *found.window):
             return None
-        if found.want.share is not None:
+        is_cut_so = working.modes.is_free(working.pools[name], found.places, found.window)
+        if found.want.share is not None or not is_cut_so:
             return None
         candidates = self._reclaim.candidates(found.want, found.starts)
         there = in_the_way(working, found)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from allocation.solver.explain import maintenance, possible_wants, reason, why_quota
+from allocation.solver.explain import maintenance, mode_change, possible_wants, reason, why_quota
 from allocation.solver.home import home_or_earlier
 from allocation.solver.matching import not_dearer
 from allocation.solver.placement import Want, want_of, wants_of
@@ -149,6 +149,11 @@ def _planned(
 def _overrun(working: Working, found: Found) -> Reason | None:
     if working.is_free(found):
         return None
+    name, places = found.want.gpu_class, found.places
+    pool = working.pools[name]
+    uncut = [p for p in places if not working.modes.is_free(pool, (p,), found.window)]
+    if uncut and working.calendars[name].is_free(places, *found.window):
+        return mode_change(name, len(uncut), working.modes.lead(name), found.want.shape)
     return reason("overrun", "Something in its place ends later than planned.")
 
 

@@ -13,22 +13,25 @@ Window = tuple[int, int]
 _Row = tuple[int, int, int, int]
 
 
-class _Rows:
-    """Shares of one class as a table: column of the GPU, number of the owner, begin and end."""
+class Rows:
+    """Rows of one class as a table: column of the GPU, number of the owner, begin and end."""
 
     def __init__(self) -> None:
+        """None yet."""
         self._values: Ints = np.zeros((4, 16), dtype=np.int64)
         self._keys: list[_Row] = []
         self._at: dict[_Row, int] = {}
         self._times: dict[_Row, int] = {}
 
-    def copy(self) -> "_Rows":
-        twin = _Rows()
+    def copy(self) -> "Rows":
+        """The same, apart from this one."""
+        twin = Rows()
         twin._values, twin._keys = self._values.copy(), self._keys.copy()
         twin._at, twin._times = self._at.copy(), self._times.copy()
         return twin
 
     def add(self, row: _Row) -> None:
+        """Count the row once more."""
         self._times[row] = self._times.get(row, 0) + 1
         if row in self._at:
             return
@@ -39,7 +42,7 @@ class _Rows:
         self._values[:, size] = row
 
     def drop(self, row: _Row) -> None:
-        """KeyError: it is not there."""
+        """Count the row once less. KeyError: it is not there."""
         self._times[row] -= 1
         if self._times[row]:
             return
@@ -49,9 +52,14 @@ class _Rows:
             self._keys[at], self._at[last] = last, at
             self._values[:, at] = last
 
+    @property
+    def table(self) -> Ints:
+        """All rows: columns, owners, begins and ends, each an array."""
+        return self._values[:, : len(self._keys)]
+
     def others(self, owner: int, starts: Ints, duration: int) -> tuple[Ints, Bools]:
         """Columns of what is not the owner's, and windows × those: does it touch the window?"""
-        columns, owners, since, until = self._values[:, : len(self._keys)]
+        columns, owners, since, until = self.table
         at = np.flatnonzero(owners != owner)
         early = since[at] < (starts + duration)[:, None]
         return columns[at], early & (starts[:, None] < until[at])
@@ -64,7 +72,7 @@ class Sharers:
         """Nobody shares."""
         self._alone = alone
         self._pool_of = {gpu.id: pool for pool in pools for gpu in pool.gpus}
-        self._rows = {pool.gpu_class: _Rows() for pool in pools}
+        self._rows = {pool.gpu_class: Rows() for pool in pools}
         self._numbers: dict[str, int] = {}
 
     def copy(self) -> "Sharers":

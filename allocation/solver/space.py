@@ -14,6 +14,7 @@ from allocation.solver.demand import mixes_of
 from allocation.solver.fragmentation import Ints
 from allocation.solver.geometry import WHOLE_MASK, Masks
 from allocation.solver.hosts import Free, Hosts
+from allocation.solver.modes import Modes, cut_of
 from allocation.solver.placement import Choice, Ground, Want, choose, fits, most_together
 from allocation.solver.plan import Reason
 from allocation.solver.sharers import Sharers
@@ -83,6 +84,7 @@ class Space:
         self.calendars = {name: Calendar(pool, self.now) for name, pool in self.pools.items()}
         self.hosts = Hosts(snapshot.hosts, self.pools.values(), self.now)
         self.sharers = self.held_sharers = Sharers((), alone=False)
+        self.modes = self.held_modes = Modes(self.pools.values(), snapshot.held, self.now)
         self.firm: dict[str, Calendar] = {}
         self.firm_hosts: Hosts | None = None
         self.held_only: dict[str, Calendar] = {}
@@ -113,21 +115,33 @@ class Space:
             return False
         if not self.sharers.is_free(found.places, want.owner, window):
             return False
+        if not self.modes.is_free(self.pools[want.gpu_class], found.places, window):
+            return False
         return self.hosts.has(found.places, want.of_host, window)
+
+    def free_until(self, gpu_class: str, place: Place, window: tuple[int, int]) -> int:
+        """End of the free stretch of a place from the window's start on, within the window."""
+        ends = self.calendars[gpu_class].free_until(place, *window)
+        return self.modes.free_until(self.pools[gpu_class], place, window[0], ends)
 
     def busy(
         self, want: Want, starts: Ints, *, held_only: bool = False
     ) -> tuple[Masks, Free | None]:
         """What is taken in windows of the want's length, and what nodes have free in them."""
-        calendars, hosts, sharers = self.calendars, self.hosts, self.sharers
+        calendars, hosts, sharers, modes = self.calendars, self.hosts, self.sharers, self.modes
         if held_only and self.held_hosts is not None:
             calendars, hosts, sharers = self.held_only, self.held_hosts, self.held_sharers
+            modes = self.held_modes
         masks = calendars[want.gpu_class].busy(starts, want.duration)
         pool = self.pools[want.gpu_class]
         if want.share is not None:
             masks[sharers.others(pool, want.owner, (starts, want.duration))] = WHOLE_MASK
         if want.pin:
             masks[:, ~pool.within(want.pin)] = WHOLE_MASK
+        if modes.matters(want.gpu_class):
+            masks[modes.others(pool, want.shape, (starts, want.duration))] = WHOLE_MASK
+            for row, begin in enumerate(starts.tolist() if want.still else ()):
+                masks[row, modes.turning(pool, want.shape, begin)] = WHOLE_MASK
         if not self._minds_hosts(want, pool):
             return masks, None
         return masks, hosts.free(pool, starts, want.duration)
@@ -182,12 +196,18 @@ class Space:
         """The first of rising starts at which it fits."""
         if want.shape is None and len(bite) > 1:
             hopeful = bite[self.may_fit(want, bite)]
-            if not any(want.of_host) and not self.calendars[want.gpu_class].has_shares:
+            if self._is_only_room(want):
                 return int(hopeful[0]) if len(hopeful) else None
             found = (self._first_fit(want, each) for each in hopeful[:, None])
             return next((starts for starts in found if starts is not None), None)
         good = fits(self.pools[want.gpu_class], want, *self.busy(want, bite))
         return int(bite[int(good.argmax())]) if good.any() else None
+
+    def _is_only_room(self, want: Want) -> bool:
+        """True when whole GPUs that are idle are all that it takes."""
+        name = want.gpu_class
+        is_plain = not self.calendars[name].has_shares and not self.modes.matters(name)
+        return is_plain and not any(want.of_host)
 
     def most_beside(self, want: Want) -> int:
         """How many of the want one group could hold for its cores and memory if all were idle."""
@@ -225,6 +245,9 @@ class Space:
     def starts_between(self, want: Want, first: int, last: int) -> Ints:
         """Candidate starts: `first`, then each instant up to `last` at which room changes."""
         tried = self.calendars[want.gpu_class].starts_between(first, last)
+        if self.modes.matters(want.gpu_class):
+            pool = self.pools[want.gpu_class]
+            tried = np.union1d(tried, self.modes.instants(pool, want.shape, first, last))
         return np.union1d(tried, self.hosts.between(first, last)) if any(want.of_host) else tried
 
     def ground(self, want: Want, starts: int) -> Ground:
@@ -245,11 +268,13 @@ class Space:
         if self._versions.get(name) != versions or len(self._looks[name]) == _MOST_LOOKS:
             self._versions[name], self._looks[name] = versions, {}
         whose = want.owner if want.share is not None else None
-        key = (starts, want.duration, self._minds_hosts(want, pool), whose, want.pin)
+        cut = cut_of(want.shape) if self.modes.matters(name) else None
+        key = (starts, want.duration, self._minds_hosts(want, pool), whose, want.pin, cut)
         look = self._looks[name].get(key)
         if look is None:
             busy, free = self.busy(want, np.array([starts], dtype=np.int64))
-            look = _Look(Ground(pool, busy[0], free and free.row(0)), {})
+            turns = None if cut is None else self.modes.turning(pool, want.shape, starts)
+            look = _Look(Ground(pool, busy[0], free and free.row(0), turns), {})
             self._looks[name][key] = look
         return look
 

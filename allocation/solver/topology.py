@@ -94,16 +94,17 @@ class Pool(Columns):
         """Columns whose model, fixed mode and agent allow the shape."""
         if shape not in self._suits:
             modes = modes_for(shape)
-            self._suits[shape] = np.array(
-                [
-                    gpu.mode in modes
-                    and (gpu.shares or not isinstance(shape, int))
-                    and geometry.serves(shape)
-                    for gpu, geometry in zip(self.gpus, self.geometries, strict=True)
-                ],
-                dtype=np.bool_,
-            )
+            cut_so = np.array([gpu.mode in modes for gpu in self.gpus], dtype=np.bool_)
+            self._suits[shape] = cut_so & self.made_for(shape)
         return self._suits[shape]
+
+    def made_for(self, shape: Shape) -> Bools:
+        """The same, whatever mode they are fixed to."""
+        able = [
+            (gpu.shares or not isinstance(shape, int)) and geometry.serves(shape)
+            for gpu, geometry in zip(self.gpus, self.geometries, strict=True)
+        ]
+        return np.array(able, dtype=np.bool_)
 
     def capacity(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
         """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
@@ -138,10 +139,13 @@ class Pool(Columns):
         """The most of a shape that one group of the level has, all in service and nothing taken."""
         key = (shape, level)
         if key not in self._most:
-            empty = np.zeros(len(self), dtype=np.uint16)
-            capacity = self.capacity_on(shape, empty, self.suits(shape))
-            self._most[key] = int(self.sums(level, capacity).max())
+            self._most[key] = self.most_of(self.suits(shape), shape, level)
         return self._most[key]
+
+    def most_of(self, columns: Bools, shape: Shape, level: Together) -> int:
+        """The same of these columns."""
+        empty = np.zeros(len(self), dtype=np.uint16)
+        return int(self.sums(level, self.capacity_on(shape, empty, columns)).max())
 
     def missing(self, shape: Shape) -> tuple[int, int]:
         """GPUs that suit the shape: how many are out of service, and on nodes that are silent."""

@@ -37,13 +37,18 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Geometry of a GPU model, as enrolled from NVML."""
+    """Geometry of a GPU model, as enrolled from NVML.
+
+    With `mode_switch` "reset" a change between whole and sliced resets the GPU: it must be empty
+    for `switch_seconds`.
+    """
 
     slug: str
     memory_slots: int
     compute_slices: int
     mode_switch: Literal["online", "reset"]
     placements: tuple[Placement, ...]
+    switch_seconds: int = field(default=0, metadata=SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,8 @@ class Gpu:
     Shares need no other mode of the hardware than whole GPUs do: what is fixed to whole is shared.
     `shares` is False where the node can't tell several at once apart: it takes no new ones. On
     what is `silent`, as its node has not answered for a while, promises stay and nothing is added.
+    `stands` is the mode that its hardware has now where a change takes a reset, None where modes
+    change at no cost. An operator has `pinned` the mode that it is fixed to.
     """
 
     id: str
@@ -67,6 +74,8 @@ class Gpu:
     mode: Mode | None
     shares: bool = True
     silent: bool = False
+    stands: Mode | None = field(default=None, metadata=SAID)
+    pinned: bool = field(default=False, metadata=SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +330,9 @@ class Policy:
     before it must, so that it is never late by the time between two cycles. Shares of a GPU are
     one owner's at a time; with more `share_owners` than 1 they are anybody's. So that others fit,
     at most `neighbourhoods` of what has not begun are laid anew in a cycle, and at most
-    `exact_neighbourhoods` of them by search for a proven answer.
+    `exact_neighbourhoods` of them by search for a proven answer. Without `mode_changes` (0) GPUs
+    whose mode changes by a reset stay as they are; with them, a change is planned only where it
+    lets somebody start more than `mode_patience` seconds earlier.
     """
 
     version: int
@@ -336,6 +347,8 @@ class Policy:
     share_owners: int = 1
     neighbourhoods: int = 32
     exact_neighbourhoods: int = 2
+    mode_changes: int = 1
+    mode_patience: int = 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ class Want:
 
     `owners` are those whose quota it uses: tenant, project; `tier` says how far they may go. Each
     of the `count` comes with `cores` (thousandths) and `memory` (MiB) of its node. `owner` is whose
-    work it is. With a `pin` it lies on these nodes and GPUs alone.
+    work it is. With a `pin` it lies on these nodes and GPUs alone. A `still` one makes no GPU
+    change its mode.
     """
 
     gpu_class: str
@@ -27,6 +28,7 @@ class Want:
     any_class: bool = False
     owner: str = ""
     pin: tuple[str, ...] = ()
+    still: bool = False
 
     @property
     def shape(self) -> Shape:

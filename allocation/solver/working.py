@@ -1,10 +1,13 @@
 """The working state of a cycle: frozen values go in, this changes, frozen values come out."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
+from allocation.solver.fragmentation import Ints
 from allocation.solver.laying import gangs_of, instants_of, lay_held
+from allocation.solver.modes import under_policy
 from allocation.solver.outlook import Outlook
 from allocation.solver.placement import Want
 from allocation.solver.quota import Block, Quota, Use
@@ -22,6 +25,7 @@ class Working(Space):
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         """Step one of every cycle: lay what is live on the calendar. KeyError: unknown model."""
+        snapshot = under_policy(snapshot, policy)
         super().__init__(snapshot)
         self.policy = policy
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
@@ -42,6 +46,7 @@ class Working(Space):
         )
         self.held_only = {name: calendar.copy() for name, calendar in self.calendars.items()}
         self.held_hosts, self.held_sharers = self.hosts.copy(), self.sharers.copy()
+        self.held_modes = self.modes.copy()
         self.outlook = Outlook(self.calendars)
 
     def end_of(self, held: Held) -> int:
@@ -51,6 +56,10 @@ class Working(Space):
     def free_from(self, ends: int) -> int:
         """The same for an end."""
         return ends if ends > self.now else self.now + self.policy.grid
+
+    def frozen_until(self, gpu_class: str) -> int:
+        """What begins by then is given for good: there is the freeze, and a mode takes its time."""
+        return self.now + self.policy.freeze_horizon + self.modes.lead(gpu_class)
 
     def first_start(self, earliest: int) -> int:
         """First second a booking may start: now, or its own wish on the grid."""
@@ -116,6 +125,7 @@ class Working(Space):
         # Who stands on others' room counts beside them until they are told: too little is free.
         places, window, of_host = found.places, found.window, found.want.of_host
         self.sharers.lay(places, found.want.owner, window, sign)
+        self.modes.lay(self.pools[found.want.gpu_class], places, window, sign)
         self.hosts.lay(places, of_host, window, sign)
         if self.firm_hosts is not None:
             self.firm_hosts.lay(places, of_host, window, sign)
@@ -194,7 +204,15 @@ class Working(Space):
         starts = self.first_of(want, hopeful)
         if first <= self.now and starts is not None and (allowed is None or allowed.all()):
             self.outlook.searched(want, starts)
-        return starts
+        return None if starts is None else self._with_patience(want, starts, hopeful)
+
+    def _with_patience(self, want: Want, starts: int, hopeful: Ints) -> int:
+        """That start, or one so little later for which no GPU changes its mode."""
+        if not self.modes.matters(want.gpu_class):
+            return starts
+        near = hopeful[(hopeful >= starts) & (hopeful <= starts + self.policy.mode_patience)]
+        calm = self.first_of(replace(want, still=True), near)
+        return starts if calm is None else calm
 
     def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
         """Its use ends when somebody else is to have its room, which `change` changes."""

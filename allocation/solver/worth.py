@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from allocation.solver.columns import Index
+from allocation.solver.columns import Bools, Index
 from allocation.solver.fragmentation import ILLEGAL, Beside, Ints, mismatch
 from allocation.solver.geometry import SHARE_STATES, WHOLE_MASK, WHOLE_SHARE, Masks
 from allocation.solver.groups import Counts
@@ -13,6 +13,9 @@ from allocation.solver.hosts import Free
 from allocation.solver.topology import Pool
 from allocation.solver.types import Place
 from allocation.solver.want import Want
+
+TURN = 1 << 40
+"""Loss of a GPU that changes its mode: more than any place is worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +36,23 @@ class Taken:
 class Ground:
     """A pool beside one row of busy masks, as the measure sees it; sums are made once."""
 
-    def __init__(self, pool: Pool, busy: Masks, free: Free | None) -> None:
-        """`free` is one row of what the nodes have; None: it does not matter."""
+    def __init__(
+        self, pool: Pool, busy: Masks, free: Free | None, turns: Bools | None = None
+    ) -> None:
+        """`free` is one row of what the nodes have; None: it does not matter. `turns` are the
+        columns that would have to change their mode first, if any may."""
         self.pool = pool
         self.busy = busy
         self.free = free
+        self.turns = turns
         self._node = pool.groups("node")
         self._bounds = pool.bounds["node"]
+
+    def still(self) -> "Ground":
+        """The same without what would have to change its mode."""
+        busy = self.busy.copy()
+        busy[self.turns] = WHOLE_MASK
+        return Ground(self.pool, busy, self.free)
 
     @cached_property
     def states(self) -> Ints:
@@ -92,6 +105,7 @@ class Ground:
         breaks = (states == 0).astype(np.int64)
         units = self.pool.units(share)
         losses = self._losses(Taken(columns, sale, useful, breaks, want.cores, units))
+        losses += self._turning(columns)
         best = int(losses.argmin())
         gpu = self.pool.gpus[int(columns[best])]
         return [Place(gpu.id, None, 0, 8, share)], int(losses[best])
@@ -123,7 +137,16 @@ class Ground:
         busy[column] |= self.pool.mask_of(place)
         if free is not None:
             free = free.less(int(self._node[column]), *want.of_host)
-        return Ground(self.pool, busy, free)
+        turns = None if self.turns is None else self.turns.copy()
+        if turns is not None:
+            turns[column] = False
+        return Ground(self.pool, busy, free, turns)
+
+    def _turning(self, columns: Index) -> Ints:
+        """What changes of modes count as: a place without one is better than any with one."""
+        if self.turns is None:
+            return np.zeros(len(columns), dtype=np.int64)
+        return np.where(self.turns[columns], TURN, 0)
 
     def _openings(self, able: Index) -> Index:
         """Columns to look at for a share: of a node's idle GPUs one is as good as the other."""
@@ -149,6 +172,7 @@ class Ground:
         breaks = ((states == 0) & pool.eligible(None)[columns]).astype(np.int64)
         units = pool.units(profile)
         losses = self._losses(Taken(columns, sale, useful, breaks, want.cores, units))
+        losses += self._turning(columns)
         best = int(losses.argmin())
         column = int(columns[best])
         number = int(tables.number[kinds[best], states[best]])

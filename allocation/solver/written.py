@@ -20,10 +20,11 @@ def written_of(working: Working, snapshot: Snapshot) -> dict[str, Found]:
 
     `Working.free` and `Working.reserve` take it off and put it back.
     """
-    frozen = working.now + working.policy.freeze_horizon
     kept = {extension.booking for extension in snapshot.extensions}
     gangs: dict[str, list[Held]] = {}
     for row in snapshot.held:
+        gpu_class = working.class_of(row.place.gpu)
+        frozen = 0 if gpu_class is None else working.frozen_until(gpu_class)
         may_move = row.level is not None and not row.pinned and row.starts > frozen
         if may_move and row.booking not in kept:
             gangs.setdefault(row.booking, []).append(row)

@@ -84,6 +84,7 @@ __all__ = [
     "LEASE_RAN_OUT",
     "LEASE_WAKE",
     "MAX_BYTES",
+    "MODES_SINCE",
     "NOT_ANSWERING",
     "PAUSES_SINCE",
     "REPORT_STREAM_LENGTH",
@@ -142,6 +143,8 @@ PAUSES_SINCE = (0, 3)
 LEASES_SINCE = (0, 3)
 SHARES_SINCE = (0, 3)
 LADDER_SINCE = (0, 4)
+MODES_SINCE = (0, 5)
+"""From here on agents change modes that need a reset."""
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
 SAMPLES_MOST = 256

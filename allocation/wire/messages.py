@@ -205,12 +205,16 @@ class Instance:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedGpu:
-    """`error` says what keeps the GPU from its desired mode, else None."""
+    """`mode` was read back from the driver, `pending` is what a reset would make of it (None: the
+    same). `error` says what keeps the GPU from its desired mode, else None; it is `stuck` when that
+    has lasted."""
 
     uuid: Name
     mode: Mode
     instances: tuple[Instance, ...] = ()
     error: str | None = None
+    pending: Mode | None = dataclasses.field(default=None, metadata=_LATER)
+    stuck: bool = dataclasses.field(default=False, metadata=_LATER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

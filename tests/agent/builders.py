@@ -12,6 +12,7 @@ from _pytest.mark.structures import ParameterSet
 from allocation import wire
 from allocation.agent.bookings import Bookings
 from allocation.agent.cdi import Cdi
+from allocation.agent.clock import Clock
 from allocation.agent.enrol import Identity
 from allocation.agent.follow import Keys
 from allocation.agent.handover import Handover, Owner
@@ -20,7 +21,7 @@ from allocation.agent.link import Delivered, Document, Outgoing
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch
-from allocation.agent.process import Agent, Clock
+from allocation.agent.process import Agent
 from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
@@ -209,7 +210,7 @@ def a_rig(
     hardware = Hardware(NODE, fleet_parse(simulate), state=state / "simulated.json", clock=wall)
     with ExitStack() as stack:
         driver = stack.enter_context(installed(hardware))
-        port = NvmlGpu(hardware.process_signal)
+        port = NvmlGpu(hardware.process_signal, hardware.reset)
         stack.callback(port.close)
         watch = NvmlWatch(hardware.process_user)
         stack.callback(watch.close)

@@ -36,7 +36,7 @@ def test_a_driver_that_refuses_to_make_a_slice_and_then_to_undo_it_ends_no_agent
     rig.driver.faults["nvmlGpuInstanceDestroy"].append("NVML_ERROR_TIMEOUT")
     rig.hardware.gpus[0].mig = True
     with pytest.raises(GpuError, match="usable"):
-        NvmlGpu(rig.hardware.process_signal).create(rig.gpu, Place(14, 0, 2))
+        NvmlGpu(rig.hardware.process_signal, rig.hardware.reset).create(rig.gpu, Place(14, 0, 2))
     assert rig.instances() == [("2g.20gb", 0)]
 
     rig.desire(a_document({rig.gpu: [a_slice()]}))

@@ -53,7 +53,7 @@ def simulate(models: str) -> Iterator[Simulated]:
     clock = FakeTime()
     hardware = Hardware("node-1", fleet_parse(models), state=None, clock=clock)
     with installed(hardware) as driver:
-        port = NvmlGpu(hardware.process_signal)
+        port = NvmlGpu(hardware.process_signal, hardware.reset)
         yield Simulated(port, hardware, driver, clock)
         port.close()
 
@@ -252,7 +252,7 @@ def test_the_mode_changes_only_on_an_empty_gpu(whole: Simulated) -> None:
 
 @pytest.mark.parametrize(
     ("model", "fault"),
-    cases({"needs a reset": ("a100", "reset_required"), "has no MIG": ("l40s", "unsupported")}),
+    cases({"has no MIG": ("l40s", "unsupported")}),
 )
 def test_a_mode_that_a_model_can_not_change_to(model: str, fault: Fault) -> None:
     with simulate(f"{model}:1") as node:

@@ -14,13 +14,14 @@ import redis
 
 from allocation import wire
 from allocation.agent import lanes
+from allocation.agent.clock import Clock
 from allocation.agent.endings import KILL_AFTER_S
 from allocation.agent.gpu import GpuError
 from allocation.agent.lanes import HANGS_S, Lane, Lanes, Late
 from allocation.agent.leases import MARGIN_S
 from allocation.agent.link import Granted
 from allocation.agent.patient import PatientGpu, PatientWatch
-from allocation.agent.process import Agent, Clock
+from allocation.agent.process import Agent
 from allocation.rules.leases import TTL_SECONDS
 from allocation.services.links import link_open, link_password, link_replace, link_url
 from tests.agent.builders import HOUR, KEY, NODE, NOW, Rig, a_document, a_slice, a_whole

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from allocation import wire
+from allocation.agent.clock import Clock
 from allocation.agent.intruders import KILL_AFTER_S, READ_S, Intruders
-from allocation.agent.process import Agent, Clock
+from allocation.agent.process import Agent
 from allocation.agent.programs import HostPrograms, terminal_write
 from tests.agent.builders import Rig, a_document, a_slice, a_whole
 from tests.servers.waiting import wait_until

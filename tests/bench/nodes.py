@@ -70,7 +70,7 @@ def node_serve(name: str, key: bytes, gpus: int, folder: Path) -> Served:
     symbols: dict[str, Any] = {}
     _driver_set(driver, symbols)
     identity = Identity(name, {1: key}, 1, "")
-    host, port = host_simulated(name, gpus), NvmlGpu(hardware.process_signal)
+    host, port = host_simulated(name, gpus), NvmlGpu(hardware.process_signal, hardware.reset)
     programs: Programs = SimulatedPrograms(hardware)
     node = Node(
         keys=Keys(identity, folder / "identity.json"),

@@ -14,6 +14,7 @@ from typing import Any
 
 from allocation import wire
 from allocation.agent.bookings import Bookings
+from allocation.agent.clock import Clock
 from allocation.agent.enrol import Identity
 from allocation.agent.follow import Keys
 from allocation.agent.handover import Handover
@@ -22,7 +23,7 @@ from allocation.agent.link import Delivered, Document, Granted, Outgoing
 from allocation.agent.node import Node as AgentNode
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch
-from allocation.agent.process import Agent, Clock
+from allocation.agent.process import Agent
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
 from allocation.agent.store import Store
@@ -72,18 +73,18 @@ class Steady:
 class Plant:
     """One enrolled node with its agent. `now` is everybody's time."""
 
-    def __init__(self, folder: Path, gpus: int, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, simulate: str, stack: ExitStack) -> None:
         self.now = NOW
         self.line = Line(NAME)
         self.reader = Reader("the test's", clock=lambda: self.now, steady=Steady(self))
         clock = Steady(self)
-        self.hardware = Hardware(NAME, fleet_parse(f"h100:{gpus}"), state=None, clock=clock)
+        self.hardware = Hardware(NAME, fleet_parse(simulate), state=None, clock=clock)
         self.driver: SimulatedNvml = stack.enter_context(installed(self.hardware))
-        port = NvmlGpu(self.hardware.process_signal)
+        port = NvmlGpu(self.hardware.process_signal, self.hardware.reset)
         stack.callback(port.close)
         watch = NvmlWatch(self.hardware.process_user)
         stack.callback(watch.close)
-        host = host_simulated(NAME, gpus)
+        host = host_simulated(NAME, len(self.hardware.gpus))
         self.identity = self._enrol(inventory_take(host, port))
         keys = self.identity.keys
         store = Store(
@@ -194,10 +195,11 @@ def rows_of(booking: Booking) -> list[Allocation]:
 
 
 @contextmanager
-def a_plant(folder: Path, *, gpus: int = 1) -> Iterator[Plant]:
-    """A node of `gpus` simulated H100 whose model is in the catalogue, without geometry yet."""
+def a_plant(folder: Path, *, gpus: int = 1, simulate: str = "") -> Iterator[Plant]:
+    """A node of `gpus` simulated H100 whose model is in the catalogue, without geometry yet, or of
+    what else is to be simulated."""
     with ExitStack() as stack:
-        plant = Plant(folder, gpus, stack)
+        plant = Plant(folder, simulate or f"h100:{gpus}", stack)
         plant.node_works()
         plant.portal_reads()
         yield plant

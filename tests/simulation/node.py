@@ -15,6 +15,7 @@ from allocation import wire
 from allocation.agent import bookings, handover, reports, store
 from allocation.agent import link as links
 from allocation.agent.bookings import Bookings
+from allocation.agent.clock import Clock
 from allocation.agent.enrol import Identity
 from allocation.agent.follow import Keys
 from allocation.agent.gpu import GpuError, GpuPort
@@ -22,7 +23,7 @@ from allocation.agent.host import Host, host_simulated, inventory_take
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.patient import EVERY, PatientGpu, PatientWatch
-from allocation.agent.process import Agent, Clock
+from allocation.agent.process import Agent
 from allocation.agent.simulated_nvml import SimulatedNvml
 from allocation.agent.simulated_programs import SimulatedPrograms
 from allocation.agent.store import Store
@@ -121,7 +122,7 @@ class SimNode:
     def inventory(self) -> wire.Inventory:
         """As the agent would say it."""
         with self.at_driver():
-            port = NvmlGpu(self.hardware.process_signal)
+            port = NvmlGpu(self.hardware.process_signal, self.hardware.reset)
             return self._inventory(self._host(), port)
 
     def _inventory(self, host: Host, port: GpuPort) -> wire.Inventory:
@@ -189,7 +190,7 @@ class SimNode:
         return Agent(self.node, Clock(wall=self.wall, steady=self._clock))
 
     def _driver_open(self) -> NvmlGpu:
-        return NvmlGpu(self.hardware.process_signal)
+        return NvmlGpu(self.hardware.process_signal, self.hardware.reset)
 
     def answers(self) -> None:
         """The driver comes back from every call that hung."""

@@ -27,6 +27,8 @@ NOON = 1_800_014_400
 HOUR = 3_600
 DAY = 86_400
 POLICY = Policy(version=1)
+SWITCH = 30
+"""Seconds that a model with a reset takes to change its mode."""
 # Standard stays within guarantees, flex may borrow, spot always does.
 TIERS = (
     Tier("standard", pausable=False, counts=True),
@@ -55,7 +57,9 @@ def _model(slug: str, names: str, mode_switch: str, table: tuple = _EIGHT) -> Mo
     )
     slots = 8 if table is _EIGHT else 4
     compute = 7 if table is _EIGHT else 4
-    return Model(slug, slots, compute, "reset" if mode_switch == "reset" else "online", placements)
+    if mode_switch == "reset":
+        return Model(slug, slots, compute, "reset", placements, SWITCH)
+    return Model(slug, slots, compute, "online", placements)
 
 
 H100 = _model("h100-80gb", "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb", "online")
@@ -76,6 +80,7 @@ def gpus(
     domains: int | None = 1,
     mode: Mode | None = None,
     usable: bool = True,
+    stands: Mode | None = None,
 ) -> tuple[Gpu, ...]:
     """One node's GPUs; `domains` NVLink domains of equal size, None for no NVLink."""
     return tuple(
@@ -90,6 +95,7 @@ def gpus(
             domain=None if domains is None else index * domains // count,
             usable=usable,
             mode=mode,
+            stands=stands,
         )
         for index in range(count)
     )

@@ -27,6 +27,7 @@ PROFILES = {
     "l40s": ("1g.10gb",),
 }
 MODES: tuple[Mode | None, ...] = (None, None, None, "whole", "sliced")
+STANDS: tuple[Mode | None, ...] = (None, "whole", "sliced", "sliced")
 TENANTS = ("lab", "firm")
 PROJECTS = ("p", "q")
 minutes = st.integers(0, 40).map(lambda step: step * 371)
@@ -49,7 +50,8 @@ def fleets(draw: st.DrawFn) -> tuple[Gpu, ...]:
         for gpu in node:
             mode = draw(st.sampled_from(MODES))
             usable = draw(st.integers(0, 9)) > 0
-            found += (replace(gpu, mode=mode, usable=usable),)
+            stands = draw(st.sampled_from(STANDS)) if gpu_class == "a100" else None
+            found += (replace(gpu, mode=mode, usable=usable, stands=stands),)
     return found
 
 
@@ -108,6 +110,8 @@ def held_rows(draw: st.DrawFn, fleet: tuple[Gpu, ...]) -> tuple[Held, ...]:
             tenant = draw(st.sampled_from(TENANTS))
             part = draw(st.sampled_from((None, None, 250, 700)))
             place = Place(gpu.id, None, 0, 8, part)
+            if gpu.stands == "sliced" and gpu.mode is None and draw(st.booleans()):
+                place = Place(gpu.id, "3g.20gb", draw(st.sampled_from((0, 4))), 4)
             row = Held(
                 id=f"h-{gpu.id}",
                 booking=f"k-{gpu.id}",
@@ -214,5 +218,12 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
         for row in plan.waits
     )
     now = site.now + seconds
+    begun = sorted((row for row in (*held, *given) if row.starts <= now), key=lambda r: r.starts)
+    cut: dict[str, Mode] = {
+        row.place.gpu: "sliced" if row.place.profile else "whole" for row in begun
+    }
+    fleet = tuple(
+        replace(gpu, stands=cut.get(gpu.id, gpu.stands)) if gpu.stands else gpu for gpu in site.gpus
+    )
     live = tuple(row for row in (*held, *given) if row.ends > now)
-    return replace(site, now=now, held=live, requests=promised, extensions=())
+    return replace(site, now=now, gpus=fleet, held=live, requests=promised, extensions=())

@@ -139,6 +139,40 @@ def illegal(snapshot: Snapshot, plan: Plan) -> list[Place]:
     return bad
 
 
+def uncut(snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Bookings placed now on a GPU that has, or soon before or after it needs, the other mode.
+
+    Where a change takes a reset, it needs its seconds with nothing on the GPU.
+    """
+    models = {model.slug: model for model in snapshot.models}
+    gaps = {
+        gpu.id: models[gpu.model].switch_seconds
+        for gpu in snapshot.gpus
+        if gpu.stands is not None and gpu.mode != gpu.stands
+    }
+    sliced = {gpu.id: gpu.stands == "sliced" for gpu in snapshot.gpus}
+    sliced |= {r.place.gpu: r.place.profile is not None for r in snapshot.held if r.started}
+    given = {row.booking for row in given_by(plan)}
+    rows = [each for each in rows_of(snapshot, plan) if each[1][0].gpu in gaps]
+    bad = [
+        booking
+        for booking, (place, starts, _) in rows
+        if booking in given
+        and (place.profile is not None) != sliced[place.gpu]
+        and starts < snapshot.now + gaps[place.gpu]
+    ]
+    bad += [
+        f"{one}, {other}"
+        for (one, a), (other, b) in combinations(rows, 2)
+        if {one, other} & given
+        and a[0].gpu == b[0].gpu
+        and (a[0].profile is None) != (b[0].profile is None)
+        and a[1] < b[2] + gaps[a[0].gpu]
+        and b[1] < a[2] + gaps[a[0].gpu]
+    ]
+    return bad
+
+
 def torn(snapshot: Snapshot, plan: Plan) -> list[str]:
     """Gangs that are not whole, of the wrong shape, or apart where they must be together."""
     requests = {request.booking: request for request in snapshot.requests}
