@@ -115,6 +115,55 @@ class Membership(models.Model):
         ]
 
 
+class Invitation(models.Model):
+    """What somebody is asked to become. They are no member, and unknown, until they accept."""
+
+    class State(models.TextChoices):
+        OPEN = "open", "No answer yet"
+        ACCEPTED = "accepted", "Accepted"
+        DECLINED = "declined", "Declined"
+        REVOKED = "revoked", "Revoked"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
+    )
+    role = models.CharField(max_length=16, choices=Role.choices)
+    invitee = models.CharField(
+        max_length=254,
+        help_text="A sign-in name or an e-mail address, as typed, in small letters.",
+    )
+    state = models.CharField(max_length=8, choices=State.choices, default=State.OPEN)
+    made_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    created = models.DateTimeField()
+    expires = models.DateTimeField()
+    decided = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "project", "invitee"],
+                name="invitation_open_once",
+                condition=Q(state="open"),
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=Q(role="tenant_admin", project=None)
+                | (Q(role__in=["viewer", "researcher", "lead"]) & Q(project__isnull=False)),
+                name="invitation_role_fits",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="open", decided=None)
+                | (Q(state__in=["accepted", "declined", "revoked"]) & Q(decided__isnull=False)),
+                name="invitation_decided_once",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["invitee"], name="invitation_waiting", condition=Q(state="open")),
+        ]
+
+
 class GpuClass(models.Model):
     """The name under which GPUs are asked for, priced and put under quota."""
 
@@ -332,7 +381,9 @@ class Mail(models.Model):
     # No key of the database: messages are swept after a week.
     message = models.BigIntegerField()
     kind = models.CharField(max_length=60)
-    booking = models.UUIDField()
+    # What it is about: a booking or an invitation.
+    booking = models.UUIDField(null=True, blank=True)
+    invitation = models.UUIDField(null=True, blank=True)
     at = models.DateTimeField()
     due = models.DateTimeField()
     tries = models.PositiveSmallIntegerField(default=0)
@@ -343,6 +394,11 @@ class Mail(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["user", "message"], name="mail_once"),
             models.CheckConstraint(condition=Q(sent=None) | Q(dropped=""), name="mail_one_end"),
+            models.CheckConstraint(
+                condition=Q(booking__isnull=False, invitation=None)
+                | Q(booking=None, invitation__isnull=False),
+                name="mail_about_one",
+            ),
         ]
         indexes = [
             models.Index(

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Count, Min, Q, QuerySet
 
 from tenants.models import (
     ApiToken,
     GpuClass,
+    Invitation,
     Mail,
     Membership,
     OutboxMessage,
@@ -62,6 +64,39 @@ class ClassShares:
     split_units: int
 
 
+@dataclass(frozen=True, slots=True)
+class InvitedTo:
+    """An invitation as the invited person sees it. `project` is empty for a whole tenant."""
+
+    id: UUID
+    tenant_id: UUID
+    tenant_slug: str
+    tenant_name: str
+    project: str
+    role: str
+    inviter: str
+    expires: datetime
+
+    @property
+    def role_name(self) -> str:
+        """As in "project lead"."""
+        return Role(self.role).label.lower()
+
+    @property
+    def place(self) -> str:
+        """As in "Protein folding of Helix Institute"."""
+        return f"{self.project} of {self.tenant_name}" if self.project else self.tenant_name
+
+
+@dataclass(frozen=True, slots=True)
+class TenantCounts:
+    """People with open accounts, projects, and tokens that work."""
+
+    people: int
+    projects: int
+    tokens: int
+
+
 RANK = {Role.LEAD: 0, Role.RESEARCHER: 1, Role.VIEWER: 2}
 
 
@@ -79,6 +114,29 @@ def admins_of(tenant_id: UUID) -> list[Membership]:
     """The tenant's admins by name."""
     admins = Membership.objects.filter(tenant_id=tenant_id, role=Role.TENANT_ADMIN)
     return list(admins.select_related("user").order_by("user__username"))
+
+
+def invitations_to(user_id: int, now: datetime) -> list[InvitedTo]:
+    """What the person is invited to, in all tenants, before they are in one."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM portal_invitations(%s, %s)", [user_id, now])
+        return [InvitedTo(*row) for row in cursor.fetchall()]
+
+
+def invitations_of(tenant_id: UUID, now: datetime) -> QuerySet[Invitation]:
+    """Invitations into the tenant that wait, or were declined lately, the latest first."""
+    shown = Invitation.objects.filter(
+        tenant_id=tenant_id,
+        state__in=[Invitation.State.OPEN, Invitation.State.DECLINED],
+        expires__gt=now,
+    )
+    return shown.select_related("project").order_by("-created", "id")
+
+
+def leads_of(project_id: UUID) -> int:
+    """How many people with an open account lead the project."""
+    leads = Membership.objects.filter(project_id=project_id, role=Role.LEAD)
+    return leads.filter(user__is_active=True).count()
 
 
 def project_shares(tenant: Tenant, shown: Iterable[Project]) -> list[ClassShares]:
@@ -121,6 +179,17 @@ def tenant_shares() -> list[ClassShares]:
         )
         for gpu_class in GpuClass.objects.all()
     ]
+
+
+def tenant_counts(tenant_id: UUID, now: datetime) -> TenantCounts:
+    """What is in a tenant. For operators."""
+    members = Membership.objects.filter(tenant_id=tenant_id, user__is_active=True)
+    tokens = ApiToken.objects.filter(tenant_id=tenant_id, revoked=None, expires__gt=now)
+    return TenantCounts(
+        people=members.values("user").distinct().count(),
+        projects=Project.objects.filter(tenant_id=tenant_id).count(),
+        tokens=tokens.count(),
+    )
 
 
 def tenants_all() -> list[Tenant]:

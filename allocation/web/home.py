@@ -21,6 +21,7 @@ from billing.queries import BudgetEffect
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import Project
+from tenants.queries import invitations_to
 from tenants.web.frame import tenant_page
 
 NEXT = 5
@@ -47,6 +48,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "money": [_money(effect, names[effect.project_id]) for effect in effects],
         "without": [p.name for p in projects if p.id not in {e.project_id for e in effects}],
         "examples": EXAMPLES,
+        "invitations": invitations_to(actor.user_id, now),
         "notices": notices_context(actor, scene),
     }
     return render(request, "allocation/home.html", context)

@@ -1,4 +1,4 @@
-"""A person's own account, whichever tenant they are in: where they are signed in, the password."""
+"""A person's own account, in whichever tenants: invitations, where they are signed in, password."""
 
 from django.contrib.auth import update_session_auth_hash
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -12,7 +12,14 @@ from portal.web.sign_in import LONGEST_PASSWORD, own_path
 from tenants.access import client_address
 from tenants.errors import Refused, invalid
 from tenants.models import User
-from tenants.services import own_password_set, own_session_end, own_sessions_end
+from tenants.queries import invitations_to
+from tenants.services import (
+    invitation_accept,
+    invitation_decline,
+    own_password_set,
+    own_session_end,
+    own_sessions_end,
+)
 from tenants.web.acts import act_run, id_read
 from tenants.web.frame import person_page
 from tenants.web.sessions import sessions_shown
@@ -22,7 +29,7 @@ from tenants.web.sessions import sessions_shown
 @require_http_methods(["GET", "HEAD", "POST"])
 @person_page
 def account(request: HttpRequest, user: User) -> HttpResponse:
-    """Sessions and the password; forms of other pages post here and name their page as `next`."""
+    """Invitations, sessions, the password. Forms of other pages post here with their `next`."""
     refusal = None
     if request.method == "POST":
         refusal = act_run(
@@ -30,13 +37,15 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
             {
                 "end": lambda form: _end(user, form),
                 "end-others": lambda _: _end_others(request, user),
+                "accept": lambda form: _accept(user, form),
+                "decline": lambda form: _decline(user, form),
                 "password": lambda form: _password(request, user, form),
             },
         )
         if refusal is None:
-            after = own_path(request.POST.get("next", ""))
-            return redirect("account" if after == "/" else after)
+            return redirect(own_path(request.POST.get("next") or "/account"))
     context = {
+        "invitations": invitations_to(user.pk, timezone.now()),
         "sessions": sessions_shown(request, user.pk),
         "refusal": refusal,
         "typed": request.POST if refusal else QueryDict(),
@@ -55,6 +64,18 @@ def _end_others(request: HttpRequest, user: User) -> str:
         user_id=user.pk, now=timezone.now(), kept_key=request.session.session_key
     )
     return f"Signed out in {ended} other browser{'' if ended == 1 else 's'}."
+
+
+def _accept(user: User, form: QueryDict) -> str:
+    invitation_id = id_read(form, "invitation", "invitation")
+    joined = invitation_accept(user_id=user.pk, invitation_id=invitation_id, now=timezone.now())
+    return f"You are now {joined.role_name} in {joined.place}."
+
+
+def _decline(user: User, form: QueryDict) -> str:
+    invitation_id = id_read(form, "invitation", "invitation")
+    offer = invitation_decline(user_id=user.pk, invitation_id=invitation_id, now=timezone.now())
+    return f"You said no to {offer.place}. Nobody there has learnt your name."
 
 
 def _password(request: HttpRequest, user: User, form: QueryDict) -> str:

@@ -15,6 +15,7 @@ from portal.web.devices import device_of, device_remember
 from portal.web.limits import Attempt, sign_in_done, sign_in_try
 from tenants.access import client_address, tenants_of
 from tenants.models import User
+from tenants.queries import invitations_to
 
 WRONG = "The sign-in name or the password is wrong."
 LONGEST_NAME = 150
@@ -63,7 +64,8 @@ def start(request: HttpRequest) -> HttpResponse:
         return redirect("/ops/fleet")
     tenants = tenants_of(user.pk)
     if not tenants:
-        return render(request, "portal/no_tenant.html")
+        context = {"invitations": invitations_to(user.pk, timezone.now())}
+        return render(request, "portal/no_tenant.html", context)
     return redirect(f"/t/{tenants[0].slug}/")
 
 

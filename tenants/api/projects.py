@@ -16,7 +16,7 @@ from tenants.api.schema import described, page
 from tenants.models import Membership, Project
 from tenants.services import (
     membership_remove,
-    membership_set,
+    membership_role_set,
     project_create,
     project_open_set,
 )
@@ -53,12 +53,10 @@ class MemberOut(serializers.Serializer[Any]):
     role = serializers.CharField()
 
 
-class MemberNew(Strict):
-    """A role for a person. `tenant_admin` holds in the whole tenant, so it takes no project."""
+class MemberChange(Strict):
+    """Another role in the project: viewer, researcher or lead."""
 
-    username = Text(max_length=150)
     role = Text(max_length=16)
-    project = Text(required=False, max_length=40)
 
 
 class Projects(ApiView):
@@ -143,35 +141,18 @@ class ProjectMembers(ApiView):
             return listed(MemberOut(members, many=True).data, following)
 
 
-class Members(ApiView):
-    """Giving roles."""
-
-    @described(
-        "create_member",
-        "Give a person a role (leads and tenant admins)",
-        answer=MemberOut,
-        status=201,
-        request=MemberNew,
-    )
-    def post(self, request: Request) -> HttpResponseBase:
-        """The role; a person's earlier one in the project is replaced."""
-        sent = self.sent(MemberNew)
-
-        def work() -> Response:
-            membership = membership_set(
-                actor=self.actor,
-                username=sent["username"],
-                role=sent["role"],
-                project=sent.get("project"),
-                now=self.now,
-            )
-            return Response(MemberOut(membership).data, status=201)
-
-        return self.once(work)
-
-
 class MemberOne(ApiView):
-    """One role of one person."""
+    """One role of one person. New members are invited: `POST /invitations`."""
+
+    @described("set_member", "Change a member's role", answer=MemberOut, request=MemberChange)
+    def put(self, request: Request, member_id: UUID) -> Response:
+        """The member with the new role."""
+        sent = self.sent(MemberChange)
+        with self.tx():
+            membership = membership_role_set(
+                actor=self.actor, membership_id=member_id, role=sent["role"], now=self.now
+            )
+            return Response(MemberOut(membership).data)
 
     @described("remove_member", "End a person's role", answer=None, status=204)
     def delete(self, request: Request, member_id: UUID) -> Response:

@@ -2,8 +2,15 @@
 
 from django.urls import path
 
+from tenants.api.invitations import (
+    InvitationOne,
+    Invitations,
+    MyInvitationAccept,
+    MyInvitationDecline,
+    MyInvitations,
+)
 from tenants.api.me import Me, SessionOne, Sessions, TokenOne, Tokens
-from tenants.api.projects import MemberOne, Members, ProjectMembers, ProjectOne, Projects
+from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas, TierOne, Tiers
 
 urlpatterns = [
@@ -15,7 +22,19 @@ urlpatterns = [
     path("projects", Projects.as_view(), name="api-projects"),
     path("projects/<slug:slug>", ProjectOne.as_view(), name="api-project"),
     path("projects/<slug:slug>/members", ProjectMembers.as_view(), name="api-project-members"),
-    path("members", Members.as_view(), name="api-members"),
+    path("invitations", Invitations.as_view(), name="api-invitations"),
+    path("invitations/<uuid:invitation_id>", InvitationOne.as_view(), name="api-invitation"),
+    path("me/invitations", MyInvitations.as_view(), name="api-my-invitations"),
+    path(
+        "me/invitations/<uuid:invitation_id>/accept",
+        MyInvitationAccept.as_view(),
+        name="api-my-invitation-accept",
+    ),
+    path(
+        "me/invitations/<uuid:invitation_id>/decline",
+        MyInvitationDecline.as_view(),
+        name="api-my-invitation-decline",
+    ),
     path("members/<uuid:member_id>", MemberOne.as_view(), name="api-member"),
     path("tiers", Tiers.as_view(), name="api-tiers"),
     path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),

@@ -1,10 +1,16 @@
 """The only writers of people, projects, shares, tiers and tokens. Each is audited."""
 
 from tenants.services.account import own_password_set, own_session_end, own_sessions_end
+from tenants.services.invitations import (
+    admin_invite,
+    invitation_accept,
+    invitation_create,
+    invitation_decline,
+    invitation_revoke,
+)
 from tenants.services.people import (
     membership_remove,
-    membership_set,
-    person_read,
+    membership_role_set,
     project_create,
     project_open_set,
     user_mails_set,
@@ -13,7 +19,6 @@ from tenants.services.people import (
 from tenants.services.platform import (
     TierTerms,
     account_create,
-    admin_appoint,
     tenant_create,
     tenant_open_set,
     tier_set,
@@ -47,14 +52,17 @@ __all__ = [
     "TierTerms",
     "TokenHolder",
     "account_create",
-    "admin_appoint",
+    "admin_invite",
     "gpus_text",
+    "invitation_accept",
+    "invitation_create",
+    "invitation_decline",
+    "invitation_revoke",
     "membership_remove",
-    "membership_set",
+    "membership_role_set",
     "own_password_set",
     "own_session_end",
     "own_sessions_end",
-    "person_read",
     "project_create",
     "project_open_set",
     "quota_more_set",

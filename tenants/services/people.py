@@ -62,26 +62,23 @@ def project_open_set(*, actor: Actor, slug: str, is_open: bool, now: datetime) -
 
 
 @transaction.atomic
-def membership_set(
-    *, actor: Actor, username: str, role: str, project: str | None, now: datetime
+def membership_role_set(
+    *, actor: Actor, membership_id: UUID, role: str, now: datetime
 ) -> Membership:
-    """Gives a person the role in the project (its slug), or in the tenant for `tenant_admin`.
-
-    A person has one role in a project: a new one takes the place of the old.
+    """Gives a member of a project another role there. New members are invited.
 
     Raises:
-        Refused: `not_found` (project), `not_allowed`, `bad_role`, `no_such_person`.
+        Refused: `not_found`, `not_allowed` or `bad_role`.
     """
-    place = _place(actor, role, project)
-    user = person_read(username)
-    membership, is_new = Membership.objects.select_for_update().get_or_create(
-        tenant_id=actor.tenant_id, project=place, user=user, defaults={"role": role}
-    )
-    before = None if is_new else membership.role
+    membership = _membership(actor, membership_id)
+    if membership.project_id is None or role not in PROJECT_ROLES:
+        raise invalid("bad_role", "Choose viewer, researcher or lead.", "role")
+    before = membership.role
     if before == role:
         return membership
+    if not Membership.objects.filter(id=membership.id, role=before).update(role=role):
+        raise missing("membership")
     membership.role = role
-    membership.save(update_fields=["role"])
     audit_record(
         tenant_id=actor.tenant_id,
         actor_id=actor.user_id,
@@ -89,8 +86,8 @@ def membership_set(
         target=("membership", membership.id),
         now=now,
         detail={
-            "user": user.id,
-            "project": str(place.id) if place else None,
+            "user": membership.user_id,
+            "project": str(membership.project_id),
             "before": before,
             "role": role,
         },
@@ -105,11 +102,7 @@ def membership_remove(*, actor: Actor, membership_id: UUID, now: datetime) -> No
     Raises:
         Refused: `not_found`, `not_allowed` or `last_admin`.
     """
-    membership = Membership.objects.filter(tenant_id=actor.tenant_id, id=membership_id).first()
-    if membership is None or not _sees(actor, membership):
-        raise missing("membership")
-    if not _may_change(actor, membership.project_id):
-        raise denied("Only the project's leads and the tenant's admins may do this.")
+    membership = _membership(actor, membership_id)
     if membership.role == Role.TENANT_ADMIN:
         _another_admin_or_refuse(membership)
     membership.delete()
@@ -153,24 +146,12 @@ def user_mails_set(*, actor: Actor, mails: str, now: datetime) -> None:
     )
 
 
-def person_read(username: str) -> User:
-    """The active person who signs in under exactly this name. Raises Refused `no_such_person`."""
-    wanted = username.strip()
-    user = None
-    # PostgreSQL can't even be asked about a NUL.
-    if wanted and "\x00" not in wanted and len(wanted) <= 150:
-        user = User.objects.filter(username=wanted, is_active=True).first()
-    if user is None:
-        raise invalid(
-            "no_such_person",
-            "Nobody signs in under this name. The platform's operator makes accounts.",
-            "username",
-        )
-    return user
+def place_read(actor: Actor, role: str, project: str | None) -> Project | None:
+    """The project the role is for, None for the tenant; only if the actor may give it.
 
-
-def _place(actor: Actor, role: str, project: str | None) -> Project | None:
-    """The project the role is for, None for the tenant; only if the actor may give it."""
+    Raises:
+        Refused: `not_found`, `not_allowed` or `bad_role`.
+    """
     if role == Role.TENANT_ADMIN:
         require_tenant_admin(actor)
         if project:
@@ -182,6 +163,17 @@ def _place(actor: Actor, role: str, project: str | None) -> Project | None:
     if not actor.may_lead(found.id):
         raise denied("Only the project's leads and the tenant's admins may do this.")
     return found
+
+
+def _membership(actor: Actor, membership_id: UUID) -> Membership:
+    """The membership, if the actor may change it."""
+    found = Membership.objects.filter(tenant_id=actor.tenant_id, id=membership_id)
+    membership = found.select_related("user").first()
+    if membership is None or not _sees(actor, membership):
+        raise missing("membership")
+    if not _may_change(actor, membership.project_id):
+        raise denied("Only the project's leads and the tenant's admins may do this.")
+    return membership
 
 
 def _sees(actor: Actor, membership: Membership) -> bool:

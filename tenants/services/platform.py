@@ -12,7 +12,6 @@ from tenants.audit import audit_record
 from tenants.errors import invalid
 from tenants.models import Membership, Role, Tenant, Tier, User
 from tenants.services.account import password_check
-from tenants.services.people import person_read
 from tenants.services.words import name_read, slug_read
 
 HOUR = 3600
@@ -98,19 +97,27 @@ def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> T
 
 @transaction.atomic
 def tenant_create(*, operator: User, slug: str, name: str, admin: str, now: datetime) -> Tenant:
-    """A tenant with its first admin, who signs in under the name `admin`.
+    """A tenant with its first admin, who signs in under the name `admin`. All others are invited.
 
     Raises:
         Refused: `bad_slug`, `slug_taken`, `bad_name`, `no_such_person`.
     """
-    user = person_read(admin)
+    user = _person_read(admin)
     tenant, is_new = Tenant.objects.get_or_create(
         slug=slug_read(slug), defaults={"name": name_read(name, longest=120)}
     )
     if not is_new:
         raise invalid("slug_taken", "Another tenant has this short name.", "slug")
     _note(operator, tenant, "tenant.created", now)
-    admin_appoint(operator=operator, tenant=tenant, username=user.username, now=now)
+    membership = Membership.objects.create(tenant=tenant, user=user, role=Role.TENANT_ADMIN)
+    audit_record(
+        tenant_id=tenant.id,
+        actor_id=operator.id,
+        action="membership.set",
+        target=("membership", membership.id),
+        now=now,
+        detail={"user": user.id, "project": None, "role": Role.TENANT_ADMIN},
+    )
     return tenant
 
 
@@ -118,25 +125,6 @@ def tenant_open_set(*, operator: User, tenant: Tenant, is_open: bool, now: datet
     """Opens or closes a tenant: nobody gets into a closed one, its data stays."""
     if Tenant.objects.filter(id=tenant.id).exclude(is_open=is_open).update(is_open=is_open):
         _note(operator, tenant, "tenant.opened" if is_open else "tenant.closed", now)
-
-
-@transaction.atomic
-def admin_appoint(*, operator: User, tenant: Tenant, username: str, now: datetime) -> Membership:
-    """Makes a person an admin of the tenant. Raises Refused `no_such_person`."""
-    user = person_read(username)
-    membership, is_new = Membership.objects.get_or_create(
-        tenant=tenant, project=None, user=user, defaults={"role": Role.TENANT_ADMIN}
-    )
-    if is_new:
-        audit_record(
-            tenant_id=tenant.id,
-            actor_id=operator.id,
-            action="membership.set",
-            target=("membership", membership.id),
-            now=now,
-            detail={"user": user.id, "project": None, "role": Role.TENANT_ADMIN},
-        )
-    return membership
 
 
 def account_create(*, username: str, name: str, email: str, password: str) -> User:
@@ -160,6 +148,22 @@ def account_create(*, username: str, name: str, email: str, password: str) -> Us
     password_check(password, user)
     user.set_password(password)
     user.save()
+    return user
+
+
+def _person_read(username: str) -> User:
+    """The active person who signs in under exactly this name. Raises Refused `no_such_person`."""
+    wanted = username.strip()
+    user = None
+    # PostgreSQL can't even be asked about a NUL.
+    if wanted and "\x00" not in wanted and len(wanted) <= 150:
+        user = User.objects.filter(username=wanted, is_active=True).first()
+    if user is None:
+        raise invalid(
+            "no_such_person",
+            "Nobody signs in under this name. The platform's operator makes accounts.",
+            "username",
+        )
     return user
 
 

@@ -6,15 +6,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
-from tenants.models import Project, Role
-from tenants.queries import admins_of, people_of
+from tenants.models import Invitation, Membership, Project, Role
+from tenants.queries import admins_of, invitations_of, leads_of, people_of
 from tenants.services import (
+    invitation_create,
+    invitation_revoke,
     membership_remove,
-    membership_set,
+    membership_role_set,
     project_create,
     project_open_set,
 )
-from tenants.web.acts import act_run, id_read
+from tenants.services.invitations import may_see
+from tenants.web.acts import Question, act_run, id_read, question_page
 from tenants.web.frame import tenant_page
 
 
@@ -24,10 +27,14 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Members by project; leads change their project's, tenant admins everybody's."""
     refusal = None
     if request.method == "POST":
+        if (question := _question(actor, request.POST)) is not None:
+            return question_page(request, question)
         refusal = act_run(
             request,
             {
-                "set": lambda form: _set(actor, form),
+                "invite": lambda form: _invite(actor, form),
+                "revoke": lambda form: _revoke(actor, form),
+                "role": lambda form: _role(actor, form),
                 "remove": lambda form: _remove(actor, form),
                 "project": lambda form: _project(actor, form),
                 "open": lambda form: _open(actor, form, is_open=True),
@@ -39,8 +46,13 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("-is_open", "name", "id")
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=actor.roles)
+    invited = _invited(actor)
     context = {
-        "groups": [(group, actor.may_lead(group.project.id)) for group in people_of(projects)],
+        "groups": [
+            (group, actor.may_lead(group.project.id), invited.get(group.project.slug, []))
+            for group in people_of(projects)
+        ],
+        "invited_admins": invited.get("", []),
         "admins": admins_of(actor.tenant_id),
         "roles": [role for role in Role if role != Role.TENANT_ADMIN],
         "refusal": refusal,
@@ -50,12 +62,40 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "tenants/people.html", context, status=status)
 
 
-def _set(actor: Actor, form: QueryDict) -> str:
-    member = membership_set(
+def _invited(actor: Actor) -> dict[str, list[Invitation]]:
+    """Invitations that the actor may see, by project (its slug); the tenant's own under ""."""
+    found: dict[str, list[Invitation]] = {}
+    for each in invitations_of(actor.tenant_id, timezone.now()):
+        if may_see(actor, each):
+            found.setdefault(each.project.slug if each.project else "", []).append(each)
+    return found
+
+
+def _invite(actor: Actor, form: QueryDict) -> str:
+    invitation = invitation_create(
         actor=actor,
-        username=form.get("username", ""),
+        to=form.get("to", ""),
         role=form.get("role", ""),
         project=form.get("project") or None,
+        now=timezone.now(),
+    )
+    return (
+        f"{invitation.invitee} is invited as {Role(invitation.role).label.lower()}, if there is"
+        " such an account. Whoever it is sees it after signing in and says yes or no."
+    )
+
+
+def _revoke(actor: Actor, form: QueryDict) -> str:
+    invitation_id = id_read(form, "invitation", "invitation")
+    invitation_revoke(actor=actor, invitation_id=invitation_id, now=timezone.now())
+    return "The invitation is taken back."
+
+
+def _role(actor: Actor, form: QueryDict) -> str:
+    member = membership_role_set(
+        actor=actor,
+        membership_id=id_read(form, "membership", "membership"),
+        role=form.get("role", ""),
         now=timezone.now(),
     )
     return f"{member.user.username} is now {Role(member.role).label.lower()}."
@@ -68,11 +108,36 @@ def _remove(actor: Actor, form: QueryDict) -> str:
     return "Removed. Their rights end with their next request."
 
 
+def _question(actor: Actor, form: QueryDict) -> Question | None:
+    """Before a project loses its only lead."""
+    if form.get("act") not in ("remove", "role") or "sure" in form:
+        return None
+    membership_id = id_read(form, "membership", "membership")
+    found = Membership.objects.filter(tenant_id=actor.tenant_id, id=membership_id, role=Role.LEAD)
+    member = found.select_related("user", "project").first()
+    keeps = form.get("act") == "role" and form.get("role") == Role.LEAD
+    if member is None or member.project is None or keeps or leads_of(member.project.id) > 1:
+        return None
+    if not actor.may_lead(member.project.id):
+        return None
+    person = member.user.get_full_name() or member.user.username
+    return Question(
+        title=f"Leave {member.project.name} without a lead?",
+        losses=(
+            f"{person} is its only lead.",
+            "Nobody in the project can then invite people, set roles or see its budget as lead:"
+            " only the tenant's admins can.",
+        ),
+        button=f"Leave {member.project.name} without a lead",
+        back=f"/t/{actor.tenant_slug}/people",
+    )
+
+
 def _project(actor: Actor, form: QueryDict) -> str:
     project = project_create(
         actor=actor, slug=form.get("slug", ""), name=form.get("name", ""), now=timezone.now()
     )
-    return f"{project.name} is ready. Add its people, then its quota and budget."
+    return f"{project.name} is ready. Invite its people, then set its quota and budget."
 
 
 def _open(actor: Actor, form: QueryDict, *, is_open: bool) -> str:

@@ -7,9 +7,9 @@ from django.views.decorators.http import require_http_methods
 
 from tenants.errors import missing
 from tenants.models import Membership, Role, Tenant, User
-from tenants.queries import tenants_all
-from tenants.services import account_create, admin_appoint, tenant_create, tenant_open_set
-from tenants.web.acts import act_run, id_read
+from tenants.queries import tenant_counts, tenants_all
+from tenants.services import account_create, admin_invite, tenant_create, tenant_open_set
+from tenants.web.acts import Question, act_run, id_read, question_page
 from tenants.web.frame import operator_page
 
 
@@ -19,6 +19,8 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
     """All tenants with their admins; opens, closes and makes them, and accounts."""
     refusal = None
     if request.method == "POST":
+        if (question := _question(request.POST)) is not None:
+            return question_page(request, question)
         refusal = act_run(
             request,
             {
@@ -61,10 +63,33 @@ def _open(operator: User, form: QueryDict, *, is_open: bool) -> str:
 
 def _admin(operator: User, form: QueryDict) -> str:
     tenant = _tenant(form)
-    member = admin_appoint(
-        operator=operator, tenant=tenant, username=form.get("username", ""), now=timezone.now()
+    invitation = admin_invite(
+        operator=operator, tenant=tenant, to=form.get("to", ""), now=timezone.now()
     )
-    return f"{member.user.username} is now an admin of {tenant.name}."
+    return f"{invitation.invitee} is invited to be an admin of {tenant.name}, and says yes or no."
+
+
+def _question(form: QueryDict) -> Question | None:
+    """Before a tenant is closed."""
+    if form.get("act") != "close" or "sure" in form:
+        return None
+    tenant = _tenant(form)
+    counts = tenant_counts(tenant.id, timezone.now())
+    return Question(
+        title=f"Close {tenant.name}?",
+        losses=(
+            f"{_count(counts.people, 'person', 'people')} can't open it any more, nor read it.",
+            f"{_count(counts.tokens, 'API token', 'API tokens')} of programs stop working at once.",
+            f"{_count(counts.projects, 'project', 'projects')} and all data stay. What is booked"
+            " goes on and is charged; open the tenant again to cancel it.",
+        ),
+        button=f"Close {tenant.name} for {_count(counts.people, 'person', 'people')}",
+        back="/ops/tenants",
+    )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
 
 
 def _account(form: QueryDict) -> str:
@@ -74,7 +99,7 @@ def _account(form: QueryDict) -> str:
         email=form.get("email", ""),
         password=form.get("password", ""),
     )
-    return f"{user.username} can sign in. A tenant's admin gives them a role."
+    return f"{user.username} can sign in. A tenant's admin invites them."
 
 
 def _tenant(form: QueryDict) -> Tenant:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -13,10 +12,9 @@ from django.utils import timezone
 from portal.api.root import urlpatterns
 from tenants.access import actor_in
 from tenants.models import Membership
-from tenants.services import membership_set
-from tenants.wall import tenant_tx
+from tenants.services import invitation_create
 from tests.api.builders import Api, Site, a_token, row_counts, said
-from tests.builders import a_session
+from tests.builders import a_member, a_session
 from tests.roles import as_system
 
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
@@ -42,6 +40,7 @@ BODIES: dict[str, Any] = {
     "extend": {"by": "PT1H"},
     "budgets": {"amount": "5"},
     "projects": {"is_open": False},
+    "members": {"role": "viewer"},
 }
 
 
@@ -62,6 +61,13 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     with as_system():
         member = Membership.objects.get(user=site.people["viewer"])
         session = a_session(site.people["researcher"])
+        invitation = invitation_create(
+            actor=site.actor("admin"),
+            to="mara",
+            role="viewer",
+            project="folding",
+            now=timezone.now(),
+        )
     return {
         "reference": lambda: booking["number"],
         "slug": lambda: "folding",
@@ -69,6 +75,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "token_id": lambda: said(site.researcher.get("me"))["token_id"],
         "member_id": lambda: str(member.id),
         "session_id": lambda: str(session.id),
+        "invitation_id": lambda: str(invitation.id),
         "series": lambda: series["id"],
     }
 
@@ -80,6 +87,7 @@ NOBODYS = {
     "token_id": str(uuid4()),
     "member_id": str(uuid4()),
     "session_id": str(uuid4()),
+    "invitation_id": str(uuid4()),
     "gpu_id": str(uuid4()),
     "blackout_id": str(uuid4()),
     "series": f"sr_{uuid4().hex}",
@@ -124,14 +132,7 @@ def test_a_stranger_finds_nothing_and_changes_nothing(site: Site, route: str) ->
 @pytest.mark.parametrize("route", [route for route in NAMED if "token" not in route])
 def test_a_member_of_another_project_finds_nothing_either(site: Site, route: str) -> None:
     names = {name: find() for name, find in theirs(site).items()}
-    with tenant_tx(site.tenant.id):
-        membership_set(
-            actor=site.actor("admin"),
-            username="stefan",
-            role="lead",
-            project="hidden",
-            now=timezone.now() - timedelta(seconds=1),
-        )
+    a_member(site.hidden, "lead", user=site.people["stranger"])
     neighbour = Api(a_token(actor_in(site.people["stranger"].id, "helix")))
     for method, body in calls(route):
         assert neighbour.send(method, filled(route, names), body).status_code == 404, route
@@ -145,7 +146,7 @@ def test_a_member_of_another_project_finds_nothing_either(site: Site, route: str
         ("POST", "budgets",
          {"project": "folding", "amount": "5", "starts": "2030-01-01", "ends": "2030-02-01"}),
         ("PUT", "quotas", {"project": "folding", "gpu_class": "h100", "guaranteed_units": 0}),
-        ("POST", "members", {"username": "stefan", "role": "lead", "project": "folding"}),
+        ("POST", "invitations", {"to": "stefan", "role": "lead", "project": "folding"}),
     ],
 )  # fmt: skip
 def test_a_foreign_name_in_a_body_is_like_one_that_is_not_there(

@@ -18,8 +18,11 @@ from allocation.services.history import event_add
 from portal.integrations.mail.owed import TOGETHER
 from portal.integrations.mail.send import KEPT, TRIES_MOST, mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay
+from tenants.access import actor_in
 from tenants.models import Mail, Membership, User
-from tests.builders import a_tier
+from tenants.services import invitation_create, invitation_revoke
+from tenants.wall import tenant_tx
+from tests.builders import a_tier, a_user
 from tests.builders_allocation import NOW, Lab, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.paused import noticed, requested, running
@@ -258,3 +261,29 @@ def test_what_may_have_another_time_now_comes_with_its_entry_for_a_calendar(
     assert entry["UID"] == f"bk_{booking.id.hex}@gpu.example.org"
     assert (entry.start, entry.end) == (planned.planned_starts, planned.planned_ends)
     assert entry["STATUS"] == "CONFIRMED"
+
+
+def test_who_is_invited_hears_of_it_by_mail_and_unknown_addresses_get_none(
+    plant: Plant, sink: Sink
+) -> None:
+    lab = a_lab("helix", gpus=0)
+    with as_system():
+        invited = a_user("jonas.weil", first_name="Jonas")
+        User.objects.filter(id=invited.id).update(email="jonas@example.org")
+        Membership.objects.filter(user_id=lab.actor.user_id).update(role="lead")
+    lead = actor_in(lab.actor.user_id, "helix")
+    with tenant_tx(lead.tenant_id):
+        made = [
+            invitation_create(
+                actor=lead, to=to, role="researcher", project=lab.project.slug, now=NOW
+            )
+            for to in ("Jonas@example.org", "jonas.weil", "nobody@example.org", "nobody")
+        ]
+        invitation_revoke(actor=lead, invitation_id=made[1].id, now=NOW)
+    with as_system():
+        outbox_relay(NOW)
+        assert mails_send(NOW + TOGETHER) == 1
+    (letter,) = sink.letters
+    assert letter["To"] == "jonas@example.org"
+    assert letter["Subject"].startswith("You are invited to ")
+    assert "/account" in str(letter.get_body(("plain",)))

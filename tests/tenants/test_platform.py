@@ -14,7 +14,6 @@ from tenants.models import AuditEntry, IdempotencyKey, Session, Tier, User
 from tenants.services import (
     TierTerms,
     account_create,
-    admin_appoint,
     tenant_create,
     tenant_open_set,
     tier_set,
@@ -109,16 +108,6 @@ def test_nobody_gets_into_a_closed_tenant_until_it_opens_again() -> None:
         with operator_tx():
             tenant_open_set(operator=operator, tenant=member.tenant, is_open=is_open, now=NOW)
         assert bool(tenants_of(member.user_id)) is is_open
-
-
-def test_an_appointed_admin_is_appointed_once() -> None:
-    operator, tenant, user = an_operator(), a_tenant(), a_user()
-    with operator_tx():
-        made = [
-            admin_appoint(operator=operator, tenant=tenant, username=user.username, now=NOW)
-            for _ in range(2)
-        ]
-    assert made[0] == made[1]
 
 
 def test_an_account_signs_in_and_is_no_operator() -> None:

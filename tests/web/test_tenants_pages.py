@@ -50,25 +50,101 @@ def _text(content: bytes) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", content.decode())).split())
 
 
-def test_an_admin_gives_a_role_and_takes_it_again(admin: Client, tenant: Tenant) -> None:
+def test_an_admin_invites_and_the_person_accepts(admin: Client, tenant: Tenant) -> None:
     project, user = a_project(tenant, "vision"), a_user("mara")
-    form = {"act": "set", "project": "vision", "username": "mara", "role": "lead"}
+    form = {"act": "invite", "project": "vision", "to": "Mara", "role": "lead"}
     answer = admin.post("/t/own/people", form, follow=True)
-    assert "mara is now project lead." in _text(answer.content)
-    assert actor_in(user.id, "own").role_in(project.id) == "lead"
-    with tenant_tx(tenant.id):
-        member = Membership.objects.get(user=user)
-    admin.post("/t/own/people", {"act": "remove", "membership": str(member.id)})
+    assert "mara is invited as project lead, if there is such an account." in _text(answer.content)
     with tenant_tx(tenant.id):
         assert not Membership.objects.filter(user=user).exists()
+    invited = Client()
+    invited.force_login(user)
+    assert "Project lead in Vision of Own" in _text(invited.get("/").content)
+    found = re.search(r'name="invitation" value="([^"]+)"', invited.get("/").content.decode())
+    assert found is not None
+    answer = invited.post("/account", {"act": "accept", "invitation": found[1], "next": "/"})
+    assert answer["Location"] == "/"
+    assert actor_in(user.id, "own").role_in(project.id) == "lead"
+    assert invited.get("/")["Location"] == "/t/own/"
+    # Once only.
+    again = invited.post("/account", {"act": "accept", "invitation": found[1]})
+    assert again.status_code == 404
+
+
+def test_the_page_says_the_same_whether_or_not_there_is_such_an_account(
+    admin: Client, tenant: Tenant
+) -> None:
+    a_project(tenant, "vision")
+    a_user("mara", first_name="Mara Lind")
+    said = []
+    for name in ("mara", "nobody"):
+        form = {"act": "invite", "project": "vision", "to": name, "role": "lead"}
+        page = _text(admin.post("/t/own/people", form, follow=True).content)
+        assert "Mara Lind" not in page
+        said.append(page.replace(name, "NAME"))
+        taken_back = re.search(
+            r'name="invitation" value="([^"]+)"', admin.get("/t/own/people").content.decode()
+        )
+        assert taken_back is not None
+        revoke = {"act": "revoke", "invitation": taken_back[1]}
+        admin.post("/t/own/people", revoke, follow=True)
+    assert said[0] == said[1]
+
+
+def test_a_role_is_changed_beside_the_name(admin: Client, tenant: Tenant) -> None:
+    member = a_member(a_project(tenant, "vision"), "viewer")
+    form = {"act": "role", "membership": str(member.id), "role": "researcher"}
+    answer = admin.post("/t/own/people", form, follow=True)
+    assert f"{member.user.username} is now researcher." in _text(answer.content)
+
+
+@pytest.mark.parametrize("act", [{"act": "remove"}, {"act": "role", "role": "viewer"}])
+def test_a_project_loses_its_only_lead_only_when_that_was_said(
+    admin: Client, tenant: Tenant, act: dict[str, str]
+) -> None:
+    project = a_project(tenant, "vision")
+    member = a_member(project, "lead")
+    a_member(project, "lead", user=a_user(is_active=False))
+    form = act | {"membership": str(member.id)}
+    asked = admin.post("/t/own/people", form)
+    assert asked.status_code == 200
+    assert "Leave Vision without a lead?" in _text(asked.content)
+    assert actor_in(member.user_id, "own").role_in(project.id) == "lead"
+    for name, value in form.items():
+        assert f'name="{name}" value="{value}"' in asked.content.decode()
+    assert admin.post("/t/own/people", form | {"sure": "1"}).status_code == 302
+    with tenant_tx(tenant.id):
+        assert not Membership.objects.filter(id=member.id, role="lead").exists()
+
+
+def test_one_of_two_leads_is_removed_without_a_question(admin: Client, tenant: Tenant) -> None:
+    project = a_project(tenant, "vision")
+    first, _ = a_member(project, "lead"), a_member(project, "lead")
+    form = {"act": "remove", "membership": str(first.id)}
+    assert admin.post("/t/own/people", form).status_code == 302
+
+
+def test_a_tenant_is_closed_only_when_its_losses_were_said(
+    operator: Client, tenant: Tenant
+) -> None:
+    a_tenant_admin(tenant)
+    a_member(a_project(tenant))
+    form = {"act": "close", "tenant": str(tenant.id)}
+    asked = operator.post("/ops/tenants", form)
+    assert "Close Own for 2 people" in _text(asked.content)
+    with as_system():
+        assert Tenant.objects.get(id=tenant.id).is_open
+    assert operator.post("/ops/tenants", form | {"sure": "1"}).status_code == 302
+    with as_system():
+        assert not Tenant.objects.get(id=tenant.id).is_open
 
 
 def test_what_was_typed_wrong_is_told_beside_its_field(admin: Client, tenant: Tenant) -> None:
     a_project(tenant, "vision")
-    form = {"act": "set", "project": "vision", "username": "no'body", "role": "lead"}
+    form = {"act": "invite", "project": "vision", "to": "no'body", "role": "lead"}
     answer = admin.post("/t/own/people", form)
     assert answer.status_code == 422
-    assert "Nobody signs in under this name" in _text(answer.content)
+    assert "Give an e-mail address or a sign-in name" in _text(answer.content)
     assert 'value="no&#x27;body"' in answer.content.decode()
     assert "aria-invalid" in answer.content.decode()
 
@@ -313,7 +389,7 @@ def test_an_operator_sets_up_a_tenant_from_nothing(operator: Client) -> None:
     assert reader.get("/t/helix/people").status_code == 200
     with operator_tx():
         helix = Tenant.objects.get(slug="helix")
-    operator.post("/ops/tenants", {"act": "close", "tenant": str(helix.id)})
+    operator.post("/ops/tenants", {"act": "close", "tenant": str(helix.id), "sure": "1"})
     assert reader.get("/t/helix/people").status_code == 404
 
 

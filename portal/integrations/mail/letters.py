@@ -16,6 +16,7 @@ from allocation.web.calendar_file import calendar_file
 from allocation.web.pause_story import Notice, notice_of
 from allocation.web.times import clock, length_words
 from tenants.models import Mail
+from tenants.queries import invitations_to
 from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
@@ -45,6 +46,8 @@ class Note:
 
 def note_of(mail: Mail, now: datetime) -> Note | None:
     """The note as things stand `now`; None when it is no longer true, as a pause that is over."""
+    if mail.booking is None:
+        return _invitation(mail, now)
     booking = Booking.objects.select_related("tenant", "tier").filter(id=mail.booking).first()
     if booking is None:
         return None
@@ -62,6 +65,18 @@ def note_of(mail: Mail, now: datetime) -> Note | None:
     said = (event.sentence, f"That was at {_moment(event.at, zone)}.")
     entry = next(booking_events(Booking.objects.filter(id=booking.id)), None)
     return Note(f"{title} {ANSWERS[mail.kind]}", said, href, entry)
+
+
+def _invitation(mail: Mail, now: datetime) -> Note | None:
+    for offer in invitations_to(mail.user_id, now):
+        if offer.id == mail.invitation:
+            said = (
+                f"{offer.inviter} invites you to become {offer.role_name} in {offer.place}.",
+                "Members there see your name once you accept, not before.",
+                f"It holds until {_moment(offer.expires, zone_of(mail.user.time_zone))}.",
+            )
+            return Note(f"You are invited to {offer.place}", said, f"{settings.PUBLIC_URL}/account")
+    return None
 
 
 def letter_of(mails: Sequence[Mail], notes: Sequence[Note]) -> EmailMultiAlternatives:
@@ -111,4 +126,7 @@ def _moment(moment: datetime, zone: tzinfo) -> str:
 
 
 def _settings_page(mail: Mail) -> str:
+    if mail.invitation is not None:
+        # Who is not in the tenant yet has no settings there.
+        return f"{settings.PUBLIC_URL}/account"
     return f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/settings"

@@ -1,13 +1,15 @@
 """Which committed messages people are owed a mail for."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Q
+from django.db.models.functions import Lower
 
 from allocation.models import Booking
-from tenants.models import Mail, Membership, OutboxMessage, User
+from tenants.models import Invitation, Mail, Membership, OutboxMessage, User
 
 URGENT = frozenset({"booking.pause_noticed", "booking.pause_withdrawn"})
 KINDS = URGENT | {
@@ -20,17 +22,24 @@ KINDS = URGENT | {
     "booking.expired",
     "booking.failed",
 }
+INVITATION = "invitation.created"
 # What is not urgent waits this long, so that what happens together comes in one mail.
 TOGETHER = timedelta(minutes=2)
 
 
 def mails_owe(messages: Iterable[OutboxMessage], now: datetime) -> bool:
-    """Writes a mail for each message whose booking's owner wants one; whether one is urgent.
+    """Writes a mail for each message whose booking's owner, or who is invited, wants one; whether
+    one is urgent.
 
     For the transaction that marks the messages as sent. Told twice, it is written once.
     """
+    if not settings.MAIL_ON:
+        return False
+    messages = list(messages)
+    invitations = [message for message in messages if message.kind == INVITATION]
+    Mail.objects.bulk_create(_invited(invitations, now), ignore_conflicts=True)
     told = [message for message in messages if message.kind in KINDS]
-    if not told or not settings.MAIL_ON:
+    if not told:
         return False
     owners = _owners(told)
     owed = [
@@ -48,6 +57,26 @@ def mails_owe(messages: Iterable[OutboxMessage], now: datetime) -> bool:
     ]
     Mail.objects.bulk_create(owed, ignore_conflicts=True)
     return any(mail.kind in URGENT for mail in owed)
+
+
+def _invited(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Mail]:
+    """A mail for each account that an invitation is for. Who has none gets none: an address that
+    somebody typed is no leave to write to it."""
+    for message in messages:
+        invitation = UUID(message.payload["invitation"])
+        typed = Invitation.objects.filter(id=invitation).values_list("invitee", flat=True)
+        people = User.objects.annotate(name=Lower("username"), address=Lower("email"))
+        wanted = people.filter(Q(name__in=typed) | Q(address__in=typed), is_active=True)
+        for user in wanted.exclude(email="").exclude(mails=User.Mails.NONE):
+            yield Mail(
+                tenant_id=message.tenant_id,
+                user=user,
+                message=message.id,
+                kind=message.kind,
+                invitation=invitation,
+                at=message.created,
+                due=now + TOGETHER,
+            )
 
 
 def _owners(messages: Iterable[OutboxMessage]) -> Mapping[int, int]:

@@ -1,0 +1,167 @@
+"""Invitations: made and taken back by leads and tenant admins, answered by the invited person."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from tenants.api.base import ApiView, listed
+from tenants.api.fields import Strict, Text
+from tenants.api.pages import PageQuery, page_of
+from tenants.api.schema import described, page
+from tenants.errors import missing
+from tenants.models import Invitation, Role
+from tenants.queries import invitations_of, invitations_to
+from tenants.services import (
+    invitation_accept,
+    invitation_create,
+    invitation_decline,
+    invitation_revoke,
+)
+
+
+class InvitationOut(serializers.Serializer[Any]):
+    """An invitation, as those see it who may give its role."""
+
+    id = serializers.UUIDField()
+    to = serializers.CharField(source="invitee")
+    role = serializers.ChoiceField(choices=Role.values)
+    project = serializers.CharField(source="project.slug", default=None, allow_null=True)
+    state = serializers.ChoiceField(choices=Invitation.State.values)
+    created = serializers.DateTimeField()
+    expires = serializers.DateTimeField()
+
+
+class InvitationNew(Strict):
+    """Who is invited. `tenant_admin` holds in the whole tenant, so it takes no project."""
+
+    to = Text(max_length=254, help_text="An e-mail address or a sign-in name.")
+    role = Text(max_length=16)
+    project = Text(required=False, max_length=40)
+
+
+class InvitedToOut(serializers.Serializer[Any]):
+    """An invitation, as the invited person sees it."""
+
+    id = serializers.UUIDField()
+    role = serializers.ChoiceField(choices=Role.values)
+    project = serializers.CharField(help_text="The project's name; empty for the whole tenant.")
+    inviter = serializers.CharField()
+    expires = serializers.DateTimeField()
+
+
+class Invitations(ApiView):
+    """Invitations into the caller's tenant and projects."""
+
+    queries = {"GET": PageQuery}
+
+    @described(
+        "list_invitations",
+        "Invitations that wait or were declined (leads and tenant admins)",
+        answer=page(InvitationOut),
+        query=PageQuery,
+    )
+    def get(self, request: Request) -> Response:
+        """A page, the latest first; those of projects that the caller leads."""
+        with self.tx():
+            rows = invitations_of(self.actor.tenant_id, self.now)
+            if not self.actor.is_tenant_admin:
+                led = [each for each, role in self.actor.roles.items() if role == Role.LEAD]
+                rows = rows.filter(project__in=led)
+            found, following = page_of(
+                rows,
+                keys=("-created", "-id"),
+                asked=self.asked,
+                scope=f"invitations:{self.actor.tenant_id}:{self.actor.user_id}",
+            )
+            return listed(InvitationOut(found, many=True).data, following)
+
+    @described(
+        "create_invitation",
+        "Invite a person (leads and tenant admins)",
+        answer=InvitationOut,
+        status=201,
+        request=InvitationNew,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """The invitation, in the same words whether or not there is such an account."""
+        sent = self.sent(InvitationNew)
+
+        def work() -> Response:
+            invitation = invitation_create(
+                actor=self.actor,
+                to=sent["to"],
+                role=sent["role"],
+                project=sent.get("project"),
+                now=self.now,
+            )
+            return Response(InvitationOut(invitation).data, status=201)
+
+        return self.once(work)
+
+
+class InvitationOne(ApiView):
+    """One invitation."""
+
+    @described("revoke_invitation", "Take an invitation back", answer=None, status=204)
+    def delete(self, request: Request, invitation_id: UUID) -> Response:
+        """Nothing, when it is done."""
+        with self.tx():
+            invitation_revoke(actor=self.actor, invitation_id=invitation_id, now=self.now)
+        return Response(status=204)
+
+
+class MyInvitations(ApiView):
+    """What the caller is invited to in the token's tenant; others are answered on the page."""
+
+    @described("list_my_invitations", "What you are invited to", answer=page(InvitedToOut))
+    def get(self, request: Request) -> Response:
+        """All of them, the oldest first."""
+        with self.tx():
+            offers = invitations_to(self.actor.user_id, self.now)
+        mine = [offer for offer in offers if offer.tenant_id == self.actor.tenant_id]
+        return listed(InvitedToOut(mine, many=True).data)
+
+
+class MyInvitationAccept(ApiView):
+    """Yes."""
+
+    @described("act_accept_invitation", "Accept an invitation", answer=InvitedToOut)
+    def post(self, request: Request, invitation_id: UUID) -> HttpResponseBase:
+        """What the caller now is."""
+
+        def work() -> Response:
+            _in_tenant(self, invitation_id)
+            joined = invitation_accept(
+                user_id=self.actor.user_id, invitation_id=invitation_id, now=self.now
+            )
+            return Response(InvitedToOut(joined).data)
+
+        return self.once(work)
+
+
+class MyInvitationDecline(ApiView):
+    """No."""
+
+    @described("act_decline_invitation", "Decline an invitation", answer=InvitedToOut)
+    def post(self, request: Request, invitation_id: UUID) -> HttpResponseBase:
+        """What the caller was invited to."""
+
+        def work() -> Response:
+            _in_tenant(self, invitation_id)
+            offer = invitation_decline(
+                user_id=self.actor.user_id, invitation_id=invitation_id, now=self.now
+            )
+            return Response(InvitedToOut(offer).data)
+
+        return self.once(work)
+
+
+def _in_tenant(view: ApiView, invitation_id: UUID) -> None:
+    """Raises Refused `not_found` for other tenants': a token says and learns nothing there."""
+    offers = invitations_to(view.actor.user_id, view.now)
+    if (invitation_id, view.actor.tenant_id) not in {(each.id, each.tenant_id) for each in offers}:
+        raise missing("invitation")

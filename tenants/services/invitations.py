@@ -1,0 +1,218 @@
+"""Invitations into a tenant: made by its admins and leads, answered by the invited person.
+
+What an inviter types is never looked up: the answer is the same whether or not there is such an
+account. Whose it is, is found out only from the other side, when a person asks what they are
+invited to.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+
+from tenants.access import Actor
+from tenants.audit import audit_record
+from tenants.errors import Refused, invalid, missing
+from tenants.models import Invitation, Membership, Project, Role, Tenant, User
+from tenants.outbox import outbox_add
+from tenants.queries import InvitedTo, invitations_to
+from tenants.services.people import place_read
+from tenants.wall import tenant_tx
+
+LIVES = timedelta(days=14)
+# Answers go to people who did not ask for them.
+MOST_A_DAY = 200
+LONGEST_ADDRESS = 254
+_USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,149}")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who is asked to become what: a sign-in name or an e-mail address, and the role."""
+
+    invitee: str
+    role: str
+    project: Project | None
+
+
+def invitation_create(
+    *, actor: Actor, to: str, role: str, project: str | None, now: datetime
+) -> Invitation:
+    """Invites whoever signs in under the name `to`, or has that e-mail address, for 14 days.
+
+    An open invitation of the same person to the same place is renewed.
+
+    Raises:
+        Refused: `not_found` (project), `not_allowed`, `bad_role`, `bad_invitee`,
+            `too_many_invitations`.
+    """
+    asked = Asked(_invitee_read(to), role, place_read(actor, role, project))
+    return _invite(actor.tenant_id, actor.user_id, asked, now)
+
+
+def admin_invite(*, operator: User, tenant: Tenant, to: str, now: datetime) -> Invitation:
+    """Invites somebody, as the platform's operator, to become an admin of the tenant.
+
+    Raises:
+        Refused: `bad_invitee` or `too_many_invitations`.
+    """
+    asked = Asked(_invitee_read(to), Role.TENANT_ADMIN, None)
+    return _invite(tenant.id, operator.pk, asked, now)
+
+
+@transaction.atomic
+def invitation_revoke(*, actor: Actor, invitation_id: UUID, now: datetime) -> None:
+    """Takes an invitation back that nobody has answered yet. Raises Refused `not_found`."""
+    found = (
+        Invitation.objects.select_for_update()
+        .filter(tenant_id=actor.tenant_id, id=invitation_id, state=Invitation.State.OPEN)
+        .first()
+    )
+    if found is None or not may_see(actor, found):
+        raise missing("invitation")
+    _decide(found, Invitation.State.REVOKED, actor.user_id, now)
+
+
+def may_see(actor: Actor, invitation: Invitation) -> bool:
+    """Whether the actor may give the role of the invitation, and so see and revoke it."""
+    if invitation.project_id is None:
+        return actor.is_tenant_admin
+    return actor.may_lead(invitation.project_id)
+
+
+def invitation_accept(*, user_id: int, invitation_id: UUID, now: datetime) -> InvitedTo:
+    """Makes the person what they were invited to be; a role that they have there is replaced.
+
+    Raises:
+        Refused: `not_found`, when the person is not invited, or not any more.
+    """
+    offer = _offer(user_id, invitation_id, now)
+    with tenant_tx(offer.tenant_id):
+        found = _open_locked(invitation_id)
+        _decide(found, Invitation.State.ACCEPTED, user_id, now)
+        membership, is_new = Membership.objects.select_for_update().get_or_create(
+            tenant_id=found.tenant_id,
+            project=found.project,
+            user_id=user_id,
+            defaults={"role": found.role},
+        )
+        before = None if is_new else membership.role
+        if before != found.role:
+            Membership.objects.filter(id=membership.id).update(role=found.role)
+            audit_record(
+                tenant_id=found.tenant_id,
+                actor_id=user_id,
+                action="membership.set",
+                target=("membership", membership.id),
+                now=now,
+                detail={
+                    "user": user_id,
+                    "project": str(found.project_id) if found.project_id else None,
+                    "before": before,
+                    "role": found.role,
+                    "invitation": str(found.id),
+                },
+            )
+    return offer
+
+
+def invitation_decline(*, user_id: int, invitation_id: UUID, now: datetime) -> InvitedTo:
+    """Says no. Raises Refused `not_found`, when the person is not invited, or not any more."""
+    offer = _offer(user_id, invitation_id, now)
+    with tenant_tx(offer.tenant_id):
+        _decide(_open_locked(invitation_id), Invitation.State.DECLINED, user_id, now)
+    return offer
+
+
+def _invitee_read(text: str) -> str:
+    """A name or an address that somebody could have. Nothing is looked up."""
+    wanted = unicodedata.normalize("NFC", text).strip().lower()
+    if not (_USERNAME.fullmatch(wanted) or _is_address(wanted)):
+        raise invalid(
+            "bad_invitee", "Give an e-mail address or a sign-in name, like mara.lind.", "to"
+        )
+    return wanted
+
+
+def _is_address(text: str) -> bool:
+    try:
+        validate_email(text)
+    except ValidationError:
+        return False
+    return len(text) <= LONGEST_ADDRESS
+
+
+@transaction.atomic
+def _invite(tenant_id: UUID, inviter_id: int, asked: Asked, now: datetime) -> Invitation:
+    today = Invitation.objects.filter(tenant_id=tenant_id, created__gt=now - timedelta(days=1))
+    if today.count() >= MOST_A_DAY:
+        raise Refused(
+            "too_many_invitations",
+            f"At most {MOST_A_DAY} people are invited in 24 hours. Invite the others tomorrow.",
+            owner="the platform",
+        )
+    invitation, _ = Invitation.objects.update_or_create(
+        tenant_id=tenant_id,
+        project=asked.project,
+        invitee=asked.invitee,
+        state=Invitation.State.OPEN,
+        defaults={
+            "role": asked.role,
+            "made_by_id": inviter_id,
+            "created": now,
+            "expires": now + LIVES,
+        },
+    )
+    audit_record(
+        tenant_id=tenant_id,
+        actor_id=inviter_id,
+        action="invitation.created",
+        target=("invitation", invitation.id),
+        now=now,
+        detail={
+            "project": str(asked.project.id) if asked.project else None,
+            "role": asked.role,
+        },
+    )
+    outbox_add(
+        tenant_id=tenant_id,
+        kind="invitation.created",
+        payload={"invitation": str(invitation.id)},
+        now=now,
+    )
+    return invitation
+
+
+def _offer(user_id: int, invitation_id: UUID, now: datetime) -> InvitedTo:
+    for offer in invitations_to(user_id, now):
+        if offer.id == invitation_id:
+            return offer
+    raise missing("invitation")
+
+
+def _open_locked(invitation_id: UUID) -> Invitation:
+    found = (
+        Invitation.objects.select_for_update()
+        .filter(id=invitation_id, state=Invitation.State.OPEN)
+        .first()
+    )
+    if found is None:
+        raise missing("invitation")
+    return found
+
+
+def _decide(invitation: Invitation, state: str, user_id: int, now: datetime) -> None:
+    invitation.state, invitation.decided = state, now
+    invitation.save(update_fields=["state", "decided"])
+    audit_record(
+        tenant_id=invitation.tenant_id,
+        actor_id=user_id,
+        action=f"invitation.{state}",
+        target=("invitation", invitation.id),
+        now=now,
+    )
