@@ -43,7 +43,8 @@ def later_ends(*, actor: Actor, booking: Booking, now: datetime) -> LaterEnds:
             found.append(until)
             continue
         least = (found[-1] if found else ends) + SHORTEST
-        best = max((each for each in shorter if least <= each < until), default=None)
+        minutes = (each.replace(second=0) for each in shorter)
+        best = max((each for each in minutes if least <= each < until), default=None)
         if best is not None and not trial.limit(best)[0]:
             found.append(best)
         return LaterEnds(tuple(found), limit)

@@ -112,7 +112,8 @@ def _card(
         parts.append("not so close together")
     if option.pauses:
         parts.append(
-            f"{option.pauses} running booking{'s' * (option.pauses != 1)} will be asked to leave"
+            f"{option.pauses} running booking{'s' * (option.pauses != 1)} of your organisation "
+            "will be asked to leave"
         )
     if option.kind == "unpinned":
         parts.append("without the pin")

@@ -241,7 +241,7 @@ def _tile_text(gpu: GpuNow, node: NodeNow) -> str:
     for start, size, block in _stretches(gpu):
         place = "all slots" if size == SLOTS else f"slot {_range(start, size)}"
         if block is None:
-            parts.append(f"{place} free")
+            parts.append(f"{place} idle")
         else:
             name = "" if block.allocation is None else f"{_block_name(block)} "
             parts.append(f"{place} {name}{block_words(block)}")
@@ -288,7 +288,7 @@ def _compute_cells(compute: list[Cell], block: Block, room: int) -> int:
 
 def _geometry_text(gpu: GpuNow, stranded: int) -> str:
     parts = [
-        f"{'free' if block is None else _block_name(block)} at memory {_range(start, size)}"
+        f"{'idle' if block is None else _block_name(block)} at memory {_range(start, size)}"
         for start, size, block in _stretches(gpu)
     ]
     tail = ""
