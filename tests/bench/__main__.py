@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.bench import admissions, agents, bookings, latency, memory
+from tests.bench import admissions, agents, bookings, latency, memory, waiting
 from tests.bench.machine import ROOT, report
 from tests.bench.site import launched
 
@@ -35,6 +35,7 @@ def run(out: Path) -> dict[str, Result]:
         clients = bookings.arguments()
         results["bookings-hot"] = bookings.measure(site, clients.parse_args(["--hot"]))
         results["bookings"] = bookings.measure(site, clients.parse_args([]))
+        results["waiting"] = waiting.measure(site, waiting.arguments().parse_args([]))
         results["memory-after"] = memory.measure(site)
     # On sites of their own: hundreds of nodes that have gone silent are in nobody's way there.
     results["admissions"] = _alone(admissions, [])
