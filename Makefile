@@ -28,7 +28,7 @@ test: check browser
 	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1
 	$(BIN)/python -m pytest -q -m "(faults or browser) and not long"
 
-# The solver and the rules alone: no Django, no server, no process; a few seconds.
+# The solver and the rules alone: no Django, no server, no process; half a minute.
 test-pure: $(TESTING)
 	$(BIN)/python -m pytest -q --confcutdir=tests/solver tests/solver tests/rules
 

@@ -123,7 +123,7 @@ def test_a_deadline_must_leave_the_time_it_takes() -> None:
         ),
         max_leaves=8,
     ),
-    few=4,
+    few=150,
     many=3_000,
 )
 def test_any_json_is_read_or_refused(data: object) -> None:

@@ -76,7 +76,7 @@ percent = st.none() | st.floats(0, 100)
         ),
         max_size=20,
     ),
-    few=5, many=1_000,
+    few=100, many=1_000,
 )  # fmt: skip
 def test_idle_is_never_said_of_a_window_with_an_unknown_moment(window: list[Moment]) -> None:
     found = signature_of(window)

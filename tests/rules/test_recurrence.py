@@ -222,7 +222,7 @@ def test_the_longest_rule_can_be_said_with_its_prefix_too() -> None:
 
 
 @holds_for(OF_MONTHS, st.integers(1, 12), st.dates(date(2026, 1, 1), date(2030, 1, 1)),
-           few=30, many=1_000)  # fmt: skip
+           few=80, many=1_000)  # fmt: skip
 def test_a_rule_of_months_survives_being_written_in_words_and_as_a_rule(
     parts: dict[str, set[object]], interval: int, until: date
 ) -> None:
@@ -250,7 +250,7 @@ RULES = st.builds(
 
 @holds_for(RULES, st.dates(date(2026, 1, 1), date(2030, 1, 1)), st.times(), st.sampled_from(
     [BERLIN, NEW_YORK, ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Asia/Kathmandu")]),
-    few=30, many=1_000)  # fmt: skip
+    few=80, many=1_000)  # fmt: skip
 def test_dates_rise_keep_the_clock_and_survive_being_written(
     rule: Recurrence, day: date, clock: time, zone: ZoneInfo
 ) -> None:

@@ -225,5 +225,7 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
     fleet = tuple(
         replace(gpu, stands=cut.get(gpu.id, gpu.stands)) if gpu.stands else gpu for gpu in site.gpus
     )
-    live = tuple(row for row in (*held, *given) if row.ends > now)
+    live = tuple(
+        replace(row, started=row.starts <= now) for row in (*held, *given) if row.ends > now
+    )
     return replace(site, now=now, gpus=fleet, held=live, requests=promised, extensions=())

@@ -33,7 +33,7 @@ from tests.solver.builders import (
 from tests.solver.pausing import TIERS
 from tests.solver.strategies import sites, the_next
 
-few = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MINUTE = 60
 TENANTS = ("lab", "firm")
 

@@ -51,7 +51,11 @@ def lived(seed: int, arrivals: int) -> World:
     return world
 
 
-@holds_for(seeds, few=1, many=50)
+# So many draws find each fault of test_planted_faults.py.
+WORLDS = 25
+
+
+@holds_for(seeds, few=WORLDS, many=300)
 def test_pauses_come_to_rest_and_every_plan_on_the_way_is_true(seed: int) -> None:
     lived(seed, 8)
 
@@ -68,7 +72,7 @@ def test_the_same_for_very_many_worlds(seed: int, arrivals: int) -> None:
     lived(seed, arrivals)
 
 
-@pytest.mark.parametrize("seeds", [range(2, 3), pytest.param(range(3, 12), marks=pytest.mark.long)])
+@pytest.mark.parametrize("seeds", [range(2, 5), pytest.param(range(5, 12), marks=pytest.mark.long)])
 def test_the_order_in_which_rows_come_in_does_not_matter_to_pauses(seeds: range) -> None:
     order, pauses = Random(5), 0  # noqa: S311  made-up orders
     for seed in seeds:

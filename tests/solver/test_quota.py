@@ -123,7 +123,7 @@ some = st.integers(0, 6)
     some | st.none(),
     some | st.none(),
     st.lists(some, max_size=6),
-    few=25,
+    few=200,
     many=2_000,
 )
 def test_the_tree_over_time_agrees_with_the_formula(

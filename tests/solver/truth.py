@@ -304,12 +304,17 @@ def _units_at(rows: list[Piece], second: int) -> int:
 
 
 def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
-    """Every place twice: for its tenant and for its project."""
+    """Every place twice: for its tenant and for its project. The stretch that an extension adds is
+    decided now, and begins where the booking would have ended."""
     gpus = {gpu.id: gpu for gpu in snapshot.gpus}
     models = {model.slug: model for model in snapshot.models}
     people: dict[str, Held | Request] = {row.booking: row for row in snapshot.held}
     people |= {request.booking: request for request in snapshot.requests}
     decided = {given.booking for given in given_by(plan)}
+    granted = {extend.booking for extend in plan.extensions if extend.granted}
+    stretches = {
+        name: {row.ends for row in snapshot.held if row.booking == name} for name in granted
+    }
     return [
         Piece(
             owner,
@@ -319,11 +324,20 @@ def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
             starts,
             ends,
             _units(models[gpus[place.gpu].model], place),
-            booking in decided,
+            booking in decided or starts in stretches.get(booking, ()),
         )
-        for booking, (place, starts, ends) in rows_of(snapshot, plan)
+        for booking, (place, since, until) in rows_of(snapshot, plan)
+        for starts, ends in _cut(since, until, stretches.get(booking, ()))
         for owner in (people[booking].tenant, people[booking].project)
     ]
+
+
+def _cut(starts: int, ends: int, at: Iterable[int]) -> list[tuple[int, int]]:
+    """The window in two where one of the instants lies within."""
+    for second in at:
+        if starts < second < ends:
+            return [(starts, second), (second, ends)]
+    return [(starts, ends)]
 
 
 def _units(model: Model, place: Place) -> int:

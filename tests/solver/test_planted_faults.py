@@ -1,0 +1,136 @@
+"""Faults planted in the solver, one at a time: each is found within the draws of an ordinary run.
+
+The draws are the same in every run of this file, so that it is no matter of luck; the properties
+themselves draw anew each time.
+"""
+
+from collections.abc import Callable, Container
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from allocation.solver import codec, extensions, promises, topology, victims
+from allocation.solver.calendar import Calendar
+from allocation.solver.columns import Bools
+from allocation.solver.geometry import Geometry
+from allocation.solver.hosts import Hosts
+from allocation.solver.quota import Quota
+from allocation.solver.reclaim import Reclaim
+from allocation.solver.sharers import Sharers
+from allocation.solver.topology import Pool
+from allocation.solver.victims import Room
+from tests.solver.test_preemption_properties import WORLDS, lived
+from tests.solver.test_properties import DENSE, DRAWS, two_cycles
+
+FOUND = (AssertionError, ValueError, KeyError, IndexError)
+
+
+def found(holds: Callable[..., None], *drawn: st.SearchStrategy[Any], draws: int) -> None:
+    """Raises what the property says of the first bad draw; nothing when all are good."""
+    settings(
+        max_examples=draws,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )(given(*drawn)(holds))()
+
+
+def _short(really: Callable[..., None]) -> Callable[..., None]:
+    def lay(self: Calendar, places: object, starts: int, ends: int) -> None:
+        really(self, places, starts, max(starts + 1, ends - 1))
+
+    return lay
+
+
+def _without_memory(really: Callable[..., None]) -> Callable[..., None]:
+    def take(self: Hosts, node: str, what: tuple[int, int], window: object, sign: int = 1) -> None:
+        really(self, node, (what[0], 0), window, sign)
+
+    return take
+
+
+def _without_cores(really: Callable[..., None]) -> Callable[..., None]:
+    def take(self: Hosts, node: str, what: tuple[int, int], window: object, sign: int = 1) -> None:
+        really(self, node, (0, what[1]), window, sign)
+
+    return take
+
+
+def _half(really: Callable[..., None]) -> Callable[..., None]:
+    def add(self: Quota, use: Any, window: object, sign: int = 1) -> None:  # noqa: ANN401
+        really(self, use._replace(units=use.units // 2), window, sign)
+
+    return add
+
+
+class _WithoutTokens(Geometry):
+    def _tokens(self) -> dict[Any, Any]:
+        return {}
+
+
+def _everything(
+    self: Reclaim, tenant: str, gpu_class: str, instant: int, gone: Container[str] = ()
+) -> frozenset[str]:
+    rows = self._there(tenant, gpu_class, instant)
+    return frozenset(row.booking for row in rows if row.booking not in gone)
+
+
+def _one_too_many(room: Room, gone: Bools, enough: Callable[[Bools], bool]) -> Bools:
+    more: Bools = np.ones_like(gone)
+    return more
+
+
+# What is broken: where, and what takes its place, given what is there.
+Fault = tuple[object, str, Callable[[Any], object]]
+IN_PLANS: dict[str, Fault] = {
+    "the last second of a booking is free": (Calendar, "lay", _short),
+    "nothing takes its slots": (Calendar, "lay", lambda _: lambda *_: None),
+    "the memory of a node is not counted": (Hosts, "take", _without_memory),
+    "the cores of a node are not counted": (Hosts, "take", _without_cores),
+    "strangers share a GPU": (Sharers, "lay", lambda _: lambda *_: None),
+    "half of the units count": (Quota, "add", _half),
+    "limits are not looked at in windows": (Quota, "allows", lambda _: lambda *_: None),
+    "a fixed mode is not looked at": (Pool, "suits", lambda _: lambda pool, _: pool.usable),
+    "media engines are not counted": (topology, "geometry_of", lambda _: _WithoutTokens),
+    "planned starts are forgotten": (promises, "_matches", lambda _: lambda *_: False),
+    "an extension takes the next one's place": (
+        extensions, "_room_blocks", lambda _: lambda *_: None),
+    "an extension goes beyond a limit": (extensions, "_quota_blocks", lambda _: lambda *_: None),
+    "rows decide by their order": (codec, "in_order", lambda _: lambda snapshot: snapshot),
+}  # fmt: skip
+IN_PAUSES: dict[str, Fault] = {
+    "work inside its guarantee is paused": (Reclaim, "_above", lambda _: _everything),
+    "shares are not compared": (Reclaim, "_fairer", lambda _: Reclaim._lent),
+    "one more than needed must leave": (victims, "_filled_back", lambda _: _one_too_many),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_PLANS)
+def test_a_fault_in_plans_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, attribute, fault = IN_PLANS[name]
+    monkeypatch.setattr(target, attribute, fault(getattr(target, attribute)))
+    with pytest.raises(FOUND):
+        found(two_cycles, *DENSE, draws=DRAWS)
+
+
+def test_without_a_fault_nothing_is_found() -> None:
+    found(two_cycles, *DENSE, draws=20)
+
+
+def lives(seed: int) -> None:
+    """A world until nothing happens in it any more, each plan checked."""
+    lived(seed, 8)
+
+
+@pytest.mark.parametrize("name", IN_PAUSES)
+def test_a_fault_in_pauses_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, attribute, fault = IN_PAUSES[name]
+    monkeypatch.setattr(target, attribute, fault(getattr(target, attribute)))
+    with pytest.raises(FOUND):
+        found(lives, st.integers(0, 10**9), draws=WORLDS)
