@@ -99,6 +99,8 @@ class Preemption:
         is_cut_so = working.modes.is_free(working.pools[name], found.places, found.window)
         if found.want.share is not None or not is_cut_so:
             return None
+        if self._may_lie_elsewhere(found.want, found.starts):
+            return None
         candidates = self._reclaim.candidates(found.want, found.starts)
         there = in_the_way(working, found)
         must = [each for each in candidates if each.runner.booking in there]
@@ -111,6 +113,11 @@ class Preemption:
         if more is None or not has_beside(working, found, over):
             return None
         return replace(found, over=over)
+
+    def _may_lie_elsewhere(self, want: Want, starts: int) -> bool:
+        """A pin is a wish for a place and no reason to take it from somebody while others are
+        free: else anybody could choose who is paused."""
+        return bool(want.pin) and self._working.has_room_unpinned(want, starts)
 
     def _is_fair(self, chosen: Sequence[Candidate], want: Want, starts: int) -> bool:
         """What holds of all who leave together, beside what holds of each."""
@@ -167,7 +174,7 @@ class Preemption:
         """Places for exactly this start, with somebody paused."""
         working = self._working
         want = replace(want, duration=length_from(request, want.gpu_class, starts))
-        if want.share is not None:
+        if want.share is not None or self._may_lie_elsewhere(want, starts):
             return None
         candidates = self._reclaim.candidates(want, starts)
         if not candidates:

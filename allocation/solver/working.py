@@ -151,6 +151,10 @@ class Working(Space):
         allowed = ((n, each) for n, each in enumerate(wants) if self.over(each, starts) is None)
         return self._placed(allowed, starts)
 
+    def has_room_unpinned(self, want: Want, starts: int) -> bool:
+        """Whether a pinned want would have room then on other places, whatever its quota."""
+        return self._placed([(0, replace(want, pin=()))], starts) is not None
+
     def _placed(self, wants: Iterable[tuple[int, Want]], starts: int) -> Found | None:
         """The same for wants, each with its rank, that quota allows."""
         best: tuple[tuple[int, int], Found] | None = None

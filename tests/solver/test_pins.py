@@ -145,6 +145,18 @@ def test_somebody_is_paused_for_a_pin_only_where_it_names() -> None:
     assert told(solve(anywhere, POLICY)) == {"cheap": ("claim", GRACE)}
 
 
+def test_nobody_is_paused_for_a_pin_while_another_place_is_free() -> None:
+    held = running("there", whole("n1-0"), tenant="lab", ends=2 * HOUR)
+    claim = a_claim(ask=replace(an_ask(), pin=("n1/0",)))
+    beside = a_site(claim, held=held, fleet=gpus(2), limits=(a_limit("lab", 2, borrow=0),))
+    plan = solve(beside, POLICY)
+    assert told(plan) == {}
+    assert [row.starts for row in plan.waits] == [NOON + 2 * HOUR]
+    # Where nothing else is free it is a claim like any other.
+    full = replace(beside, held=(*held, a_held("n1-1", ends=2 * HOUR)))
+    assert told(solve(full, POLICY)) == {"there": ("claim", GRACE)}
+
+
 def test_promises_give_way_to_a_pin_and_never_push_a_pin_aside() -> None:
     later = a_request("late", an_ask(2), earliest=HOUR, hours=2)
     (promised,) = solve(site(later), POLICY).waits
