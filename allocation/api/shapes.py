@@ -92,13 +92,20 @@ class PauseOut(serializers.Serializer[Any]):
     """A pause: while `resumed_at` and `ended_at` are null the notice, afterwards the receipt."""
 
     number = serializers.IntegerField()
-    noticed_at = serializers.DateTimeField(help_text="From here on nothing is charged.")
+    noticed_at = serializers.DateTimeField(
+        help_text="Nothing is charged from here on, unless `own`."
+    )
     deadline = serializers.DateTimeField()
     pause_method = serializers.ChoiceField(choices=Tier.PauseMethod.values, source="method")
     rule = serializers.CharField()
     sentence = serializers.CharField()
     stronger_claim = serializers.CharField(
         source="beneficiary_label", help_text="Its number; empty when it is another tenant's."
+    )
+    own = serializers.BooleanField(
+        source="is_own",
+        help_text="The claim is of the booking's own owner, project or organisation: the grace is "
+        "charged and nothing is credited.",
     )
     more_asked_at = serializers.DateTimeField(allow_null=True)
     more_times_used = serializers.IntegerField()

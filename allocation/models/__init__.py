@@ -6,7 +6,7 @@ from allocation.models.decisions import Decision, MachineClock, PolicyVersion, S
 from allocation.models.feeds import CalendarFeed
 from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
 from allocation.models.maintenance import Blackout, GpuEvent
-from allocation.models.pauses import Pause, PauseCause
+from allocation.models.pauses import Own, Pause, PauseCause
 from allocation.models.series import Series, WorkSpeed
 from allocation.models.telemetry import GpuSample, GpuUse, Tally
 
@@ -28,6 +28,7 @@ __all__ = [
     "MigPlacement",
     "Node",
     "Occupancy",
+    "Own",
     "Pause",
     "PauseCause",
     "PolicyVersion",

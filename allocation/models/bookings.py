@@ -35,6 +35,9 @@ class Booking(models.Model):
     `first_promise` is the first start that was ever promised, at `first_promised_at`.
     It was begun anew elsewhere `replaced` times, after `used_seconds` that are charged in the end.
     Its run was last broken off by hardware, or for its maintenance, at `hardware_lost_at`.
+    Pauses have credited `credited_seconds` in all; `redo_seconds` of them were not done again yet.
+    `fee_seconds` are charged beyond its use. Nobody was seen in it for `absent_seconds`, counted
+    until `absent_until`; its owner was warned `absence_warnings` times.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -79,6 +82,12 @@ class Booking(models.Model):
     )  # fmt: skip
     replaced = models.PositiveSmallIntegerField(db_default=0, default=0)
     used_seconds = models.PositiveIntegerField(db_default=0, default=0)
+    redo_seconds = models.PositiveIntegerField(db_default=0, default=0)
+    credited_seconds = models.PositiveIntegerField(db_default=0, default=0)
+    fee_seconds = models.PositiveIntegerField(db_default=0, default=0)
+    absent_seconds = models.PositiveIntegerField(db_default=0, default=0)
+    absent_until = models.DateTimeField(null=True, blank=True)
+    absence_warnings = models.PositiveSmallIntegerField(db_default=0, default=0)
 
     currency = models.CharField(max_length=3, default="EUR")
     price_version = models.PositiveIntegerField()

@@ -36,7 +36,9 @@ class Node(models.Model):
     has told that it acts on our newest word. Who does not answer is `silent_since` the last answer,
     until it has answered for a while, and `long_silent` once what is planned there is not kept.
     `ahead_epoch` is the epoch of a word that its agent has and this database does not: it was
-    restored. `differences` wait for an operator's approval.
+    restored. It has said `conflicts` times what contradicts the portal's record of a run, and for
+    `refunded_seconds` of GPU time nothing was charged because it said that hardware had failed.
+    `differences` wait for an operator's approval.
 
     Who uses what nobody gave them is told of always; their terminals are written to
     `foreign_warn_after` seconds, and their programs end `foreign_end_after` seconds after they were
@@ -76,6 +78,8 @@ class Node(models.Model):
     refused = models.BigIntegerField(db_default=0, default=0)
     throttled = models.BigIntegerField(db_default=0, default=0)
     implausible = models.BigIntegerField(db_default=0, default=0)
+    conflicts = models.BigIntegerField(db_default=0, default=0)
+    refunded_seconds = models.BigIntegerField(db_default=0, default=0)
     clock_skew_seconds = models.IntegerField(null=True, blank=True)
     clock_wrong = models.BooleanField(db_default=False, default=False)
     cut_off = models.BooleanField(db_default=False, default=False)

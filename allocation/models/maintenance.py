@@ -86,9 +86,10 @@ class Blackout(models.Model):
 class GpuEvent(models.Model):
     """One line of the history of a GPU, or with `gpu` None of its node, for operators.
 
-    Errors are points in time, and so is what was done about foreign processes. Drift (slices made
-    by hand), foreign processes, a driver that hangs, silence, slow starts and changes of a mode
-    last from `at` until `until`; None while they are there.
+    Errors are points in time, and so are what was done about foreign processes and what a node said
+    against the portal's own record. Drift (slices made by hand), foreign processes, a driver that
+    hangs, silence, slow starts and changes of a mode last from `at` until `until`; None while they
+    are there.
     """
 
     class Kind(models.TextChoices):
@@ -105,6 +106,7 @@ class GpuEvent(models.Model):
         WARNED = "warned", "Users warned"
         ASKED = "asked", "Asked to end"
         KILLED = "killed", "Ended"
+        CONFLICT = "conflict", "Contradiction"
         OPERATOR = "operator", "Operator"
 
     TROUBLES = (Kind.DRIFT.value, Kind.FOREIGN.value, Kind.INTRUDER.value)

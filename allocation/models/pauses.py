@@ -21,6 +21,15 @@ class PauseCause(models.Model):
     handed_at = models.DateTimeField(null=True, blank=True)
 
 
+class Own(models.TextChoices):
+    """How a claim is related to what is paused for it."""
+
+    OWNER = "owner", "the same owner"
+    PROJECT = "project", "the same project"
+    TENANT = "tenant", "the same organisation"
+    MEMBER = "member", "a member of this organisation"
+
+
 class Pause(models.Model):
     """The `number`-th time that a booking gave its places back for a stronger claim.
 
@@ -31,8 +40,9 @@ class Pause(models.Model):
     `ready_at` and would have lasted until `ends_before`; `charged` is what it cost, without the
     `credit` for work that is done again. `remaining_seconds` is the time that is left after it.
 
-    `beneficiary_label` is empty when the stronger claim is another tenant's. `may_wait`: the
-    beneficiary has no fixed window, so that more time can be asked for.
+    `own` says that the claim is of its own owner, project or organisation: then nothing is credited
+    and the grace is charged. `beneficiary_label` is empty when the stronger claim is another
+    tenant's. `may_wait`: the beneficiary has no fixed window, so that more time can be asked for.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -44,6 +54,7 @@ class Pause(models.Model):
     cause = models.OneToOneField(PauseCause, on_delete=models.PROTECT)
     beneficiary_label = models.CharField(max_length=24, blank=True)
     may_wait = models.BooleanField()
+    own = models.CharField(max_length=8, choices=Own.choices, blank=True, db_default="", default="")
     decision = models.ForeignKey(Decision, on_delete=models.PROTECT, related_name="+")
     policy_version = models.PositiveIntegerField()
     rule = models.CharField(max_length=8)
@@ -105,7 +116,13 @@ class Pause(models.Model):
                 condition=Q(credit_seconds__lte=F("lost_seconds"), charged__gte=0, credit__gte=0),
                 name="pause_credit_sane",
             ),
+            models.CheckConstraint(condition=Q(own__in=["", *Own.values]), name="pause_own_known"),
         ]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the claim is of its own people."""
+        return self.own != ""
 
     @property
     def is_open(self) -> bool:

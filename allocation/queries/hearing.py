@@ -11,8 +11,9 @@ from allocation.models import EnrolmentToken, Node
 class Hearing:
     """One node's agent, for operators. `skew` is its clock less ours in seconds, None before the
     first heartbeat. `throttled` counts seconds in which it said too much, `implausible`
-    readings whose values can't be true together. Strangers are warned and
-    ended after so many minutes, None for never; by an `own_ladder`, or by the policy."""
+    readings whose values can't be true together, `conflicts` words against the portal's record of
+    a run, `refunded_seconds` GPU time not charged for hardware that it said failed. Strangers are
+    warned and ended after so many minutes, None for never; by an `own_ladder`, or by the policy."""
 
     skew: int | None
     clock_wrong: bool
@@ -21,6 +22,8 @@ class Hearing:
     refused: int
     throttled: int
     implausible: int
+    conflicts: int
+    refunded_seconds: int
     differences: tuple[str, ...]
     warn_minutes: int | None = None
     end_minutes: int | None = None
@@ -35,6 +38,11 @@ class Hearing:
         if self.end_minutes is not None:
             found += f", ended after {self.end_minutes} min"
         return found
+
+    @property
+    def refunded(self) -> str:
+        """GPU time that was not charged, in hours."""
+        return f"{self.refunded_seconds / 3600:.1f} GPU-hours"
 
     @property
     def clock(self) -> str:
@@ -69,6 +77,8 @@ def hearing_of(node_id: UUID) -> Hearing:
         refused=node.refused,
         throttled=node.throttled,
         implausible=node.implausible,
+        conflicts=node.conflicts,
+        refunded_seconds=node.refunded_seconds,
         differences=tuple(node.differences),
         warn_minutes=_minutes(node.foreign_warn_after),
         end_minutes=_minutes(node.foreign_end_after),

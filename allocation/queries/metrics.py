@@ -15,8 +15,15 @@ _COUNTED = (
     ("refused", "Messages of agents that were not signed right or not readable."),
     ("throttled", "Seconds in which an agent said too much."),
     ("implausible", "Readings whose values can't be true together."),
+    ("conflicts", "Words of agents that contradict the portal's record of a run."),
+    ("refunded_seconds", "GPU-seconds not charged because agents reported failed hardware."),
 )
 _TALLIES = {
+    "own_pauses": (
+        "gpu_portal_own_pauses_total",
+        "Pauses for a booking of the same owner, project or organisation.",
+    ),
+    "no_shows": ("gpu_portal_no_shows_total", "Bookings that nobody used."),
     "cycle_turns": ("gpu_portal_cycles_total", "Turns of the decision-maker."),
     "cycle_milliseconds": ("gpu_portal_cycle_milliseconds_total", "What those turns took."),
     "messages_unreadable": (

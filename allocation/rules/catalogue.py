@@ -202,6 +202,13 @@ RULES: tuple[Rule, ...] = (
     Rule("R96", "mode_change", "hardware", "hardware", "delays",
          "GPUs that change between whole and slices by a reset are empty while they do.",
          ("gpus", "seconds")),
+    Rule("R110", "node_conflict", "hardware", "operator", "delays",
+         "A run that a node alone says is over is charged until then, and goes on elsewhere."),
+    Rule("R111", "no_show", "policy", "operator", "refuses",
+         "A booking in which nobody is seen is ended, and pays a share of the time left.",
+         ("absent", "fee", "limit")),
+    Rule("R112", "own_pause", "policy", "operator", "explains",
+         "A pause for a claim of one's own people is charged to its end and credits nothing."),
 )  # fmt: skip
 
 UNPROVEN = frozenset({"none_in_service", "no_room_in_horizon"})

@@ -12,7 +12,7 @@ from allocation.models import Allocation, Booking, BookingEvent, Series
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import EXTENDABLE, ON_HARDWARE, TERMINAL, State
 from allocation.services.admission import Terms, terms_check
-from allocation.services.costs import booking_cost, earlier_settle
+from allocation.services.costs import booking_cost, earlier_settle, given_up_seconds
 from allocation.services.history import event_add, event_of, lines_add
 from allocation.services.offers import Offer, offer_of
 from allocation.services.pauses import pause_over
@@ -288,7 +288,8 @@ def _take_back(actor: Actor, booking: Booking, state: State, now: datetime) -> B
     )
     is_cancelled = state is State.CANCELLED
     booking.state, booking.outcome = state, "cancelled" if is_cancelled else "released"
-    booking.charged, booking.ended_at = earlier_settle(booking, now), now
+    rest = given_up_seconds(booking, now)
+    booking.charged, booking.ended_at = earlier_settle(booking, now, rest), now
     _save(booking, "state", "outcome", "charged", "ended_at")
     pause_over(booking, now)
     freed = money_text(booking.held - booking.charged, booking.currency)

@@ -3,7 +3,9 @@
 from datetime import datetime
 from decimal import Decimal
 
-from allocation.models import Booking
+from allocation.models import Booking, Pause
+from allocation.rules.charging import Before, Run, end_seconds
+from allocation.services.pauses import pause_open
 from billing.rules import UNITS_PER_GPU, cost_of
 from billing.services import hold_settle
 
@@ -13,15 +15,30 @@ def booking_cost(booking: Booking, seconds: int) -> Decimal:
     return cost_of(per_gpu_hour=booking.price_per_hour, units=UNITS_PER_GPU, seconds=seconds)
 
 
-def run_seconds(booking: Booking, until: datetime) -> int:
-    """Seconds of the present run that are charged: from "ready" to `until` or a pause's notice; of
-    one that its hardware broke what is saved."""
+def run_of(booking: Booking, pause: Pause | None) -> Run | None:
+    """The present run as it is charged; None before it is ready. `pause` is the open one."""
     if booking.ready_at is None:
+        return None
+    return Run(
+        ready=booking.ready_at,
+        noticed=booking.noticed_at,
+        own=pause is not None and pause.own != "",
+        saved=booking.saved_at,
+        broken=run_is_broken(booking),
+    )
+
+
+def run_seconds(booking: Booking, until: datetime) -> int:
+    """Seconds of the present run that are charged: from "ready" to `until` or a pause's notice; a
+    pause for its own people's claim is charged to its end. Of a run that its hardware broke what
+    is saved."""
+    pause = pause_open(booking) if booking.noticed_at is not None else None
+    run = run_of(booking, pause)
+    if run is None:
         return 0
-    ends = min(until, booking.noticed_at or until)
-    if run_is_broken(booking):
-        ends = min(ends, booking.saved_at or booking.ready_at)
-    return max(0, int((ends - booking.ready_at).total_seconds()))
+    if pause is not None:
+        until = min(until, pause.acknowledged_at or pause.deadline)
+    return run.seconds(until)
 
 
 def granted_seconds(booking: Booking) -> int:
@@ -53,13 +70,39 @@ def booking_spent(booking: Booking, until: datetime) -> Decimal:
     return min(booking.held, booking.settled + booking_cost(booking, used))
 
 
-def earlier_settle(booking: Booking, now: datetime) -> Decimal:
+def earlier_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
     """Ends the hold of a booking that waits: what it had before it was begun anew is charged, zero
-    for one that never ran. Returns what it was charged in all, for paused runs too."""
-    due = booking_cost(booking, booking.used_seconds) if booking.used_seconds else Decimal(0)
-    return booking.settled + hold_settle(
+    for one that never ran. Returns what it was charged in all, for paused runs too.
+
+    `rest` is the time that its owner gives up, zero where somebody else ends it.
+    """
+    return booking.settled + last_settle(booking, end_seconds(0, before_of(booking), rest), now)
+
+
+def last_settle(booking: Booking, seconds: int, now: datetime) -> Decimal:
+    """Charges so many seconds out of what is still held, and ends the hold; returns the charge."""
+    return hold_settle(
         tenant_id=booking.tenant_id,
         reference=booking.id,
-        amount=min(booking.held - booking.settled, due),
+        amount=min(booking.held - booking.settled, booking_cost(booking, seconds)),
         now=now,
     )
+
+
+def before_of(booking: Booking) -> Before:
+    """What earlier runs left to be charged, or to be done again."""
+    return Before(booking.used_seconds, booking.redo_seconds, booking.credited_seconds)
+
+
+def given_up_seconds(booking: Booking, at: datetime) -> int:
+    """The time that its owner still had at `at`; a fixed window has what is left of it."""
+    pause = pause_open(booking)
+    if pause is not None:
+        left = int((pause.ends_before - at).total_seconds())
+        remaining = pause.remaining_seconds
+        if remaining is not None:
+            left = remaining if booking.starts is None else min(left, remaining)
+        return max(0, left)
+    if booking.ready_at is not None and booking.planned_ends is not None:
+        return max(0, int((booking.planned_ends - at).total_seconds()))
+    return max(0, booking.duration_seconds - booking.used_seconds)

@@ -17,7 +17,8 @@ from django.db.models import Q, QuerySet
 from allocation.models import Allocation, Blackout, Booking, Gpu, Node
 from allocation.queries.blackouts import blackouts_open, in_scope
 from allocation.rules.states import State
-from allocation.services.costs import granted_seconds, run_kept_seconds
+from allocation.services.conflicts import refund_note
+from allocation.services.costs import granted_seconds, run_kept_seconds, run_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, run_break_off
 from allocation.services.modes import WORDS, pinned_otherwise
@@ -52,26 +53,34 @@ def hardware_clear(now: datetime) -> int:
     """Takes bookings off hardware that they can't stay or start on; returns how many."""
     blackouts = blackouts_open(now)
     leaving = _first_of_each(_leaving(now, blackouts))
-    broken = [run_break(row.booking_id, _why(row, now, blackouts), now) for row in leaving]
+    broken = [
+        run_break(row.booking_id, _why(row, now, blackouts), now, _failed_on(row))
+        for row in leaving
+    ]
     blocked = _first_of_each(_blocked(now, blackouts))
     unplaced = [_unplace(row.booking_id, _why(row, now, blackouts), now) for row in blocked]
     return sum(broken) + sum(unplaced)
 
 
-def run_break(booking_id: UUID, because: Because, now: datetime) -> bool:
+def run_break(
+    booking_id: UUID, because: Because, now: datetime, failed_on: UUID | None = None
+) -> bool:
     """Breaks a run off and puts the whole booking back in line, where it was; False if none runs.
 
     The broken run is not charged, but for what is known to be saved. A flexible booking gets the
-    rest of its time, a fixed one what is left of its window. Its money stays held.
+    rest of its time, a fixed one what is left of its window. Its money stays held. What is not
+    charged is added up for the node that it `failed_on`.
     """
     with transaction.atomic():
         booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
         if booking.state == State.PAUSING:
-            return pause_break(booking, because.rule, because.sentence, now)
+            return pause_break(booking, because.rule, because.sentence, now, is_hardware=True)
         if booking.state not in RUNNING:
             return False
         booking.duration_seconds = granted_seconds(booking)
         kept = run_kept_seconds(booking)
+        if failed_on is not None:
+            refund_note(failed_on, (run_seconds(booking, now) - kept) * booking.ask["count"])
         booking.used_seconds += kept
         booking.planned_places = [] if booking.starts else _places(booking, STARTED)
         run_break_off(booking, now, kept)
@@ -182,6 +191,11 @@ def _why(row: Allocation, now: datetime, blackouts: Iterable[Blackout]) -> Becau
         return Because("R85", f"{node.name} has not answered for long.")
     why = f": {node.state_reason.rstrip('.')}" if node.state_reason else ""
     return Because("R63", f"{node.name} takes no work now{why}.")
+
+
+def _failed_on(row: Allocation) -> UUID | None:
+    """The node that said so, where hardware failed."""
+    return row.gpu.node_id if row.gpu.health != Gpu.Health.OK else None
 
 
 def _places(booking: Booking, states: Iterable[str]) -> list[dict[str, object]]:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from decimal import Decimal
 from uuid import UUID
 
 from django.db import transaction
@@ -11,8 +10,16 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, CompactionOrder, Node, Occupancy
+from allocation.rules.charging import end_seconds
 from allocation.rules.states import EXTENDABLE, OPEN, State
-from allocation.services.costs import booking_cost, earlier_settle, run_seconds
+from allocation.services.conflicts import never_ready_note
+from allocation.services.costs import (
+    before_of,
+    earlier_settle,
+    given_up_seconds,
+    last_settle,
+    run_seconds,
+)
 from allocation.services.history import event_add
 from allocation.services.pauses import (
     pause_acknowledged,
@@ -24,7 +31,6 @@ from allocation.services.pauses import (
 )
 from allocation.services.runs import run_none_left, run_paused
 from billing.rules import money_text
-from billing.services import hold_settle
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +40,8 @@ RESUMING = Q(
     state=State.PAUSED,
     id__in=Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id"),
 )
-# A node that clears a booking this much before its end has a wrong clock.
-TOO_EARLY = timedelta(minutes=1)
+# Outcomes by which owners give up time that they still had.
+GIVEN_UP = ("cancelled", "released", "no_show")
 
 
 def ends_due(now: datetime) -> int:
@@ -129,8 +135,6 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         if allocation.state in STARTED and is_over:
             # The agent ended it by its own clock before our cycle did.
             _end(booking, now)
-        elif booking.state in STARTED and allocation.period.upper > now + TOO_EARLY:
-            allocation_failed(allocation_id, "it was cleared too early, by a wrong clock", now)
         allocation.refresh_from_db()
         booking.refresh_from_db()
         if allocation.state != Allocation.State.RELEASING:
@@ -145,7 +149,8 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
 
 
 def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
-    """The agent could not make it true; the whole booking is taken back, this run costs nothing."""
+    """The agent could not begin it; the whole booking is taken back, and this run, which was never
+    handed over, costs nothing. What runs already does not fail by a word: see `run_conflict`."""
     with transaction.atomic():
         booking = _booking_of(allocation_id)
         if booking is None:
@@ -153,15 +158,12 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         changed = Allocation.objects.filter(id=allocation_id, state__in=STARTED).update(
             error=error[:200]
         )
-        if not changed or booking.state not in (State.STARTING, State.ACTIVE, State.PAUSING):
+        if not changed or booking.state != State.STARTING:
             return
-        verb = "start" if booking.state == State.STARTING else "keep"
         booking.state, booking.outcome = State.ENDING, "failed"
         booking.released_at = now
         _save(booking, "state", "outcome", "released_at")
-        event_add(
-            booking, kind="ending", sentence=f"The node could not {verb} it: {error}", now=now
-        )
+        event_add(booking, kind="ending", sentence=f"The node could not start it: {error}", now=now)
         _release_rows(booking)
 
 
@@ -202,6 +204,8 @@ def _end(booking: Booking, now: datetime) -> bool:
             event_add(booking, kind="ending", sentence="Its time is over; being cleared.", now=now)
         if booking.state != State.ENDING:
             return False
+        if booking.ready_at is None:
+            never_ready_note(booking, now)
         return _release_rows(booking) or run_complete(booking, now)
 
 
@@ -276,13 +280,12 @@ def _not_resumed(booking: Booking, now: datetime) -> bool:
 
 def _finish(booking: Booking, now: datetime) -> None:
     """Charges the seconds of this run, lets the rest of the hold go, and ends."""
-    used = booking.used_seconds
+    run, rest = 0, 0
     if booking.released_at and booking.outcome != "failed":
-        used += run_seconds(booking, booking.released_at)
-    due = min(booking.held - booking.settled, booking_cost(booking, used)) if used else Decimal(0)
-    booking.charged = booking.settled + hold_settle(
-        tenant_id=booking.tenant_id, reference=booking.id, amount=due, now=now
-    )
+        run = run_seconds(booking, booking.released_at)
+        rest = given_up_seconds(booking, booking.released_at)
+    used = end_seconds(run, before_of(booking), rest if booking.outcome in GIVEN_UP else 0)
+    booking.charged = booking.settled + last_settle(booking, used + booking.fee_seconds, now)
     pause_over(booking, now)
     booking.state = State.FAILED if booking.outcome == "failed" else State.ENDED
     booking.ended_at = now

@@ -6,8 +6,9 @@ from uuid import uuid4
 
 from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
+from django.db.models import Q
 
-from allocation.models import Allocation, Booking, Decision, Pause, PauseCause
+from allocation.models import Allocation, Booking, Decision, Own, Pause, PauseCause
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.costs import granted_seconds
@@ -15,7 +16,9 @@ from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, nodes_bump
 from allocation.services.pauses import OPEN, pauses_put_off, pauses_unneeded
 from allocation.services.places import place_data
+from allocation.services.tallies import tally
 from allocation.solver import Place, Reason
+from tenants.models import Membership
 
 # A beneficiary that starts this soon anyway is left where it is.
 SOON = timedelta(seconds=5)
@@ -34,25 +37,28 @@ def pause_begin(
     """Tells the owner: all places of the running booking go to `beneficiary` at `at`.
 
     `booking` is locked and active with all its rows. Their periods are shortened to `at`, so that
-    the caller can write the beneficiary's; charging stops now.
+    the caller can write the beneficiary's. Charging stops now, for a claim of its own people with
+    the run.
     """
     rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))
     lower, upper = rows[0].period.lower, rows[0].period.upper
     booking.allocations.filter(state__in=STARTED).update(period=DateTimeTZRange(lower, at))
     nodes_bump(row.gpu_id for row in rows)
     noticed = now.replace(microsecond=0)
-    is_own = beneficiary.tenant_id == booking.tenant_id
+    is_visible = beneficiary.tenant_id == booking.tenant_id
+    rule = reasons[0].rule if reasons else "R7"
     pause = Pause.objects.create(
         id=uuid4(),
         tenant_id=booking.tenant_id,
         booking=booking,
         number=booking.pauses.count() + 1,
         cause=PauseCause.objects.create(beneficiary=beneficiary),
-        beneficiary_label=beneficiary.label if is_own else "",
+        beneficiary_label=beneficiary.label if is_visible else "",
+        own="" if rule == MOVED_TOGETHER else own_of(booking, beneficiary),
         may_wait=beneficiary.starts is None,
         decision=decision,
         policy_version=decision.policy.number,
-        rule=reasons[0].rule if reasons else "R7",
+        rule=rule,
         sentence=" ".join(reason.sentence for reason in reasons)[:300],
         method=booking.tier.pause_method,
         ready_at=booking.ready_at or now,
@@ -62,8 +68,27 @@ def pause_begin(
         grace_seconds=booking.tier.grace_seconds,
         ends_before=upper,
     )
+    if pause.own:
+        tally("own_pauses")
     _tell(booking, pause, decision, now)
     return pause
+
+
+def own_of(booking: Booking, claim: Booking) -> str:
+    """How the claim's people are related to those of the booking; empty for strangers.
+
+    Somebody who acts for both organisations could pause himself across them.
+    """
+    if claim.owner_id == booking.owner_id:
+        return Own.OWNER
+    if claim.project_id == booking.project_id:
+        return Own.PROJECT
+    if claim.tenant_id == booking.tenant_id:
+        return Own.TENANT
+    acts_for_both = Q(tenant=booking.tenant_id, user=claim.owner_id) | Q(
+        tenant=claim.tenant_id, user=booking.owner_id
+    )
+    return Own.MEMBER if Membership.objects.filter(acts_for_both).exists() else ""
 
 
 def _tell(booking: Booking, pause: Pause, decision: Decision, now: datetime) -> None:

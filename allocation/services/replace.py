@@ -1,4 +1,4 @@
-"""Beginning bookings anew elsewhere when their node is silent, or has ended them by itself.
+"""Beginning bookings anew elsewhere when their node is silent, or says that it has ended them.
 
 The device stays occupied until its node proves it empty; only the booking goes on without it.
 """
@@ -10,8 +10,10 @@ from uuid import UUID
 from django.db import transaction
 
 from allocation.models import Allocation, Booking, Node
-from allocation.rules.catalogue import BY_CODE
+from allocation.rules.catalogue import BY_CODE, Rule
+from allocation.rules.leases import SILENCE_SECONDS
 from allocation.rules.states import State
+from allocation.services.conflicts import RULE, conflict_note
 from allocation.services.costs import run_seconds
 from allocation.services.history import event_add
 from allocation.services.leases import HELD
@@ -23,6 +25,10 @@ logger = logging.getLogger(__name__)
 
 WORTH_SECONDS = 60
 LOSABLE = (State.STARTING, State.ACTIVE, State.PAUSING)
+SILENT = BY_CODE["node_silent"]
+SILENCE = timedelta(seconds=SILENCE_SECONDS)
+# A node's clock may be a little fast.
+TOO_EARLY = timedelta(minutes=1)
 
 
 def node_replace(*, node_id: UUID, seq: int, now: datetime) -> int:
@@ -53,7 +59,11 @@ def node_replace(*, node_id: UUID, seq: int, now: datetime) -> int:
 
 def lease_ran_out(allocation_id: UUID, *, since: datetime, now: datetime) -> None:
     """The agent says that it has ended an allocation because its lease ran out: nothing of it has
-    been left there `since` then."""
+    been left there `since` then.
+
+    That is a time of the node's clock. Leases are renewed by heartbeats, and a lease that ran out
+    long before the last one that was heard is charged until its last could have run out.
+    """
     with transaction.atomic():
         booking = (
             Booking.objects.select_for_update(of=("self",))
@@ -66,19 +76,51 @@ def lease_ran_out(allocation_id: UUID, *, since: datetime, now: datetime) -> Non
         node = row.gpu.node
         Node.objects.filter(id=node.id).update(cut_off=True)
         why = f"{node.name} was cut off from the portal and ended it."
-        if _lost(booking, until=min(now, since), why=why, now=now):
+        heard = (node.heartbeat_at or since) - SILENCE
+        if since < heard and booking.ready_at is not None and booking.ready_at < heard:
+            said = f"A lease of {booking.label} is said to have run out while the node was heard."
+            conflict_note(row, said, now)
+        if _lost(booking, until=min(now, max(since, heard)), why=why, now=now):
             nudge("allocation.cycle")
+
+
+def run_conflict(allocation_id: UUID, said: str, now: datetime) -> bool:
+    """A node says that a run is over which the portal has not ended, and has the devices back.
+
+    The run is charged until now, and the booking goes on elsewhere for the rest of its time. False
+    for what is no run, or is as good as over.
+    """
+    with transaction.atomic():
+        booking = (
+            Booking.objects.select_for_update(of=("self",))
+            .filter(allocations__id=allocation_id, state__in=[State.ACTIVE, State.PAUSING])
+            .first()
+        )
+        row = Allocation.objects.select_related("gpu__node").get(id=allocation_id)
+        if booking is None or row.state not in STARTED or row.period.upper <= now + TOO_EARLY:
+            return False
+        where = f"GPU {row.gpu.index} of {row.gpu.node.name}"
+        why = f"{row.gpu.node.name} says that it is over before its time: {said.rstrip('.')}."
+        if booking.state == State.PAUSING:
+            is_news = pause_break(booking, RULE.id, why, now, is_hardware=False)
+        else:
+            is_news = booking_replace(booking, until=now, why=why, now=now, rule=RULE)
+        if is_news:
+            conflict_note(row, f"{where}: {booking.label} is said to be over early ({said}).", now)
+        return is_news
 
 
 def _lost(booking: Booking, *, until: datetime, why: str, now: datetime) -> bool:
     """What is told to pause is paused when its grace is over, and goes on elsewhere: its node will
     not prove it empty. Safe to call twice."""
     if booking.state == State.PAUSING:
-        return pause_break(booking, BY_CODE["node_silent"].id, why, now)
+        return pause_break(booking, SILENT.id, why, now, is_hardware=False)
     return booking_replace(booking, until=until, why=why, now=now)
 
 
-def booking_replace(booking: Booking, *, until: datetime, why: str, now: datetime) -> bool:
+def booking_replace(
+    booking: Booking, *, until: datetime, why: str, now: datetime, rule: Rule = SILENT
+) -> bool:
     """Puts a locked booking that runs back into the line for the time it has left, as a whole.
 
     It is charged in the end for what it had until `until`. False when less than a minute is left:
@@ -92,8 +134,7 @@ def booking_replace(booking: Booking, *, until: datetime, why: str, now: datetim
     booking.state, booking.replaced = State.QUEUED, booking.replaced + 1
     booking.planned_starts = booking.planned_ends = None
     booking.extension_until = None
-    rule = BY_CODE["node_silent"]
-    booking.planned_places, booking.reasons = [], [_reason(rule.id, rule.check, why)]
+    booking.planned_places, booking.reasons = [], [_reason(rule, why)]
     booking.version += 1
     booking.save()
     event_add(
@@ -120,11 +161,11 @@ def time_left(booking: Booking, now: datetime) -> tuple[int, datetime | None]:
     return min(left, int((ends - now).total_seconds())), ends
 
 
-def _reason(rule: str, check: str, sentence: str) -> dict[str, object]:
+def _reason(rule: Rule, sentence: str) -> dict[str, object]:
     return {
-        "rule": rule,
-        "code": "node_silent",
-        "check": check,
+        "rule": rule.id,
+        "code": rule.code,
+        "check": rule.check,
         "sentence": sentence,
         "numbers": {},
         "frees_at": None,

@@ -26,7 +26,7 @@ from allocation.services.lifecycle import (
     allocation_suspended,
 )
 from allocation.services.modes import modes_apply
-from allocation.services.replace import lease_ran_out
+from allocation.services.replace import lease_ran_out, run_conflict
 from allocation.services.starts import allocations_ready
 from allocation.services.strangers import deeds_apply
 from allocation.services.telemetry import samples_store
@@ -196,7 +196,8 @@ def _broken_runs(hurt: Mapping[UUID, str], now: datetime) -> None:
     rows = Allocation.objects.filter(id__in=hurt).select_related("gpu__node").order_by("booking_id")
     for row in rows:
         where = f"GPU {row.gpu.index} of {row.gpu.node.name}"
-        run_break(row.booking_id, Because("R62", f"{where} had an error. {hurt[row.id]}."), now)
+        because = Because("R62", f"{where} had an error. {hurt[row.id]}.")
+        run_break(row.booking_id, because, now, row.gpu.node_id)
 
 
 def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict[str, UUID]:
@@ -237,6 +238,7 @@ def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) 
     if item.state == "empty":
         if item.suspended:
             allocation_suspended(identifier)
+        run_conflict(identifier, "the device is empty", now)
         allocation_empty(identifier, now)
     if item.state == "failed":
         _failed(identifier, item, now)
@@ -246,7 +248,9 @@ def _failed(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> N
     if item.error == wire.LEASE_RAN_OUT and _is_leased(identifier):
         lease_ran_out(identifier, since=_moment(item.since, now), now=now)
         return
-    allocation_failed(identifier, item.error or "no reason given", now)
+    error = item.error or "no reason given"
+    if not run_conflict(identifier, error[:100], now):
+        allocation_failed(identifier, error, now)
 
 
 def _is_leased(identifier: UUID) -> bool:

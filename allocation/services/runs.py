@@ -4,8 +4,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from allocation.models import Allocation, Booking, Pause
+from allocation.rules.charging import pause_bill
 from allocation.rules.states import State
-from allocation.services.costs import booking_cost, run_is_broken
+from allocation.services.costs import before_of, booking_cost, run_is_broken, run_of
 from allocation.services.history import event_add
 from allocation.services.pauses import pause_open, pause_over
 from billing.rules import money_text
@@ -17,11 +18,7 @@ SHORTEST_SECONDS = 60
 
 def run_paused(booking: Booking, now: datetime) -> None:
     """All its devices are proven empty, or left behind: bills the run, keeps what the rest will
-    cost, and waits.
-
-    Time since the last save is done again: it is not charged, up to the tier's cap. A flexible
-    booking also gets that time back at its end; a fixed window can't grow, there it is money only.
-    """
+    cost, and waits. See `allocation.rules.charging` for the rule."""
     pause = pause_open(booking)
     if pause is None:
         raise LookupError(f"{booking.id} is pausing without a notice")
@@ -48,7 +45,7 @@ def run_paused(booking: Booking, now: datetime) -> None:
         booking.duration_seconds = max(SHORTEST_SECONDS, pause.remaining_seconds or 0)
     _save(
         booking, "settled", "held", "state", "ready_at", "noticed_at", "saved_at", "used_seconds",
-        "duration_seconds",
+        "duration_seconds", "redo_seconds", "credited_seconds",
     )  # fmt: skip
     event_add(
         booking, kind="paused", sentence=sentence, now=now,
@@ -80,33 +77,39 @@ def run_none_left(booking: Booking, outcome: str, because: str, now: datetime) -
 
 
 def _bill(booking: Booking, pause: Pause) -> Decimal:
-    """What the run costs; fills in what was lost, what is credited and what remains.
-
-    What failing hardware took is credited whole, and the grace, which was no use then, comes back.
-    """
-    is_broken = run_is_broken(booking)
-    used = max(0, int((pause.noticed_at - pause.ready_at).total_seconds()))
-    saved = max(pause.ready_at, min(booking.saved_at or pause.ready_at, pause.noticed_at))
-    pause.lost_seconds = min(used, int((pause.noticed_at - saved).total_seconds()))
-    cap = pause.lost_seconds if is_broken else booking.tier.credit_cap_seconds
-    pause.credit_seconds = min(pause.lost_seconds, cap)
-    # Also what it had elsewhere before it was begun anew.
-    used += booking.used_seconds
-    charge = booking_cost(booking, used - pause.credit_seconds)
-    pause.credit = booking_cost(booking, used) - charge
-    out_at = pause.noticed_at if is_broken else _out_at(booking)
-    left = max(0, int((pause.ends_before - out_at).total_seconds()))
-    is_fixed = booking.starts is not None
-    pause.remaining_seconds = left if is_fixed else left + pause.credit_seconds
+    """What the run costs; fills in what was lost, what is credited and what remains, and what the
+    booking still has to do again."""
+    run = run_of(booking, pause)
+    if run is None:
+        raise LookupError(f"{booking.id} is pausing and was never ready")
+    bill = pause_bill(
+        run,
+        out=_out_at(booking, pause),
+        ends=pause.ends_before,
+        before=before_of(booking),
+        cap=booking.tier.credit_cap_seconds,
+        is_fixed=booking.starts is not None,
+    )
+    pause.lost_seconds, pause.credit_seconds = bill.lost, bill.credit
+    pause.remaining_seconds = bill.remaining
+    booking.redo_seconds, booking.credited_seconds = bill.redo, bill.credited
+    charge = booking_cost(booking, bill.charged)
+    pause.credit = booking_cost(booking, bill.charged + bill.credit) - charge
     return charge
 
 
-def _out_at(booking: Booking) -> datetime:
-    """When the run's places were given back in the calendar."""
-    ended = booking.allocations.filter(state=Allocation.State.ENDED)
+def _out_at(booking: Booking, pause: Pause) -> datetime:
+    """When the run's places were given back in the calendar. Places that were left behind were no
+    use from the notice on, unless the pause is for its own people."""
+    ended = booking.allocations.filter(
+        state__in=(Allocation.State.RELEASING, Allocation.State.ENDED)
+    )
     # Ranges are ordered by where they begin: the last is that of this run.
-    last: datetime = ended.order_by("-period").values_list("period", flat=True)[0].upper
-    return last
+    last = ended.order_by("-period").only("period", "left")[0]
+    if last.left and not pause.own:
+        return pause.noticed_at
+    upper: datetime = last.period.upper
+    return upper
 
 
 def _goes_on(booking: Booking, pause: Pause, now: datetime) -> bool:

@@ -15,7 +15,8 @@ HISTORY = timedelta(days=62)
 GPU_HOUR = UNITS_PER_GPU * 3_600
 
 # Charged time per project, class and UTC day: from "ready" to the release or to the notice of the
-# pause that ended the run, less what that pause credits, else until now. Runs that were broken off
+# pause that ended the run (its end, if it was for its own people), less what that pause credits,
+# else until now. Runs that were broken off
 # have no "ready" any more: what counts of each is laid to its end.
 _USED = """
 SELECT u.tenant_id, u.project_id, u.gpu_class_id, extract(epoch FROM d.day)::bigint,
@@ -25,7 +26,8 @@ FROM (
   SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
          greatest(coalesce(p.ready_at, b.ready_at), lower(a.period), %(since)s) AS since,
          least(upper(a.period),
-               coalesce(p.noticed_at - make_interval(secs => coalesce(p.credit_seconds, 0)),
+               coalesce(CASE WHEN p.own = '' THEN p.noticed_at ELSE upper(a.period) END
+                          - make_interval(secs => p.credit_seconds),
                         b.released_at, b.ended_at, %(now)s),
                %(now)s) AS until
   FROM allocation_allocation a

@@ -17,6 +17,7 @@ from tenants.errors import Refused
 from tenants.models import Tier
 
 MOVED_TOGETHER = BY_CODE["moved_together"].id
+OWN_PAUSE = BY_CODE["own_pause"].id
 METHODS = {
     "stop": "the node ends what runs, first with TERM, then with KILL",
     "signal": "the node kills what has not ended itself by then",
@@ -143,6 +144,8 @@ def receipt_of(booking: Booking, pause: Pause, scene: Scene) -> Receipt:
         lines.append(CostLine("Work to be done again", lost))
         credit = money_text(pause.credit, booking.currency)
         lines.append(CostLine("Not charged for it", credit))
+        if pause.own:
+            lines.append(CostLine("Caused by your own people", f"no credit (rule {OWN_PAUSE})"))
         charged = money_text(pause.charged, booking.currency)
         lines.append(CostLine("Charged for this run", charged, strong=True))
     return Receipt(
@@ -176,6 +179,11 @@ def _lost(booking: Booking, pause: Pause, scene: Scene) -> str:
 
 def _money(booking: Booking, pause: Pause, scene: Scene) -> str:
     since = clock(pause.noticed_at, scene.zone)
+    if pause.own:
+        return (
+            "The claim is of your own people, so the run is charged until it is over and nothing "
+            f"is credited (rule {OWN_PAUSE})."
+        )
     return (
         f"Nothing is charged from {since} on, until it runs again. Work that has to be done "
         "again is credited by itself."
@@ -247,7 +255,10 @@ def run_lines(booking: Booking, pauses: Sequence[Pause], scene: Scene) -> list[C
     for pause in pauses:
         if pause.emptied_at is None:
             continue
-        began, told = clock(pause.ready_at, scene.zone), clock(pause.noticed_at, scene.zone)
+        until = pause.noticed_at
+        if pause.own:
+            until = pause.acknowledged_at or pause.deadline
+        began, told = clock(pause.ready_at, scene.zone), clock(until, scene.zone)
         name = f"Run {pause.number}, {began} – {told}"
         found.append(CostLine(name, money_text(pause.charged + pause.credit, booking.currency)))
         if pause.credit:
@@ -262,6 +273,9 @@ def paused_words(booking: Booking, pauses: Sequence[Pause], scene: Scene) -> str
     if booking.state != State.PAUSED or last is None:
         return ""
     left = length_words(last.remaining_seconds or 0)
+    own = sum(pause.own != "" for pause in pauses)
+    if own > 1:
+        left = f"Paused {own} times by your own people. {left}"
     if booking.starts is not None:
         ends = moment_words(last.ends_before, scene.zone, scene.now)
         return f"Goes on by itself as soon as there is room, until {ends} at the latest."

@@ -11,9 +11,9 @@ import pytest
 from django.db import OperationalError
 
 from allocation import wire
-from allocation.models import Allocation, Booking, Gpu, Node, Occupancy
+from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy
 from allocation.services import reader, reports
-from allocation.services.bookings import booking_release, booking_request
+from allocation.services.bookings import booking_cancel, booking_release, booking_request
 from allocation.services.fleet import node_key
 from allocation.services.invariants import invariants_check
 from allocation.services.starts import allocations_ready
@@ -28,7 +28,7 @@ from tests.builders_allocation import (
     an_ask,
 )
 from tests.roles import as_system
-from tests.services.plant import Plant, fresh, rows_of
+from tests.services.plant import NAME, Plant, fresh, rows_of
 
 
 def world() -> list[Any]:
@@ -238,16 +238,26 @@ def test_a_proof_counts_only_from_a_node_that_has_read_its_newest_document(
     assert fresh(starting).state == "ended"
 
 
-def test_a_node_whose_clock_ends_a_booking_early_costs_its_owner_nothing(
-    plant: Plant, lab: Lab, starting: Booking
+@pytest.mark.parametrize("word", ["empty", "failed"])
+def test_a_node_that_says_a_run_is_over_early_makes_no_time_free(
+    plant: Plant, lab: Lab, starting: Booking, word: wire.AllocationState
 ) -> None:
     plant.round()
-    assert fresh(starting).state == "active"
-    plant.told(plant.report(*[a_word(name, "empty") for name in names(starting)]))
-    plant.round()
-    ended = fresh(starting)
-    assert (ended.state, str(ended.charged)) == ("failed", "0.000000")
+    ready = fresh(starting).ready_at
+    assert ready is not None
+    plant.now += timedelta(minutes=30)
+    plant.told(plant.report(*[a_word(name, word) for name in names(starting)]))
+    again = fresh(starting)
+    # Charged until the portal heard of it; the rest of its time is to be had elsewhere.
+    assert (again.state, again.used_seconds) == ("queued", int((plant.now - ready).total_seconds()))
+    assert again.reasons[0]["rule"] == "R110"
     with as_system():
-        told = ended.events.get(kind="ending").sentence
-        assert told == "The node could not keep it: it was cleared too early, by a wrong clock"
+        noted = GpuEvent.objects.filter(kind="conflict")
+        assert [event.instance for event in noted] == names(starting)[:1]
+        assert Node.objects.get(name=NAME).conflicts == 1
+        booking_cancel(actor=lab.actor, booking=again, now=plant.now)
+        over = fresh(again)
+        paid = (over.price_per_hour * over.used_seconds / 3600).quantize(over.held)
+        assert (over.state, over.charged) == ("cancelled", paid)
+        assert paid > 0
         assert invariants_check() == []

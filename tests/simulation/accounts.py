@@ -6,7 +6,7 @@ SHORTEST = 60
 
 
 def run_seconds(booking: Booking, until: float) -> int:
-    """See run_seconds."""
+    """See run_seconds, of a run that no pause ends."""
     if booking.ready_at is None:
         return 0
     ends = min(until, booking.noticed_at or until)
@@ -89,11 +89,15 @@ def _bill(tables: Tables, booking: Booking, pause: Pause) -> None:
     used = max(0, int(pause.noticed_at - pause.ready_at))
     saved = max(pause.ready_at, min(booking.saved_at or pause.ready_at, pause.noticed_at))
     pause.lost_seconds = min(used, int(pause.noticed_at - saved))
-    cap = pause.lost_seconds if is_broken else booking.tier.credit_cap
-    pause.credit_seconds = min(pause.lost_seconds, cap)
+    cap = 0 if pause.own else max(0, booking.tier.credit_cap - booking.credited_seconds)
+    pause.credit_seconds = pause.lost_seconds if is_broken else min(pause.lost_seconds, cap)
+    if not is_broken:
+        booking.credited_seconds += pause.credit_seconds
     out_at = pause.noticed_at
     if not is_broken:
-        out_at = max((row.starts, row.ends) for row in tables.of(booking, "ended"))[1]
+        rows = tables.of(booking, "releasing", "ended")
+        last = max(rows, key=lambda row: (row.starts, row.ends))
+        out_at = pause.noticed_at if last.left and not pause.own else last.ends
     left = max(0, int(pause.ends_before - out_at))
     is_fixed = booking.wish.starts is not None
     pause.remaining_seconds = left if is_fixed else left + pause.credit_seconds

@@ -145,7 +145,7 @@ def _is_stuck(tables: Tables, site: Site, row: Row) -> bool:
 def run_break(tables: Tables, booking: Booking, now: float) -> None:
     """See run_break."""
     if booking.state == "pausing":
-        pause_break(tables, booking, now)
+        pause_break(tables, booking, now, is_hardware=True)
     if booking.state not in STARTED:
         return
     booking.duration = granted_seconds(booking)
@@ -155,16 +155,19 @@ def run_break(tables: Tables, booking: Booking, now: float) -> None:
     booking.state, booking.lost_at, booking.extension = "queued", now, None
 
 
-def pause_break(tables: Tables, booking: Booking, now: float) -> None:
+def pause_break(tables: Tables, booking: Booking, now: float, *, is_hardware: bool) -> bool:
     """See pause_break."""
     if not tables.here(booking):
-        return
+        return False
     ready = booking.ready_at
     _break_off(tables, booking, now)
-    booking.ready_at, booking.lost_at = ready, now
+    booking.ready_at = ready
+    if is_hardware:
+        booking.lost_at = now
     for row in tables.of(booking, *LIVE, "ended"):
         row.suspended = False
     lifecycle.run_complete(tables, booking, now)
+    return True
 
 
 def _break_off(tables: Tables, booking: Booking, now: float) -> None:

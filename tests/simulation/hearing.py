@@ -92,7 +92,7 @@ def _report(tables: Tables, site: Site, name: str, report: wire.Report, now: flo
         if item.state == "ready":
             lifecycle.ready(tables, row, item.devices, now)
     for item, row in own:
-        _word(tables, item, row, now, is_proven=is_proof(report, known))
+        _word(tables, site, (item, row), now, is_proven=is_proof(report, known))
     changed = [gpu for gpu in report.gpus if tables.gpus[gpu.uuid].mode != gpu.mode]
     for gpu in changed:
         tables.gpus[gpu.uuid].mode = gpu.mode
@@ -121,16 +121,23 @@ def _own(
 
 
 def _word(
-    tables: Tables, item: wire.ReportedAllocation, row: Row, now: float, *, is_proven: bool
+    tables: Tables,
+    site: Site,
+    said: tuple[wire.ReportedAllocation, Row],
+    now: float,
+    *,
+    is_proven: bool,
 ) -> None:
+    item, row = said
     if item.saved is not None:
         lifecycle.saved(tables, row, _moment(item.saved, now), now)
     if item.state == "empty" and is_proven:
         row.suspended = row.suspended or item.suspended
+        replacing.conflict(tables, site, row, now)
         lifecycle.empty(tables, row, now)
     if item.state == "failed" and item.error == wire.LEASE_RAN_OUT and row.leased:
-        replacing.lease_ran_out(tables, row, _moment(item.since, now), now)
-    elif item.state == "failed":
+        replacing.lease_ran_out(tables, site, row, _moment(item.since, now), now)
+    elif item.state == "failed" and not replacing.conflict(tables, site, row, now):
         lifecycle.failed(tables, row, now)
 
 

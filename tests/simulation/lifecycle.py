@@ -6,8 +6,6 @@ from allocation.rules.fencing import STARTED
 from tests.simulation.accounts import none_left, pause_over, run_paused
 from tests.simulation.rows import Booking, Pause, Row, Tables, shares_fit
 
-TOO_EARLY = 60
-
 
 def ends_due(tables: Tables, now: float) -> None:
     """Ends what is over by the clock, was given back or is paused."""
@@ -85,8 +83,6 @@ def empty(tables: Tables, row: Row, now: float) -> None:
     booking = tables.bookings[row.booking]
     if row.state in STARTED and (row.ends <= now or booking.state == "ending"):
         end(tables, booking, now)
-    elif booking.state in STARTED and row.ends > now + TOO_EARLY:
-        failed(tables, row, now)
     if row.state != "releasing":
         return
     row.state, row.occupied = "ended", False
@@ -98,7 +94,7 @@ def empty(tables: Tables, row: Row, now: float) -> None:
 def failed(tables: Tables, row: Row, now: float) -> None:
     """See allocation_failed."""
     booking = tables.bookings[row.booking]
-    if row.state not in STARTED or booking.state not in (*STARTED, "pausing"):
+    if row.state not in STARTED or booking.state != "starting":
         return
     booking.state, booking.outcome, booking.released_at = "ending", "failed", now
     _release(tables, booking)

@@ -29,6 +29,7 @@ def pause_begin(tables: Tables, told: Told, new_id: Callable[[], str], now: floa
         beneficiary=beneficiary.id,
         number=sum(p.booking == booking.id for p in tables.pauses.values()) + 1,
         may_wait=beneficiary.wish.starts is None,
+        own=tables.is_own(booking, beneficiary),
         ready_at=booking.ready_at or now,
         noticed_at=int(now),
         deadline=told.at,

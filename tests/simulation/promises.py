@@ -96,6 +96,8 @@ def _account_broken(tables: Tables, booking: Booking) -> list[str]:
     what is left. Not of a run that hardware broke, or that was begun anew: that counts less."""
     if booking.wish.starts is not None or booking.replaced or booking.lost_at is not None:
         return []
+    if any(row.broken for row in tables.of(booking, "releasing", "ended")):
+        return []
     mine = [pause for pause in tables.pauses.values() if pause.booking == booking.id]
     billed = [pause for pause in mine if pause.remaining_seconds is not None]
     if booking.state not in (*STARTED, "paused", "ended"):

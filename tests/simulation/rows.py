@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from allocation.solver import Gpu, Host, Limit, Model, Place, Reason, Tier
-from tests.simulation.people import SERVICES, Party, Service, Wish
+from tests.simulation.people import BORROWER, SERVICES, Party, Service, Wish
 
 LIVE = ("planned", "starting", "active", "releasing")
 TOLD = ("starting", "active", "releasing")
@@ -76,6 +76,7 @@ class Booking:
     released_at: float | None = None
     lost_at: float | None = None
     used_seconds: int = 0
+    credited_seconds: int = 0
     pause_count: int = 0
     replaced: int = 0
 
@@ -127,6 +128,7 @@ class Pause:
     beneficiary: str
     number: int
     may_wait: bool
+    own: bool
     ready_at: float
     noticed_at: float
     deadline: int
@@ -220,6 +222,8 @@ class Tables:
     upkeep: dict[str, Upkeep] = field(default_factory=dict)
     # Errors of hardware that were heard of: each is acted on once.
     errors: set[tuple[object, ...]] = field(default_factory=set)
+    # When nodes contradicted the portal, by GPU.
+    conflicts: dict[str, list[float]] = field(default_factory=dict)
     proof_needed: bool = True
 
     def copy(self) -> "Tables":
@@ -233,6 +237,7 @@ class Tables:
             node_of=self.node_of,
             counted=dict(self.counted),
             errors=set(self.errors),
+            conflicts={gpu: list(times) for gpu, times in self.conflicts.items()},
             proof_needed=self.proof_needed,
             **tables,
         )
@@ -250,6 +255,10 @@ class Tables:
         """The pause that is neither resumed nor over."""
         mine = (p for p in self.pauses.values() if p.booking == booking.id and p.is_open)
         return next(mine, None)
+
+    def is_own(self, booking: Booking, claim: Booking) -> bool:
+        """See own_of: all but one of the people are of one tenant, and nobody is of two."""
+        return (booking.wish.who == BORROWER) == (claim.wish.who == BORROWER)
 
     def is_silent(self, row: Row) -> bool:
         """Whether its node does not answer."""

@@ -1,0 +1,1 @@
+"""Money games: random lives of bookings, and an oracle that counts what was had."""

@@ -1,0 +1,99 @@
+"""Nobody gets GPU time for less than its price: random lives against the pure rule of charging."""
+
+import dataclasses
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from allocation.rules import charging
+from tests.money.games import play
+
+GAMES, SEED = 100_000, 20_261_122
+
+
+def test_nobody_gets_time_for_less_than_its_price_in_a_hundred_thousand_games() -> None:
+    assert play(GAMES, SEED) > GAMES
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(10))
+def test_nor_in_a_million(seed: int) -> None:
+    assert play(GAMES, seed) > GAMES
+
+
+Rule = Callable[..., Any]
+Facts = Any  # what a faulty rule hands on to the right one
+_bill, _end, _seconds, _fee = (
+    charging.pause_bill,
+    charging.end_seconds,
+    charging.Run.seconds,
+    charging.no_show_fee,
+)
+
+
+def _own_is_credited(run: charging.Run, **facts: Facts) -> charging.PauseBill:
+    return _bill(dataclasses.replace(run, own=False), **facts)
+
+
+def _cap_for_each_pause(run: charging.Run, **facts: Facts) -> charging.PauseBill:
+    facts["before"] = dataclasses.replace(facts["before"], credited=0)
+    return _bill(run, **facts)
+
+
+def _credit_used_twice(run: charging.Run, **facts: Facts) -> charging.PauseBill:
+    return dataclasses.replace(_bill(run, **facts), redo=0)
+
+
+def _earlier_runs_forgotten(run: charging.Run, **facts: Facts) -> charging.PauseBill:
+    facts["before"] = dataclasses.replace(facts["before"], uncharged=0)
+    return _bill(run, **facts)
+
+
+def _window_grows(run: charging.Run, **facts: Facts) -> charging.PauseBill:
+    return _bill(run, **{**facts, "is_fixed": False})
+
+
+def _waiting_is_free(run: int, before: charging.Before, rest: int) -> int:
+    return _end(run, dataclasses.replace(before, uncharged=0), rest)
+
+
+def _given_up_keeps_the_credit(run: int, before: charging.Before, rest: int) -> int:
+    return _end(run, before, 0)
+
+
+def _broken_costs_all(run: charging.Run, until: datetime) -> int:
+    return _seconds(dataclasses.replace(run, broken=False), until)
+
+
+def _own_grace_is_free(run: charging.Run, until: datetime) -> int:
+    return _seconds(dataclasses.replace(run, own=False), until)
+
+
+def _a_second_less(run: charging.Run, until: datetime) -> int:
+    return max(0, _seconds(run, until) - 1)
+
+
+FAULTS: list[tuple[str, Rule]] = [
+    ("pause_bill", _own_is_credited),
+    ("pause_bill", _cap_for_each_pause),
+    ("pause_bill", _credit_used_twice),
+    ("pause_bill", _earlier_runs_forgotten),
+    ("pause_bill", _window_grows),
+    ("end_seconds", _waiting_is_free),
+    ("end_seconds", _given_up_keeps_the_credit),
+    ("Run.seconds", _broken_costs_all),
+    ("Run.seconds", _own_grace_is_free),
+    ("Run.seconds", _a_second_less),
+    ("no_show_fee", lambda rest, share: 0),
+    ("no_show_fee", lambda rest, share: rest),
+]
+
+
+@pytest.mark.parametrize(("name", "fault"), FAULTS)
+def test_a_planted_fault_is_found(name: str, fault: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, _, method = name.rpartition(".")
+    monkeypatch.setattr(charging.Run if owner else charging, method, fault)
+    with pytest.raises(AssertionError):
+        play(2_000, SEED)
