@@ -8,7 +8,7 @@ SECONDS = {"db_default": 0, "default": 0}
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("allocation", "0017_clock"),
+        ("allocation", "0018_enrolment_door"),
     ]
 
     operations = [
