@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from allocation.services.clock import ClockReading, clock_holds
 from allocation.services.cycle import cycle_run, tick_run
+from allocation.services.presence import presence_watch
 from allocation.services.publish import publish_due
 from allocation.services.stalls import stalls_tell
 from allocation.services.telemetry import telemetry_sweep, use_roll
@@ -86,6 +87,14 @@ def allocation_publish() -> None:
 def allocation_stalls() -> None:
     """Tells who waits for a node that does not get anything ready."""
     stalls_tell(timezone.now())
+
+
+@shared_task(name="allocation.presence")
+def allocation_presence() -> None:
+    """Warns of bookings that nobody uses, and ends them; by a clock that has not jumped."""
+    reading = clock_read()
+    if not clock_holds(reading):
+        presence_watch(reading.wall)
 
 
 @shared_task(name="allocation.telemetry")

@@ -93,6 +93,7 @@ TICKS = {
     "mail.send": 15,
     "live.beat": 10,
     "allocation.stalls": 10,
+    "allocation.presence": 30,
     "allocation.telemetry": 120,
     "allocation.invariants": 300,
     "outbox.sweep": 600,

@@ -3,6 +3,16 @@
 from django.db import migrations, models
 from django.db.models import Q
 
+# Of these two zero means never, or nothing.
+FROM_ZERO = "'{no_show_after,no_show_share}'::text[]"
+GUARD = f"""
+ALTER TABLE allocation_policyversion DROP CONSTRAINT policy_of_whole_numbers;
+ALTER TABLE allocation_policyversion ADD CONSTRAINT policy_of_whole_numbers CHECK (
+  jsonb_typeof(document) = 'object'
+  AND NOT jsonb_path_exists(document, '$.* ? (@.type() != "number" || @ < 0 || @ != @.floor())')
+  AND NOT jsonb_path_exists(document - {FROM_ZERO}, '$.* ? (@ < 1)')
+);
+"""
 SECONDS = {"db_default": 0, "default": 0}
 
 
@@ -12,6 +22,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.RunSQL(GUARD, migrations.RunSQL.noop),
         migrations.AddField("booking", "redo_seconds", models.PositiveIntegerField(**SECONDS)),
         migrations.AddField("booking", "credited_seconds", models.PositiveIntegerField(**SECONDS)),
         migrations.AddField("booking", "fee_seconds", models.PositiveIntegerField(**SECONDS)),

@@ -70,6 +70,18 @@ def booking_spent(booking: Booking, until: datetime) -> Decimal:
     return min(booking.held, booking.settled + booking_cost(booking, used))
 
 
+def given_up_cost(booking: Booking, now: datetime) -> Decimal:
+    """What it costs in all if its owner gives it up now: credited work that is not done again is
+    paid for."""
+    if booking.charged is not None:
+        return booking.charged
+    at = booking.released_at or min(now, booking.planned_ends or now)
+    seconds = end_seconds(
+        run_seconds(booking, at), before_of(booking), given_up_seconds(booking, at)
+    )
+    return min(booking.held, booking.settled + booking_cost(booking, seconds))
+
+
 def earlier_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
     """Ends the hold of a booking that waits: what it had before it was begun anew is charged, zero
     for one that never ran. Returns what it was charged in all, for paused runs too.

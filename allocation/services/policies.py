@@ -8,6 +8,7 @@ from django.db import transaction
 
 from allocation.models import PolicyVersion
 from allocation.rules.node_policy import NODE_MOST, node_policy_of
+from allocation.rules.presence import PRESENCE_MOST
 from allocation.services.snapshot import snapshot_take
 from allocation.services.strangers import ladder_by_policy
 from allocation.solver import Policy, solve
@@ -31,7 +32,7 @@ MOST = {
     "mode_patience": _DAY,
 }
 # The least; what is not named is above zero.
-LEAST = {"mode_changes": 0, "mode_patience": 0}
+LEAST = {"mode_changes": 0, "mode_patience": 0, **dict.fromkeys(PRESENCE_MOST, 0)}
 # What a mistake in pure code raises.
 SOLVER_FAULTS = (
     ArithmeticError,
@@ -57,7 +58,7 @@ def policy_read(document: object, number: int) -> Policy:
     """The policy of a document. Raises ValueError, which names the entry."""
     if not isinstance(document, dict):
         document = {"": document}
-    known = MOST | NODE_MOST
+    known = MOST | NODE_MOST | PRESENCE_MOST
     for name, value in document.items():
         if name not in known:
             raise ValueError(f"There is no tunable {str(name)[:40]!r}. Known: {', '.join(known)}.")

@@ -72,7 +72,10 @@ def _handed_over(devices: Mapping[UUID, Sequence[str]]) -> None:
 def _active(bookings: Sequence[Booking], now: datetime) -> None:
     if not bookings:
         return
-    _state_set(bookings, State.ACTIVE, ready_at=now, saved_at=None)
+    _state_set(
+        bookings, State.ACTIVE, ready_at=now, saved_at=None,
+        absent_seconds=0, absent_until=None, absence_warnings=0,
+    )  # fmt: skip
     resumed = [each for each in bookings if each.pause_count and pause_resumed(each, now)]
     said = "Resumed: the devices are handed over again, and are charged from now on."
     events_add(resumed, kind="resumed", sentence=said, now=now)
@@ -150,7 +153,7 @@ def _locked(ids: Iterable[UUID]) -> list[Booking]:
     return list(rows.filter(id__in=ids).order_by("id"))
 
 
-def _state_set(bookings: Sequence[Booking], state: State, **values: datetime | None) -> None:
+def _state_set(bookings: Sequence[Booking], state: State, **values: datetime | int | None) -> None:
     Booking.objects.filter(id__in=[booking.id for booking in bookings]).update(
         state=state, version=F("version") + 1, **values
     )

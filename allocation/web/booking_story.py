@@ -14,11 +14,12 @@ from allocation.rules.ask_pin import pin_words
 from allocation.rules.ask_text import beside_text, duration_text, fixed_text, pin_text, shape_text
 from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import OPEN, State
-from allocation.services.costs import booking_cost, booking_spent
+from allocation.services.costs import booking_cost, booking_spent, given_up_cost
+from allocation.services.presence import no_show_limit, presence_policy
 from allocation.solver import UNITS_PER_GPU
 from allocation.web.booking_scene import CostLine, Scene
 from allocation.web.pause_story import paused_words, run_lines
-from allocation.web.times import length_words, moment_words, window_words
+from allocation.web.times import clock, length_words, moment_words, window_words
 from billing.rules import money_text
 
 CHECKS = (
@@ -220,7 +221,7 @@ def _detail(booking: Booking, scene: Scene) -> str:
         "service, work before it ends late, or a limit is lowered.",
         State.REQUESTED: "The portal looks for a place; that takes a few seconds.",
         State.SCHEDULED: _until_start(booking, scene.now),
-        State.ACTIVE: _left(booking, scene.now),
+        State.ACTIVE: f"{_left(booking, scene.now)} {_absence(booking, scene)}".strip(),
         State.PAUSED: paused_words(booking, scene.pauses, scene),
     }
     return sayings.get(state, "")
@@ -254,6 +255,19 @@ def _until_start(booking: Booking, now: datetime) -> str:
 def _left(booking: Booking, now: datetime) -> str:
     seconds = (booking.planned_ends - now).total_seconds() if booking.planned_ends else 0.0
     return f"{length_words(seconds)} left." if seconds > 0 else ""
+
+
+def _absence(booking: Booking, scene: Scene) -> str:
+    """When a booking in which nobody was seen ends, once its owner was warned."""
+    if booking.checked_in_at is not None or not booking.absence_warnings:
+        return ""
+    limit = no_show_limit(booking, presence_policy())
+    if limit is None:
+        return ""
+    left = timedelta(seconds=max(0, limit - booking.absent_seconds))
+    ends = clock(scene.now + left, scene.zone)
+    seen = length_words(booking.absent_seconds)
+    return f"Nobody was seen in it for {seen}: start a program or check in, or it ends {ends}."
 
 
 def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
@@ -342,8 +356,11 @@ def _costs(booking: Booking, scene: Scene) -> tuple[CostLine, ...]:
     so_far = spent_so_far(booking, scene.now)
     runs = run_lines(booking, scene.pauses, scene)
     if booking.charged is not None:
+        fee = money(booking_cost(booking, booking.fee_seconds))
+        fees = (CostLine("No-show, of the time left", fee),) if booking.fee_seconds else ()
         return (
             *runs,
+            *fees,
             CostLine("Held at the end" if runs else "Held when booked", money(booking.held)),
             CostLine("Given back", money(booking.held - booking.charged)),
             CostLine("Charged", money(booking.charged), strong=True),
@@ -357,7 +374,7 @@ def _costs(booking: Booking, scene: Scene) -> tuple[CostLine, ...]:
 
 
 def _returns(booking: Booking, now: datetime) -> str:
-    return money_text(booking.held - spent_so_far(booking, now), booking.currency)
+    return money_text(booking.held - given_up_cost(booking, now), booking.currency)
 
 
 def _give_back(state: State) -> str:

@@ -30,6 +30,8 @@ ANSWERS = {
     "booking.refused": "got no place",
     "booking.expired": "ran out of time",
     "booking.failed": "failed",
+    "booking.no_show_warned": "is not used yet",
+    "booking.no_show": "was ended: nobody used it",
 }
 
 

@@ -11,7 +11,7 @@ from django.db.models.functions import Lower
 from allocation.models import Booking
 from tenants.models import Invitation, Mail, Membership, OutboxMessage, User
 
-URGENT = frozenset({"booking.pause_noticed", "booking.pause_withdrawn"})
+URGENT = frozenset({"booking.pause_noticed", "booking.pause_withdrawn", "booking.no_show_warned"})
 KINDS = URGENT | {
     "booking.paused",
     "booking.resumed",
@@ -21,6 +21,7 @@ KINDS = URGENT | {
     "booking.refused",
     "booking.expired",
     "booking.failed",
+    "booking.no_show",
 }
 INVITATION = "invitation.created"
 # What is not urgent waits this long, so that what happens together comes in one mail.
