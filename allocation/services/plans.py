@@ -105,7 +105,8 @@ def _move_all(
 def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
     moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
     # Where no start can be planned there is none that is worth telling.
-    has_start = bool(wait.places) and wait.reasons[0].code not in UNPROVEN
+    is_proven = all(reason.code not in UNPROVEN for reason in wait.reasons[:1])
+    has_start = bool(wait.places) and is_proven
     had_start = bool(booking.planned_places) and not booking.is_unplanned
     is_new = booking.state == State.REQUESTED
     if is_new:

@@ -49,9 +49,11 @@ def test_a_silent_agent_keeps_the_booking_pausing_and_its_room_is_nobodys(
     assert (fresh(booking).state, fresh(strong).state) == ("paused", "active")
 
 
-def test_a_node_that_fails_while_it_pauses_ends_the_booking_without_a_charge_for_that_run(
+def test_a_node_that_says_failed_while_it_pauses_makes_the_run_no_cheaper(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
+    with as_system():
+        Tier.objects.update(credit_cap_seconds=0)
     booking = running(plant, lab)
     plant.later(30 * MINUTE)
     noticed(plant, booking, rival)
@@ -60,11 +62,14 @@ def test_a_node_that_fails_while_it_pauses_ends_the_booking_without_a_charge_for
         id=row.id.hex, state="failed", devices=(), error="the device is gone", since=0
     )
     assert plant.told(plant.report(failed)) == "applied"
-    assert (fresh(booking).state, fresh(booking).outcome) == ("ending", "failed")
-    plant.later(MINUTE)
-    booking = fresh(booking)
-    assert booking.state == "failed"
-    assert booking.charged == 0
+    assert fresh(booking).state == "pausing"
+    plant.later(GRACE)
+    # As any pause: half an hour of two GPUs, and the grace, which was no use, comes back.
+    pause = pause_of(booking)
+    assert (str(pause.charged), pause.remaining_seconds) == ("4.800000", 90 * 60)
+    assert fresh(booking).hardware_lost_at is None
+    with as_system():
+        assert Node.objects.get(name=NAME).conflicts == 1
     assert all_is_well()
 
 

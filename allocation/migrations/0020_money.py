@@ -18,7 +18,7 @@ SECONDS = {"db_default": 0, "default": 0}
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("allocation", "0018_enrolment_door"),
+        ("allocation", "0019_occupied"),
     ]
 
     operations = [
