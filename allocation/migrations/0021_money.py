@@ -3,8 +3,8 @@
 from django.db import migrations, models
 from django.db.models import Q
 
-# Of these two zero means never, or nothing.
-FROM_ZERO = "'{no_show_after,no_show_share}'::text[]"
+# Of these zero means never, or nothing.
+FROM_ZERO = "'{no_show_after,no_show_share,mode_changes,mode_patience}'::text[]"
 GUARD = f"""
 ALTER TABLE allocation_policyversion DROP CONSTRAINT policy_of_whole_numbers;
 ALTER TABLE allocation_policyversion ADD CONSTRAINT policy_of_whole_numbers CHECK (
@@ -18,7 +18,7 @@ SECONDS = {"db_default": 0, "default": 0}
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("allocation", "0019_occupied"),
+        ("allocation", "0020_modes"),
     ]
 
     operations = [
@@ -73,6 +73,7 @@ class Migration(migrations.Migration):
                     ("hang", "Driver hangs"),
                     ("silent", "Not heard"),
                     ("slow", "Slow start"),
+                    ("mode", "Mode change"),
                     ("warned", "Users warned"),
                     ("asked", "Asked to end"),
                     ("killed", "Ended"),
