@@ -20,7 +20,7 @@ from allocation.web.booking_panel import panel_context
 from allocation.web.timeline_grid import grid_groups
 from allocation.web.timeline_list import free_rows, seen_rows
 from allocation.web.timeline_look import Group, Look
-from allocation.web.timeline_span import DEFAULT_ZOOM, ZOOMS, Span, since_text, span_read
+from allocation.web.timeline_span import DEFAULT_ZOOM, EDGE, ZOOMS, Span, since_text, span_read
 from allocation.web.times import clock
 from billing.queries import prices_now
 from billing.rules import money_text
@@ -29,8 +29,6 @@ from tenants.web.frame import tenant_page, zone_of
 
 FREE_HOURS = (1, 6, 24)
 STANDARD = "standard"
-NEAR = 4.0
-"""Percent of the width that the flag of now and an hour need beside each other."""
 SNAP_MINUTES = {"6h": 15, "24h": 60, "3d": 180, "2w": 720}
 """How far one arrow key goes."""
 
@@ -96,13 +94,13 @@ def _grid(timeline: Timeline, look: Look, address: Address) -> dict[str, Any]:
     span, now = look.span, look.now
     is_now = span.window.starts <= now < span.window.ends
     now_at = span.percent(now) if is_now else None
-    ticks = span.ticks()
     return {
         "groups": groups if timeline.groups else [],
         "days": span.days(),
-        "ticks": ticks,
-        # The flag of now covers a label that stands too close.
-        "labels": [each for each in ticks if now_at is None or abs(each[0] - now_at) > NEAR],
+        "days_only": span.shows_days_only,
+        "ticks": span.ticks(),
+        "labels": [(at, text, at < EDGE) for at, text in span.clocks(now)],
+        "span_words": span.words,
         "now_at": now_at,
         "now_clock": clock(now, span.zone),
         "heading": f"{span.zoom.label} from {span.window.starts.astimezone(span.zone):%d %b %H:%M}",
@@ -163,9 +161,10 @@ def _toggles(groups: Iterable[Group], address: Address) -> None:
     """Gives each node the address at which it alone is opened or closed."""
     rows = [row for group in groups for row in group.rows if row.kind == "node"]
     opened = {row.node for row in rows if row.is_open}
+    chosen = {each for each in address.get("open").split(",") if "/" in each}
     for row in rows:
         # An address without `open` means the portal's own choice, so "none" has a name.
-        row.toggle = address.link(open=",".join(sorted(opened ^ {row.node})) or "-")
+        row.toggle = address.link(open=",".join(sorted(chosen | opened ^ {row.node})) or "-")
 
 
 def _open(value: str) -> frozenset[str] | None:

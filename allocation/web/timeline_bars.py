@@ -1,16 +1,19 @@
 """Turns blocks of time into bars: place in percent and pixels, look, and the words for them."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from allocation.queries.timeline_rows import Away, Block, Line, WaitingRow, Window
-from allocation.web.timeline_look import ROW, Bar, Look
+from allocation.web.timeline_look import ROW, Bar, Look, percent_text
 from allocation.web.times import clock, window_words
 
 EDGE = 2
 SHORT = 7.0
 """Percent of the width under which a bar has no room for a second line."""
 TINY = 4.0
+LEAST = 1.2
+"""Percent of the lane: the least width of a bar, 6 px where the lane is at its narrowest."""
 
 STATE_WORDS = {"active": "running"}
 
@@ -54,16 +57,17 @@ def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
     )
     return Bar(
         css=_css(block, spot, width),
-        left=_pc(left),
-        width=_pc(width),
+        left=percent_text(left),
+        width=percent_text(width),
         top=spot.top + EDGE,
         height=spot.height - 2 * EDGE,
         key=f"{spot.key}@{line.label}",
         title=f"{shape}{line.title}" if width > TINY else "",
         sub=_sub(sub, spot, width),
         name=name,
-        icon=_icon(block, line, spot.whole) if width > TINY / 2 else "",
+        icon=_icon(block, line, spot.whole) if width > TINY else "",
         href=f"{look.base}bookings/{line.label}",
+        gpus=spot.gpus,
     )
 
 
@@ -74,8 +78,8 @@ def _anonymous(block: Block, spot: Spot, look: Look) -> Bar:
     who = "a waiting booking" if block.expected else "someone else's booking"
     return Bar(
         css=_css(block, spot, width),
-        left=_pc(left),
-        width=_pc(width),
+        left=percent_text(left),
+        width=percent_text(width),
         top=spot.top + EDGE,
         height=spot.height - 2 * EDGE,
         key=f"{spot.key}@{block.starts:%d%H%M}" + f"+{spot.top}" * bool(spot.top),
@@ -85,13 +89,40 @@ def _anonymous(block: Block, spot: Spot, look: Look) -> Bar:
     )
 
 
+def slices_bar(blocks: Sequence[Block], spot: Spot, look: Look) -> Bar:
+    """Slices of one GPU that follow or overlap each other, as one bar in the GPU's own row."""
+    if len(blocks) == 1:
+        alone = bar_of(blocks[0], spot, look)
+        return replace(alone, css=f"{alone.css} sum", key=f"{alone.key}=")
+    starts, ends = min(b.starts for b in blocks), max(b.ends for b in blocks)
+    own = sum(block.kind == "mine" for block in blocks)
+    kind = "mine" if own else "proj" if any(b.line for b in blocks) else ""
+    count = f"{len(blocks)} slices"
+    labels = {block.line.label if block.line else "" for block in blocks} - {""}
+    left, width = _stretch(look, starts, ends)
+    words = window_words(starts, ends, look.span.zone, look.now)
+    return Bar(
+        css=" ".join(filter(None, ("bar", kind, "sum"))),
+        left=percent_text(left),
+        width=percent_text(width),
+        top=spot.top + EDGE,
+        height=spot.height - 2 * EDGE,
+        key=f"{spot.key}={starts:%d%H%M}",
+        title=count if width > TINY else "",
+        sub="",
+        name=f"{count}{f', {own} yours' * bool(own)}, GPU {spot.gpu} on {spot.node}, {words}",
+        href=f"{look.base}bookings/{labels.pop()}" if len(labels) == 1 else "",
+        count=len(blocks),
+    )
+
+
 def dead_bar(look: Look, why: str, spot: Spot, window: Window) -> Bar:
     """A stretch in which nothing can be booked here, and why."""
     left, width = _stretch(look, window.starts, window.ends)
     return Bar(
         css="bar dead",
-        left=_pc(left),
-        width=_pc(width),
+        left=percent_text(left),
+        width=percent_text(width),
         top=EDGE,
         height=spot.height - 2 * EDGE,
         key=f"{spot.key}!{window.starts:%d%H%M}",
@@ -108,15 +139,15 @@ def maintenance_bar(look: Look, away: Away, spot: Spot) -> Bar:
     words = window_words(away.starts, away.ends, look.span.zone, look.now)
     return Bar(
         css="bar maint",
-        left=_pc(left),
-        width=_pc(width),
+        left=percent_text(left),
+        width=percent_text(width),
         top=EDGE,
         height=spot.height - 2 * EDGE,
         key=f"{spot.key}~{away.starts:%d%H%M}",
         title=f"Maintenance: {away.reason}" if width > TINY else "",
         sub="",
         name=f"maintenance, {away.reason}, GPU {spot.gpu} on {spot.node}, {words}",
-        icon="wrench" if width > TINY / 2 else "",
+        icon="wrench" if width > TINY else "",
     )
 
 
@@ -131,12 +162,13 @@ def waiting_bar(waiting: WaitingRow, look: Look) -> Bar:
         expected = window_words(waiting.starts, waiting.ends, zone, look.now)
         title, words = clock(waiting.starts, zone), f"expected {expected}"
         left, width = _stretch(look, waiting.starts, waiting.ends)
+        width = max(width, LEAST)
         if waiting.starts >= window.ends:
             left, width, css, title = 72.0, 28.0, "bar plan later", f"{expected} →"
     return Bar(
         css=css,
-        left=_pc(left),
-        width=_pc(width),
+        left=percent_text(left),
+        width=percent_text(width),
         top=2 * EDGE,
         height=ROW - 4 * EDGE,
         key=f"wait@{line.label}",
@@ -207,8 +239,4 @@ def _icon(block: Block, line: Line, gpus: int) -> str:
 
 def _stretch(look: Look, starts: datetime, ends: datetime) -> tuple[float, float]:
     left = look.span.percent(starts)
-    return left, max(look.span.percent(ends) - left, 0.15)
-
-
-def _pc(share: float) -> str:
-    return f"{share:.3f}".rstrip("0").rstrip(".")
+    return left, look.span.percent(ends) - left

@@ -16,9 +16,21 @@ from allocation.queries.timeline_rows import (
     WaitingRow,
     Window,
 )
-from allocation.web.timeline_bars import EDGE, Spot, bar_of, dead_bar, maintenance_bar, waiting_bar
+from allocation.web.timeline_bars import (
+    EDGE,
+    Spot,
+    bar_of,
+    dead_bar,
+    maintenance_bar,
+    slices_bar,
+    waiting_bar,
+)
 from allocation.web.timeline_look import ROW, SLOT_ROW, Bar, Cell, Group, Look, Row
 from allocation.web.timeline_look import Gang as GangKey
+from allocation.web.timeline_thin import thinned
+
+MOST_ROWS_OPEN = 48
+"""How many rows the portal opens by itself; what else has own bookings is one click away."""
 
 
 def grid_groups(timeline: Timeline, look: Look) -> list[Group]:
@@ -47,15 +59,40 @@ def _open_nodes(timeline: Timeline, look: Look) -> frozenset[str]:
     if look.open_nodes is not None:
         return look.open_nodes
     nodes = [node for group in timeline.groups for node in group.nodes]
-    own = [node.name for node in nodes if node.has_own]
-    return frozenset(own or [node.name for node in nodes[:1]])
+    own = sorted((node for node in nodes if node.has_own), key=lambda node: _own_start(node, look))
+    chosen: set[str] = set()
+    rows = 0
+    for node in own or nodes[:1]:
+        rows += sum(1 + SLOTS * _opens_slots(gpu, "", look) for gpu in node.gpus)
+        if chosen and rows > MOST_ROWS_OPEN:
+            break
+        chosen.add(node.name)
+    return frozenset(chosen)
+
+
+def _own_start(node: NodeRow, look: Look) -> tuple[datetime, str]:
+    """When the reader's first own booking there starts; what runs comes first."""
+    own = (b for gpu in node.gpus for b in gpu.blocks if b.kind == "mine" and not b.over)
+    return max(look.now, min(block.starts for block in own)), node.name
+
+
+def _opens_slots(gpu: GpuRow, key: str, look: Look) -> bool:
+    """Slot rows are open while the GPU is in slices, not for a slice on another day."""
+    chosen = look.open_nodes or frozenset()
+    if not gpu.shows_slots or f"{key}-" in chosen:
+        return False
+    at = min(max(look.now, look.span.window.starts), look.span.window.ends)
+    sliced = any(not b.whole and not b.over and b.starts <= at < b.ends for b in gpu.blocks)
+    return sliced or key in chosen
 
 
 def _group(group: ClassGroup, look: Look, opened: frozenset[str]) -> Group:
     price = look.prices.get(group.gpu_class, "")
     words = [f"{price} per GPU-hour in Standard"] if price else []
     words.append("numbers are whole GPUs free for all of the column")
-    rows = [row for node in group.nodes for row in _node_rows(node, look, opened)]
+    rows = [
+        row for node in group.nodes for row in thinned(list(_node_rows(node, look, opened)), look)
+    ]
     return Group(
         key=f"{group.gpu_class}-{group.rack}",
         title=f"{group.label} · rack {group.rack}",
@@ -97,6 +134,7 @@ def _gpu_rows(
 ) -> Iterator[Row]:
     gpu = node.gpus[place]
     key = f"{node.name}/{gpu.index}"
+    opens = _opens_slots(gpu, key, look)
     row = Row(
         kind="gpu",
         key=key,
@@ -107,27 +145,47 @@ def _gpu_rows(
         gpu=gpu.index,
         gpu_class=gpu.gpu_class,
         model=gpu.model,
-        is_open=True if gpu.shows_slots else None,
+        is_open=opens if gpu.shows_slots else None,
+        is_chosen=bool({key, f"{key}-"} & (look.open_nodes or frozenset())),
         hidden=not is_open,
         dim=not fits,
     )
-    spot = Spot(key, node.name, gpu.index, _height(gpu))
+    spot = Spot(key, node.name, gpu.index, _height(node, place, 1, look))
     # First, so that what still runs into it lies on top.
     row.bars += [maintenance_bar(look, away, spot) for away in gpu.away if _shows(away, look)]
     for block in gpu.blocks:
         if block.whole and not block.shared and id(block) not in drawn:
             gang = _gang(node, place, block)
             drawn.update(id(each) for each in gang)
-            height = sum(map(_height, node.gpus[place : place + len(gang)]))
             line = block.line
             whole = line and look.gangs.get((line.label, block.starts, block.ends))
+            height = _height(node, place, len(gang), look)
             wide = Spot(key, node.name, gpu.index, height, len(gang), whole or 1)
             row.bars.append(bar_of(block, wide, look))
     row.bars += _shared_bars(gpu, spot, look)
+    row.bars += _slices_bars(gpu, spot, look)
     row.bars += [dead_bar(look, gpu.why_not, spot, each) for each in _dead(gpu, look)]
     yield row
     if gpu.shows_slots:
-        yield from _slot_rows(node, gpu, look, hidden=not is_open)
+        yield from _slot_rows(node, gpu, look, hidden=not (is_open and opens))
+
+
+def _height(node: NodeRow, place: int, count: int, look: Look) -> int:
+    """Pixels of `count` GPUs from `place` on, with the slot rows that are open between them."""
+    gpus = node.gpus[place : place + count]
+    slots = [gpu for gpu in gpus if _opens_slots(gpu, f"{node.name}/{gpu.index}", look)]
+    return ROW * count + SLOTS * SLOT_ROW * len(slots)
+
+
+def _slices_bars(gpu: GpuRow, spot: Spot, look: Look) -> list[Bar]:
+    """What stands for the slices while their rows are closed: one bar per busy stretch."""
+    found: list[list[Block]] = []
+    for block in sorted((b for b in gpu.blocks if not b.whole), key=lambda each: each.starts):
+        if found and block.starts < max(each.ends for each in found[-1]):
+            found[-1].append(block)
+        else:
+            found.append([block])
+    return [slices_bar(blocks, replace(spot, height=ROW), look) for blocks in found]
 
 
 def _shows(away: Away, look: Look) -> bool:
@@ -158,11 +216,6 @@ def _dead(gpu: GpuRow, look: Look) -> list[Window]:
         return []
     rest = Window(starts, window.ends)
     return [rest] if gpu.shows_slots else [Window(*gap) for gap in gpu.empty(rest)]
-
-
-def _height(gpu: GpuRow) -> int:
-    """Of its row, with those of its slots."""
-    return ROW + SLOTS * SLOT_ROW if gpu.shows_slots else ROW
 
 
 def _gpu_note(gpu: GpuRow) -> str:

@@ -1,7 +1,7 @@
 """The timeline as tables: what is free for how long, and the bookings a reader may see."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote
@@ -12,7 +12,7 @@ from allocation.web.timeline_look import Look
 from allocation.web.times import length_words, window_words
 
 SHORTEST = timedelta(hours=1)
-MOST_ROWS = 60
+MOST_ROWS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +45,27 @@ class SeenRow:
 
 def free_rows(timeline: Timeline, look: Look) -> list[FreeRow]:
     """Stretches from now on in which whole GPUs are free, the soonest first."""
-    found: dict[tuple[datetime, datetime, str, str], list[GpuRow]] = defaultdict(list)
+    found: dict[tuple[datetime, datetime, str], list[GpuRow]] = defaultdict(list)
     for node, gpu in _gpus(timeline):
         for starts, ends in gpu.gaps(look.span.window):
             first = max(starts, _next_minute(look.now))
             if ends - first >= (look.free or SHORTEST):
-                found[first, ends, node.rack, node.name].append(gpu)
-    rows = sorted(found.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][3]))
+                found[first, ends, node.name].append(gpu)
+    rows = sorted(found.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][2]))
     return [_free_row(key, gpus, look) for key, gpus in rows[:MOST_ROWS]]
 
 
-def _free_row(key: tuple[datetime, datetime, str, str], gpus: list[GpuRow], look: Look) -> FreeRow:
-    starts, ends, rack, node = key
+def _free_row(key: tuple[datetime, datetime, str], gpus: list[GpuRow], look: Look) -> FreeRow:
+    starts, ends, node = key
     zone = look.span.zone
     text = fixed_text(len(gpus), gpus[0].gpu_class, None, (starts, ends), zone)
-    devices = ", ".join(str(gpu.index) for gpu in gpus)
+    devices = _indices(gpu.index for gpu in gpus)
     return FreeRow(
         when=window_words(starts, ends, zone, look.now),
         length=length_words((ends - starts).total_seconds()),
         count=len(gpus),
         label=gpus[0].class_label,
-        where=f"GPU {devices} on {node}, rack {rack}",
+        where=f"GPU {devices} on {node}",
         price=look.prices.get(gpus[0].gpu_class, ""),
         book=f"{look.base}book?q={quote(text)}",
     )
@@ -120,14 +120,25 @@ def _waiting_rows(timeline: Timeline, look: Look) -> Iterator[SeenRow]:
 
 
 def _where(places: list[tuple[NodeRow, GpuRow, Block]]) -> str:
-    """`gpu-a1-01 GPU 0, 1`, `2g.20gb on gpu-a1-01 GPU 6`."""
-    by_node: dict[str, list[str]] = defaultdict(list)
+    """`gpu-a1-01 GPU 0–1`, `2g.20gb on gpu-a1-01 GPU 6`."""
+    by_node: dict[str, list[int]] = defaultdict(list)
     for node, gpu, block in places:
         shape = "" if block.whole else f"{block.profile} on "
         if block.share is not None:
             shape = f"{block.share / 1000:g} shared of "
-        by_node[f"{shape}{node.name} GPU"].append(str(gpu.index))
-    return "; ".join(f"{node} {', '.join(indices)}" for node, indices in by_node.items())
+        by_node[f"{shape}{node.name} GPU"].append(gpu.index)
+    return "; ".join(f"{node} {_indices(indices)}" for node, indices in by_node.items())
+
+
+def _indices(indices: Iterable[int]) -> str:
+    """Devices as `0–3, 6`."""
+    runs: list[list[int]] = []
+    for index in sorted(indices):
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _gpus(timeline: Timeline) -> Iterator[tuple[NodeRow, GpuRow]]:

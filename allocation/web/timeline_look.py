@@ -16,7 +16,8 @@ Gang = tuple[str, datetime, datetime]
 class Bar:
     """One drawn stretch: place in percent of the lane, top and height in px from its row's top.
 
-    `href` is empty for what can't be opened. `name` is the whole thing in words.
+    `href` is empty for what can't be opened. `name` is the whole thing in words, `count` how many
+    bookings it stands for, `gpus` how many rows of GPUs it covers.
     """
 
     css: str
@@ -30,6 +31,8 @@ class Bar:
     name: str
     icon: str = ""
     href: str = ""
+    count: int = 1
+    gpus: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class Cell:
 
 @dataclass(slots=True)
 class Row:
-    """One row of the treegrid. `kind` is node, gpu, slot or wait."""
+    """One row of the treegrid. `kind` is node, gpu, slot or wait; `is_chosen`: the address says
+    whether its slot rows are open."""
 
     kind: str
     key: str
@@ -55,6 +59,7 @@ class Row:
     gpu_class: str = ""
     model: str = ""
     is_open: bool | None = None
+    is_chosen: bool = False
     hidden: bool = False
     toggle: str = ""
     dim: bool = False
@@ -74,8 +79,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How the grid is to be drawn. `open_nodes` None: choose well. `free` filters by hours. `gangs`
-    are the whole GPUs of each booking in each of its windows."""
+    """How the grid is to be drawn. `free` filters by hours.
+
+    `open_nodes` names open nodes, GPUs with open slot rows (`node/6`) and with closed ones
+    (`node/6-`); None: choose well. `gangs` are the whole GPUs of each booking in each of its
+    windows.
+    """
 
     span: Span
     now: datetime
@@ -84,3 +93,8 @@ class Look:
     free: timedelta | None
     prices: dict[str, str]
     gangs: Mapping[Gang, int] = field(default_factory=dict)
+
+
+def percent_text(share: float) -> str:
+    """A share in percent as CSS reads it, without needless digits."""
+    return f"{share:.3f}".rstrip("0").rstrip(".")

@@ -6,6 +6,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from allocation.queries.timeline_rows import Window
 
 HALF_HOUR = timedelta(minutes=30)
+EDGE = 3.0
+"""Percent from the left in which a clock stands beside its line, not under it."""
+NEAR = (7.5, 11.0)
+"""Percent of the width that the flag of now and a clock need beside each other, and at the edge."""
+DAY_ROOM = 17.0
+"""Percent of the width that a day's full name needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,11 @@ class Span:
         share = (moment - self.window.starts) / self.window.length * 100
         return min(100.0, max(0.0, share))
 
+    def moment(self, percent: float) -> datetime:
+        """The instant at so many percent from the left, to the minute."""
+        at = self.window.starts + self.window.length * (percent / 100)
+        return (at + timedelta(seconds=30)).replace(second=0, microsecond=0)
+
     def columns(self) -> list[tuple[datetime, datetime]]:
         """Equal stretches for the density row."""
         step = self.window.length / self.zoom.columns
@@ -52,7 +63,7 @@ class Span:
         return [(starts + step * i, starts + step * (i + 1)) for i in range(self.zoom.columns)]
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Place and clock of each label; walks half hours, so that odd zones and DST fit."""
+        """Place and clock of each line; walks half hours, so that odd zones and DST fit."""
         found, at = [], self.window.starts
         while at < self.window.ends:
             local = at.astimezone(self.zone)
@@ -61,25 +72,47 @@ class Span:
             at += HALF_HOUR
         return found
 
-    def days(self) -> list[tuple[float, str]]:
-        """Place and name of each day that begins in the window, and of the one it begins in."""
+    def clocks(self, now: datetime) -> list[tuple[float, str]]:
+        """The ticks that have room for their clock: not where each is a midnight, nor under the
+        flag of now."""
+        if self.shows_days_only:
+            return []
+        window = self.window
+        flag = self.percent(now) if window.starts <= now < window.ends else None
+        return [
+            each
+            for each in self.ticks()
+            if flag is None or abs(each[0] - flag) > NEAR[each[0] < EDGE]
+        ]
+
+    @property
+    def shows_days_only(self) -> bool:
+        """True where a tick is a day."""
+        return self.zoom.tick == 24
+
+    def days(self) -> list[tuple[float, str, str]]:
+        """Place, weekday and date of each day that begins in the window, and of its first one."""
         found = []
         local = self.window.starts.astimezone(self.zone)
         midnight = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
         at = midnight.astimezone(UTC)
         while at < self.window.ends:
-            name = f"{midnight:%a} {midnight.day} {midnight:%b}"
-            found.append((self.percent(at), name))
+            date = f"{midnight.day}" if self.shows_days_only else f"{midnight.day} {midnight:%b}"
+            found.append((self.percent(at), f"{midnight:%a}", date))
             midnight += timedelta(days=1)
             at = midnight.astimezone(UTC)
         # A day of which little is left, at either end, has no room for its name.
-        room = 100 / 14 if self.zoom.key == "2w" else 12
-        named = found if self._has_room(found, room) else found[1:]
+        room = 100 / 14 if self.shows_days_only else DAY_ROOM
+        named = found[1:] if len(found) > 1 and found[1][0] < room - 0.5 else found
         return [each for each in named if each[0] <= 100 - room + 0.1]
 
-    @staticmethod
-    def _has_room(found: list[tuple[float, str]], room: float) -> bool:
-        return len(found) < 2 or found[1][0] >= room - 0.5
+    @property
+    def words(self) -> str:
+        """The days shown, with their month: `22 Nov – 6 Dec`."""
+        first = self.window.starts.astimezone(self.zone)
+        last = (self.window.ends - timedelta(seconds=1)).astimezone(self.zone)
+        days = list(dict.fromkeys(f"{each.day} {each:%b}" for each in (first, last)))
+        return " – ".join(days)
 
 
 def span_read(*, key: str, since: str, zone: tzinfo, now: datetime) -> Span:

@@ -172,13 +172,33 @@ function toggle(row, open) {
     child.hidden = !open || parent.hidden || parent.getAttribute('aria-expanded') === 'false';
     child = child.nextElementSibling;
   }
-  if (row.classList.contains('node')) rememberOpen();
+  fit();
+  rememberOpen(row);
   draft.draw(view);
 }
 
-function rememberOpen() {
-  const nodes = [...view.grid.querySelectorAll('.tl-row.node[aria-expanded="true"]')];
-  const open = [...new Set(nodes.map((row) => row.dataset.node))].sort().join(',') || '-';
+// A bar over several GPUs is as high as their rows, slot rows that are open between them included.
+function fit() {
+  for (const bar of view.grid.querySelectorAll('.tl-row.gpu > .lane > .bar')) {
+    const first = rowOf(bar);
+    if (first.hidden || (!bar.dataset.gpus && !first.hasAttribute('aria-expanded')) || bar.matches('.sum, .many')) continue;
+    let [left, last] = [Number(bar.dataset.gpus || 1), first];
+    for (let at = first.nextElementSibling; at; at = at.nextElementSibling) {
+      if (at.classList.contains('gpu')) left -= 1;
+      if (left < 1 || !at.matches('.gpu, .slot')) break;
+      if (!at.hidden) last = at;
+    }
+    const bottom = last.getBoundingClientRect().bottom - first.getBoundingClientRect().top;
+    bar.style.height = `${bottom - 2 - bar.offsetTop}px`;
+  }
+}
+
+// Nodes that are open, and GPUs whose slot rows were opened ("node/6") or closed ("node/6-") here.
+function rememberOpen(row) {
+  if (row.classList.contains('gpu')) row.dataset.chosen = '';
+  const nodes = [...view.grid.querySelectorAll('.tl-row.node[aria-expanded="true"]')].map((each) => each.dataset.node);
+  const gpus = [...view.grid.querySelectorAll('.tl-row.gpu[data-chosen]')].map((each) => `${each.dataset.node}/${each.dataset.gpu}${each.getAttribute('aria-expanded') === 'true' ? '' : '-'}`);
+  const open = [...new Set([...nodes, ...gpus])].sort().join(',') || '-';
   const page = new URL(location.href);
   page.searchParams.set('open', open);
   history.replaceState(null, '', page);

@@ -108,7 +108,7 @@ def a_booking(
     now: datetime,
     state: str = State.ACTIVE,
     name: str = "",
-    hours: int = 6,
+    hours: float = 6,
     held: str = "24",
     profile: str | None = None,
     tier: str = "standard",
@@ -123,7 +123,7 @@ def a_booking(
         profile=profile,
         together="any",
         required=False,
-        duration=hours * 3600,
+        duration=int(hours * 3600),
         starts=starts,
     )
     with as_system():

@@ -16,7 +16,7 @@ from allocation.rules.states import State
 from allocation.services.free import free_read
 from allocation.web.timeline_grid import grid_groups
 from allocation.web.timeline_list import free_rows, seen_rows
-from allocation.web.timeline_look import ROW, SLOT_ROW, Bar, Look, Row
+from allocation.web.timeline_look import ROW, Bar, Look, Row
 from allocation.web.timeline_span import ZOOMS, Span, span_read
 from tenants.models import Membership, Role, Tier
 from tenants.wall import tenant_tx
@@ -31,11 +31,11 @@ SPAN = Span(ZOOMS["24h"], WINDOW, UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def _read(member: Membership) -> Timeline:
+def _read(member: Membership, window: Window = WINDOW) -> Timeline:
     with tenant_tx(member.tenant_id):
-        free = free_read(is_operator=False, since=WINDOW.starts, until=WINDOW.ends, now=NOW)
+        free = free_read(is_operator=False, since=window.starts, until=window.ends, now=NOW)
         return timeline_read(
-            actor=an_actor(member), window=WINDOW, gpu_class="", now=NOW, free=free.by_gpu
+            actor=an_actor(member), window=window, gpu_class="", now=NOW, free=free.by_gpu
         )
 
 
@@ -284,7 +284,7 @@ def test_rows_are_a_tree_with_levels_and_only_parents_open() -> None:
     a_node(now=timezone.now(), gpus=1)
     page = _page(mine).decode()
     assert 'role="treegrid"' in page
-    assert page.count("aria-expanded") == 1
+    assert page.partition('role="treegrid"')[2].count("aria-expanded") == 1
 
 
 def test_a_fleet_without_gpus_says_what_happens_next() -> None:
@@ -304,7 +304,7 @@ def test_a_gang_is_one_bar_over_a_gpu_that_is_drawn_sliced(sliced: int) -> None:
     (bar,) = (bar for row in rows.values() for bar in row.bars if bar.title == "gang")
     assert bar.sub.startswith("4 GPUs")
     assert "GPU 0–3 on gpu-a1-01" in bar.name
-    assert bar.height == 4 * ROW + 8 * SLOT_ROW - 4
+    assert bar.height == 4 * ROW - 4
 
 
 def test_a_gang_that_lies_apart_says_how_many_of_how_many() -> None:
@@ -316,3 +316,89 @@ def test_a_gang_that_lies_apart_says_how_many_of_how_many() -> None:
     bars = [bar for bar in _bars(mine) if bar.title == "gang"]
     assert [bar.sub.partition(" ·")[0] for bar in bars] == ["2 of 3 GPUs", "1 of 3 GPUs"]
     assert "3 GPUs" in bars[0].name
+
+
+def _fortnight(member: Membership, open_nodes: frozenset[str] | None = None) -> dict[str, Row]:
+    span = span_read(key="2w", since="", zone=BERLIN, now=NOW)
+    look = Look(span, NOW, "/t/x/", open_nodes, None, {})
+    timeline = _read(member, span.window)
+    return {row.key: row for group in grid_groups(timeline, look) for row in group.rows}
+
+
+def test_slot_rows_are_open_while_there_are_slices_and_one_bar_stands_for_later_ones() -> None:
+    mine = a_member(a_project())
+    first, second = a_node(now=NOW, gpus=2).gpus.all()
+    a_place(a_booking(mine, now=NOW, profile="1g.10gb"), first, profile="1g.10gb", start=0)
+    for start in (0, 1):
+        later = a_booking(mine, now=NOW, profile="1g.10gb", hours=60, starts_in=timedelta(days=3))
+        a_place(later, second, profile="1g.10gb", start=start)
+    rows = _fortnight(mine)
+    assert [rows[f"gpu-a1-01/{gpu}"].is_open for gpu in (0, 1)] == [True, False]
+    assert not rows["gpu-a1-01/0/0"].hidden
+    assert rows["gpu-a1-01/1/0"].hidden
+    (bar,) = rows["gpu-a1-01/1"].bars
+    assert (bar.title, bar.css.split(), bar.height) == ("2 slices", ["bar", "mine", "sum"], 24)
+    assert not _fortnight(mine, frozenset({"gpu-a1-01", "gpu-a1-01/1"}))["gpu-a1-01/1/0"].hidden
+    assert _fortnight(mine, frozenset({"gpu-a1-01", "gpu-a1-01/0-"}))["gpu-a1-01/0/0"].hidden
+
+
+def test_a_gang_is_one_bar_over_the_open_slot_rows_of_a_gpu_between() -> None:
+    mine = a_member(a_project())
+    gpus = a_node(now=NOW, gpus=3).gpus.all()
+    a_place(a_booking(mine, now=NOW, profile="1g.10gb"), gpus[1], profile="1g.10gb", start=0)
+    gang = a_booking(mine, now=NOW, hours=60, starts_in=timedelta(days=2))
+    for gpu in gpus:
+        a_place(gang, gpu)
+    rows = _fortnight(mine)
+    (bar,) = rows["gpu-a1-01/0"].bars
+    assert (bar.gpus, bar.height) == (3, 3 * 28 + 8 * 20 - 4)
+    assert "GPU 0–2" in bar.name
+
+
+def test_short_bookings_side_by_side_are_one_bar_with_their_number_and_a_closer_look() -> None:
+    project = a_project()
+    mine, colleague = a_member(project), a_member(project)
+    first, second = a_node(now=NOW, gpus=2).gpus.all()
+    for number, member in enumerate((mine, colleague, mine)):
+        starts_in = timedelta(days=2, minutes=40 * number)
+        a_place(a_booking(member, now=NOW, hours=0.5, starts_in=starts_in), first)
+    for gpu in (first, second):
+        a_place(a_booking(mine, now=NOW, hours=60, starts_in=timedelta(days=5)), gpu)
+    bars = _fortnight(mine)["gpu-a1-01/0"].bars
+    assert len(bars) == 2
+    many = next(bar for bar in bars if bar.count > 1)
+    assert (many.count, many.title, many.css) == (3, "3", "bar many proj thin")
+    assert many.name == ("3 bookings, 2 yours, GPU 0 on gpu-a1-01, Thu 19 Nov 11:00 – 12:50")
+    assert many.href == "/t/x/timeline?from=2026-11-19T11:00&span=3d"
+
+
+def test_a_short_gang_beside_another_short_booking_is_drawn_row_by_row() -> None:
+    mine = a_member(a_project())
+    first, second = a_node(now=NOW, gpus=2).gpus.all()
+    gang = a_booking(mine, now=NOW, hours=0.5, starts_in=timedelta(days=2))
+    a_place(gang, first)
+    a_place(gang, second)
+    alone = a_booking(mine, now=NOW, hours=0.5, starts_in=timedelta(days=2, hours=1))
+    a_place(alone, second)
+    rows = _fortnight(mine)
+    assert [bar.count for bar in rows["gpu-a1-01/0"].bars] == [1]
+    assert [bar.count for bar in rows["gpu-a1-01/1"].bars] == [2]
+    assert rows["gpu-a1-01/0"].bars[0].height == 24
+
+
+def test_the_names_of_14_days_have_room_and_no_midnight_is_a_clock() -> None:
+    span = span_read(key="2w", since="2026-11-17T00:00", zone=BERLIN, now=NOW)
+    days = span.days()
+    assert [(weekday, date) for _, weekday, date in days[:2]] == [("Tue", "17"), ("Wed", "18")]
+    assert len(days) == 14
+    assert span.clocks(NOW) == []
+    assert span.words == "17 Nov – 30 Nov"
+
+
+def test_the_portal_opens_no_more_rows_than_fit_a_look() -> None:
+    mine = a_member(a_project())
+    for number in range(9):
+        node = a_node(f"gpu-a1-{number:02}", now=NOW, gpus=8)
+        a_place(a_booking(mine, now=NOW), node.gpus.all()[0])
+    rows = _fortnight(mine).values()
+    assert [row.kind for row in rows if not row.hidden].count("gpu") == 48
