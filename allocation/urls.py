@@ -1,6 +1,7 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
 from allocation.web import (
+    booking_list,
     booking_panel,
     bookings,
     calendars,
@@ -10,6 +11,7 @@ from allocation.web import (
     home,
     maintenance,
     projects,
+    search,
     series,
     speeds,
     strangers,
@@ -18,8 +20,10 @@ from allocation.web import (
 
 urlpatterns = [
     *home.urlpatterns,
+    *search.urlpatterns,
     *timeline.urlpatterns,
     *booking_panel.urlpatterns,
+    *booking_list.urlpatterns,
     *bookings.urlpatterns,
     *series.urlpatterns,
     *calendars.urlpatterns,

@@ -92,6 +92,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.messages.context_processors.messages",
                 "tenants.web.frame.shell",
             ],
+            "builtins": ["allocation.web.booking_links"],
         },
     }
 ]

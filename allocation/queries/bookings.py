@@ -8,54 +8,15 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
+from allocation.queries.booking_list import GROUPS
 from allocation.queries.projects import quota_of
 from allocation.queries.timeline import bookings_seen
 from allocation.queries.timeline_rows import SLOTS
-from allocation.rules.states import OPEN, TERMINAL, State
+from allocation.rules.states import State
 from billing.queries import BudgetEffect, budget_effects
 from billing.rules import UNITS_PER_GPU, Period
 from tenants.access import Actor
 from tenants.models import Project
-
-PAGE = 25
-GROUPS: dict[str, tuple[State, ...]] = {
-    "open": tuple(sorted(OPEN)),
-    "waiting": (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED),
-    "scheduled": (State.SCHEDULED,),
-    "running": (State.STARTING, State.ACTIVE, State.PAUSING, State.PAUSED, State.ENDING),
-    "over": tuple(sorted(TERMINAL)),
-}
-"""What the filter offers, and the states that each choice means."""
-
-
-@dataclass(frozen=True, slots=True)
-class BookingsWanted:
-    """A filter: a group of states ("" for all), a project's slug, mine alone, page from 1."""
-
-    group: str = ""
-    project: str = ""
-    mine: bool = False
-    page: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class BookingsPage:
-    """One page of bookings, the newest first."""
-
-    rows: tuple[Booking, ...]
-    total: int
-    page: int
-    pages: int
-
-    @property
-    def first(self) -> int:
-        """Number of the first row, from 1."""
-        return (self.page - 1) * PAGE + 1
-
-    @property
-    def last(self) -> int:
-        """Number of the last row."""
-        return self.first + len(self.rows) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +57,6 @@ class QuotaAt:
     label: str
     used: float
     limit: float | None
-
-
-def bookings_page(actor: Actor, wanted: BookingsWanted) -> BookingsPage:
-    """The page that was asked for, or the last one there is."""
-    found = bookings_seen(actor).select_related("project", "tier", "owner")
-    if wanted.group in GROUPS:
-        found = found.filter(state__in=GROUPS[wanted.group])
-    if wanted.project:
-        found = found.filter(project__slug=wanted.project)
-    if wanted.mine:
-        found = found.filter(owner_id=actor.user_id)
-    total = found.count()
-    pages = max(1, -(-total // PAGE))
-    page = min(max(1, wanted.page), pages)
-    rows = found.order_by("-submitted", "id")[(page - 1) * PAGE : page * PAGE]
-    return BookingsPage(tuple(rows), total, page, pages)
 
 
 def bookings_next(actor: Actor, *, count: int) -> list[Booking]:

@@ -75,6 +75,21 @@ class Preview:
     moved: tuple[Moved, ...]
     running: tuple[Booking, ...]
 
+    @property
+    def lost(self) -> int:
+        """How many planned starts find no other room and are refused."""
+        return sum(moved.after is None for moved in self.moved)
+
+    @property
+    def kept(self) -> int:
+        """How many planned starts move to another time or place."""
+        return len(self.moved) - self.lost
+
+    @property
+    def hurt(self) -> int:
+        """How many bookings lose what they have: refused starts and runs that are broken off."""
+        return self.lost + len(self.running)
+
 
 def blackout_plan(*, operator: User, wish: BlackoutWish, now: datetime) -> Blackout:
     """Saves maintenance, all its dates if it repeats, and returns the first. The next decision

@@ -4,24 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from allocation.access import access_booking, access_booking_to_change, may_change
 from allocation.models import Booking
-from allocation.queries.bookings import (
-    GROUPS,
-    BookingsWanted,
-    bookings_page,
-    history_of,
-    places_of,
-)
+from allocation.queries.bookings import history_of, places_of
 from allocation.queries.catalogue import ask_units
 from allocation.queries.pauses import pauses_of
 from allocation.rules.ask import AskDocument
@@ -34,6 +27,7 @@ from allocation.services.bookings import (
 )
 from allocation.services.extending import later_ends
 from allocation.services.pause_choices import booking_saved, more_time_ask
+from allocation.web.booking_questions import cancel_question, release_question
 from allocation.web.booking_scene import Scene
 from allocation.web.booking_sooner import change_from, outlook_of
 from allocation.web.booking_story import (
@@ -44,26 +38,20 @@ from allocation.web.booking_story import (
     story_of,
     what_words,
 )
-from allocation.web.pauses import notices_context, pause_context
+from allocation.web.pauses import pause_context
 from allocation.web.times import moment_words
 from allocation.web.use_chart import use_card
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.errors import Refused, invalid
 from tenants.models import GpuClass
+from tenants.web.confirm import Question, confirm_page
 from tenants.web.frame import refused_page, tenant_page, zone_of
 
-GROUP_LABELS = {
-    "": "All",
-    "open": "Open",
-    "waiting": "Waiting",
-    "scheduled": "Scheduled",
-    "running": "Running",
-    "over": "Over",
-}
 LONGEST_EXTENSION = 90 * 86_400
 
 Act = Callable[[HttpRequest, Actor, Booking, datetime], str]
+Ask = Callable[[Booking, Scene], Question]
 
 
 def scene_of(actor: Actor, now: datetime) -> Scene:
@@ -90,47 +78,6 @@ def booking_line(booking: Booking, scene: Scene) -> dict[str, Any]:
         ),
         "is_final": booking.charged is not None,
     }
-
-
-@require_safe
-@tenant_page
-def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """`?state=open|waiting|scheduled|running|over&project=<slug>&mine=1&page=`."""
-    number = request.GET.get("page", "1")
-    group = request.GET.get("state", "")
-    wanted = BookingsWanted(
-        group=group if group in GROUPS else "",
-        project=request.GET.get("project", ""),
-        mine=request.GET.get("mine") == "1",
-        page=int(number) if number.isascii() and number.isdigit() and len(number) < 7 else 1,
-    )
-    scene = scene_of(actor, timezone.now())
-    page = bookings_page(actor, wanted)
-    context = {
-        "page": page,
-        "rows": [booking_line(row, scene) for row in page.rows],
-        "notices": notices_context(actor, scene),
-        "wanted": wanted,
-        "groups": [
-            {"label": label, "url": _link(replace(wanted, group=key)), "on": wanted.group == key}
-            for key, label in GROUP_LABELS.items()
-        ],
-        "mine_url": _link(replace(wanted, mine=not wanted.mine)),
-        "previous": _link(wanted, page.page - 1) if page.page > 1 else "",
-        "next": _link(wanted, page.page + 1) if page.page < page.pages else "",
-        "is_filtered": bool(wanted.group or wanted.project or wanted.mine),
-    }
-    return render(request, "allocation/bookings.html", context)
-
-
-def _link(wanted: BookingsWanted, page: int = 1) -> str:
-    values = {
-        "state": wanted.group,
-        "project": wanted.project,
-        "mine": "1" if wanted.mine else "",
-        "page": str(page) if page > 1 else "",
-    }
-    return "?" + urlencode({key: value for key, value in values.items() if value})
 
 
 @require_safe
@@ -196,13 +143,18 @@ def _possible(booking: Booking, refusal: Refused | None, scene: Scene) -> Extend
     return ExtendChoice(seconds, words) if seconds > 0 else None
 
 
-def _action(act: Act) -> Callable[..., HttpResponse]:
-    """A POST that does one thing to a booking and shows it again; a refusal stays on its page."""
+def _action(act: Act, ask: Ask | None = None) -> Callable[..., HttpResponse]:
+    """A POST that does one thing to a booking and shows it again; a refusal stays on its page.
 
-    @require_POST
+    With `ask`, a GET is the question before it.
+    """
+
+    @require_http_methods(["POST"] if ask is None else ["GET", "HEAD", "POST"])
     @tenant_page
     def view(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
         booking = access_booking_to_change(actor, label)
+        if ask is not None and request.method != "POST":
+            return confirm_page(request, ask(booking, scene_of(actor, timezone.now())))
         try:
             said = act(request, actor, booking, timezone.now())
         except Refused as refusal:
@@ -266,10 +218,9 @@ def booking_change_page(request: HttpRequest, actor: Actor, label: str) -> HttpR
 
 BOOKING = "t/<slug:tenant>/bookings/<str:label>"
 urlpatterns = [
-    path("t/<slug:tenant>/bookings", bookings_list, name="bookings"),
     path(BOOKING, booking_page, name="booking"),
-    path(f"{BOOKING}/cancel", _action(_cancel), name="booking-cancel"),
-    path(f"{BOOKING}/release", _action(_release), name="booking-release"),
+    path(f"{BOOKING}/cancel", _action(_cancel, cancel_question), name="booking-cancel"),
+    path(f"{BOOKING}/release", _action(_release, release_question), name="booking-release"),
     path(f"{BOOKING}/extend", _action(_extend), name="booking-extend"),
     path(f"{BOOKING}/saved", _action(_saved), name="booking-saved"),
     path(f"{BOOKING}/more-time", _action(_more_time), name="booking-more-time"),

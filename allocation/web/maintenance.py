@@ -119,11 +119,11 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         wish = form.wish(operator.time_zone)
         try:
-            if request.POST.get("act") == "save":
+            preview = blackout_preview(operator=operator, wish=wish, now=now)
+            if request.POST.get("act") == "save" and _is_accepted(request, preview):
                 made = blackout_plan(operator=operator, wish=wish, now=now)
                 messages.success(request, f"Maintenance of {made.where} is planned.")
                 return redirect("ops-maintenance")
-            preview = blackout_preview(operator=operator, wish=wish, now=now)
         except Refused as refused:
             if refused.kind not in (*SHOWN_ON_PAGE, "missing"):
                 raise
@@ -131,6 +131,7 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
     context: dict[str, Any] = {
         "form": form,
         "preview": preview,
+        "is_more": preview is not None and request.POST.get("act") == "save",
         "refusal": refusal,
         "rows": _rows(now),
         "racks": Rack.objects.order_by("name"),
@@ -138,6 +139,13 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
     }
     status = 422 if refusal is not None or form.errors else 200
     return render(request, "allocation/ops_maintenance.html", context, status=status)
+
+
+def _is_accepted(request: HttpRequest, preview: Preview) -> bool:
+    """True when the operator has agreed to lose no fewer bookings than would be lost now."""
+    said = request.POST.get("accepted", "")
+    accepted = int(said[:9]) if said.isascii() and said.isdigit() else 0
+    return accepted >= preview.hurt
 
 
 @require_POST

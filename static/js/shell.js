@@ -1,8 +1,12 @@
 // Runs on every page: theme, the "/" key, menus that close, live parts.
+import { startConfirm } from './confirm.js';
+import { startFind } from './find.js';
 import { startLive } from './live.js';
 import { startTheme } from './theme.js';
 
 startTheme();
+startFind();
+startConfirm();
 if (document.body.dataset.liveSocket) startLive(document.body.dataset.liveSocket);
 
 document.addEventListener('keydown', (event) => {

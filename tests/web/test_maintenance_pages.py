@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Blackout, Gpu, GpuEvent, Node
+from allocation.services.blackouts import Moved, Preview
 from tests.builders import a_member, a_project, an_operator
 from tests.builders_allocation import a_policy
 from tests.roles import as_system
@@ -121,6 +122,34 @@ def test_a_preview_names_who_would_be_broken_off(operator: Client) -> None:
     page = operator.post("/ops/maintenance", a_form()).content.decode()
     assert "1 running booking would be broken off" in page
     assert booking.label in page
+
+
+def test_what_is_lost_is_planned_only_when_as_much_was_agreed_to(operator: Client) -> None:
+    now = timezone.now()
+    node = Node.objects.get(name=NODE)
+    for gpu in node.gpus.all()[:2]:
+        a_place(a_booking(a_member(a_project()), now=now, hours=6), gpu)
+    looked = operator.post("/ops/maintenance", a_form()).content.decode()
+    assert "Plan it, break off 2" in looked
+    for accepted in ("", "1", "many", "\u0662"):
+        page = operator.post("/ops/maintenance", a_form("save", accepted=accepted)).content.decode()
+        assert "more is lost than was agreed to" in page
+        assert not Blackout.objects.exists()
+    operator.post("/ops/maintenance", a_form("save", accepted="2"))
+    assert Blackout.objects.count() == 1
+
+
+def test_the_button_tells_moved_starts_from_lost_ones(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = timezone.now()
+    moved = Moved("BK-1", "helix", window, window + timedelta(hours=1))
+    lost = Moved("BK-2", "helix", window, None)
+    preview = Preview(moved=(moved, lost, lost, lost), running=())
+    monkeypatch.setattr("allocation.web.maintenance.blackout_preview", lambda **_: preview)
+    page = operator.post("/ops/maintenance", a_form()).content.decode()
+    assert "Plan it, move 1 start, cancel 3" in page
+    assert "3 bookings may be cancelled" in page
 
 
 @pytest.mark.parametrize(
