@@ -19,7 +19,7 @@ from tests.browser.chromium import NoChromium, chromium, sign_in
 from tests.browser.pausing import pause_make
 from tests.browser.site import ROOT, Site, SiteDidNotStart, site
 
-WIDTHS = {1440: 900, 390: 844}
+WIDTHS = {1440: 900, 768: 1024, 390: 844}
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
 CONTRAST_LEAST = 4.5
@@ -35,6 +35,8 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("timeline-list", "/t/helix/timeline?view=list"),
         ("book", "/t/helix/book?q=2+h100+6h"),
         ("book-unclear", "/t/helix/book?q=2+h100+6h+blub"),
+        ("timeline-2w", "/t/helix/timeline?span=2w"),
+        ("search", "/t/helix/search?q=fold"),
         ("bookings", "/t/helix/bookings"),
         ("booking-running", "bookings:state=running"),
         ("booking-waiting", "bookings:state=waiting"),
@@ -192,7 +194,7 @@ def _look(
     page: Page, found: Site, look: Look, what: tuple[str, str, Path, list[str]]
 ) -> Iterator[str]:
     name, address, folder, faults = what
-    url = _address(page, found, address)
+    url = address_of(page, found, address)
     if url is None:
         yield f"{look.name(name)}: the demo has no such booking"
         return
@@ -216,8 +218,10 @@ def _look(
     page.screenshot(path=folder / look.name(name), full_page=True)
 
 
-def _address(page: Page, found: Site, address: str) -> str | None:
-    """`bookings:QUERY` is the first booking in the list for it; `series:` the seeded series."""
+def address_of(page: Page, found: Site, address: str) -> str | None:
+    """The whole address: `bookings:QUERY` is the first booking in the list for it, `series:` the
+    seeded series.
+    """
     kind, colon, query = address.partition(":")
     if not colon or kind.startswith("/"):
         return found.url + address
@@ -228,8 +232,8 @@ def _address(page: Page, found: Site, address: str) -> str | None:
 
 
 def _series_address(page: Page, found: Site) -> str | None:
-    page.goto(found.tenant("bookings"))
-    page.locator("#bookings-list td a", has_text="lab-course").first.click()
+    page.goto(found.tenant("bookings?q=lab-course"))
+    page.locator("#bookings-list td a").first.click()
     return _href(page, found, 'a[href*="/series/"]')
 
 

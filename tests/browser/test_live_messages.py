@@ -8,17 +8,11 @@ import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from tests.browser.chromium import chromium, sign_in
-from tests.browser.site import Site, site
+from tests.browser.site import Site
 
 pytestmark = pytest.mark.browser
 # Two beats, and a page's own second between two looks.
 HEALED_MS = 25_000
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Site]:
-    with site() as found:
-        yield found
 
 
 @pytest.fixture

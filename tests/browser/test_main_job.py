@@ -9,7 +9,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
 from tests.browser.chromium import chromium, sign_in
-from tests.browser.site import Site, site
+from tests.browser.site import Site
 
 pytestmark = pytest.mark.browser
 READY_MS = 90_000
@@ -30,12 +30,6 @@ FREE_STRETCH = """
 }
 """
 """Where a whole GPU is free for two hours from left of the now line: from, to, and height."""
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Site]:
-    with site() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
