@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Count
 from django.http.response import HttpResponseBase
@@ -15,6 +16,7 @@ from allocation.services.fleet import (
     node_ready,
     node_revoke,
 )
+from allocation.services.modes import mode_pin
 from allocation.services.upkeep import node_drain
 from allocation.solver.geometry import units_of
 from allocation.solver.types import Model, Placement
@@ -144,7 +146,14 @@ class GpuOut(serializers.Serializer[Any]):
     index = serializers.IntegerField()
     gpu_class = serializers.CharField(source="gpu_class_id")
     model = serializers.CharField(source="model_id")
-    mode = serializers.CharField()
+    mode = serializers.CharField(help_text="As its agent has read it.")
+    mode_pinned = serializers.CharField(
+        help_text="`whole` or `sliced`, as an operator has pinned it; empty: as bookings need it."
+    )
+    mode_changes_to = serializers.CharField(
+        source="mode_wanted",
+        help_text="What its node was told to change it to and has not proven yet, or empty.",
+    )
     health = serializers.CharField()
     health_reason = serializers.CharField()
     drain_by = serializers.DateTimeField(allow_null=True)
@@ -185,6 +194,53 @@ class Gpus(ApiView):
                 scope="gpus",
             )
             return listed(GpuOut(gpus, many=True).data, following)
+
+
+class GpuIn(Strict):
+    """How a GPU is to be given."""
+
+    mode_pinned = serializers.ChoiceField(
+        choices=["whole", "sliced"], allow_blank=True, help_text="Empty: as bookings need it."
+    )
+    note = Text(max_length=120, required=False, help_text="Why, for the node's history.")
+
+
+class GpuOne(ApiView):
+    """One GPU."""
+
+    @described("get_gpu", "A GPU of the fleet", answer=GpuOut)
+    def get(self, request: Request, gpu_id: UUID) -> Response:
+        """The GPU."""
+        with self.tx():
+            return Response(GpuOut(_gpu(gpu_id)).data)
+
+    @described(
+        "update_gpu", "Pin the mode of a GPU, or unpin it (operators)", answer=GpuOut, request=GpuIn
+    )
+    def put(self, request: Request, gpu_id: UUID) -> HttpResponseBase:
+        """The GPU; what is planned on it in the other mode is placed elsewhere."""
+        sent = self.sent(GpuIn)
+
+        def work() -> Response:
+            self.require_operator()
+            with operator_tx():
+                mode_pin(
+                    operator=User.objects.get(id=self.actor.user_id),
+                    gpu=_gpu(gpu_id),
+                    mode=sent["mode_pinned"],
+                    note=sent.get("note", ""),
+                    now=self.now,
+                )
+                return Response(GpuOut(_gpu(gpu_id)).data)
+
+        return self.once(work)
+
+
+def _gpu(gpu_id: UUID) -> Gpu:
+    found = Gpu.objects.select_related("node").filter(id=gpu_id).first()
+    if found is None:
+        raise missing("GPU")
+    return found
 
 
 class DrainIn(Strict):

@@ -19,6 +19,7 @@ from allocation.api.compaction import CompactionOrders, CompactionProposals
 from allocation.api.enrolment import AgentEnrol, Enrolments
 from allocation.api.fleet import (
     GpuClasses,
+    GpuOne,
     Gpus,
     NodeDrain,
     NodeKeyRotate,
@@ -112,6 +113,7 @@ urlpatterns = [
     path("fleet/nodes/<slug:name>/fence", NodeFence.as_view(), name="api-node-fence"),
     path("fleet/nodes/<slug:name>/events", NodeEvents.as_view(), name="api-node-events"),
     path("fleet/gpus", Gpus.as_view(), name="api-gpus"),
+    path("fleet/gpus/<uuid:gpu_id>", GpuOne.as_view(), name="api-gpu"),
     path("fleet/gpus/<uuid:gpu_id>/use", GpuUseOne.as_view(), name="api-gpu-use"),
     path("fleet/gpus/<uuid:gpu_id>/return", GpuReturn.as_view(), name="api-gpu-return"),
     path("blackouts", Blackouts.as_view(), name="api-blackouts"),

@@ -74,6 +74,8 @@ class GpuNow:
     health_reason: str
     sliced: bool
     blocks: tuple[Block, ...]
+    mode_wanted: str = ""
+    mode_pinned: str = ""
 
     @property
     def usable(self) -> bool:
@@ -175,6 +177,8 @@ def fleet_now(*, tenant_id: UUID | None, now: datetime, node: str | None = None)
                 health_reason=gpu.health_reason,
                 sliced=gpu.mode == Gpu.Mode.SLICED,
                 blocks=tuple(sorted(blocks[gpu.id], key=lambda block: block.start)),
+                mode_wanted=gpu.mode_wanted,
+                mode_pinned=gpu.mode_pinned,
             )
         )
     return [_node(row, by_node[row.id], now) for row in nodes]

@@ -124,6 +124,12 @@ class Modes:
         _, cuts, _, until = self._rows[pool.gpu_class].table
         return np.unique(until[(cuts != cut_of(shape)) & (until > first) & (until <= last)])
 
+    def edges(self, pool: Pool, shape: Shape, first: int, last: int) -> Ints:
+        """The same, and when in (first, last] it has to begin its change to the other mode."""
+        _, cuts, since, until = self._rows[pool.gpu_class].table
+        both = np.concatenate([edge[cuts != cut_of(shape)] for edge in (since, until)])
+        return np.unique(both[(both > first) & (both <= last)])
+
     def free_until(self, pool: Pool, place: Place, starts: int, ends: int) -> int:
         """The end of the time from `starts` on, at most `ends`, in which no change is due."""
         if not self.matters(pool.gpu_class):

@@ -127,8 +127,7 @@ class Availability:
             self._lay()
         found: dict[str, tuple[tuple[int, int], ...]] = {}
         for name, pool in self._working.pools.items():
-            ends, busy = self._working.calendars[name].stretches(since, until)
-            begins = np.concatenate([[since], ends[:-1]])
+            begins, ends, busy = self._working.stretches(name, since, until)
             columns = np.flatnonzero(pool.eligible(None))
             # A row of zeros before and after: what is free begins and ends where a column changes.
             free = np.zeros((len(ends) + 2, len(columns)), dtype=np.int8)

@@ -250,6 +250,18 @@ class Space:
             tried = np.union1d(tried, self.modes.instants(pool, want.shape, first, last))
         return np.union1d(tried, self.hosts.between(first, last)) if any(want.of_host) else tried
 
+    def stretches(self, gpu_class: str, since: int, until: int) -> tuple[Ints, Ints, Masks]:
+        """Begins and ends of the stretches of [since, until) in which nothing changes for whole
+        GPUs, and what is taken in each; a GPU that has the other mode is."""
+        calendar, pool = self.calendars[gpu_class], self.pools[gpu_class]
+        begins = calendar.starts_between(since, until - 1)
+        if self.modes.matters(gpu_class):
+            begins = np.union1d(begins, self.modes.edges(pool, None, since, until - 1))
+        busy = calendar.busy(begins, 1)
+        if self.modes.matters(gpu_class):
+            busy[self.modes.others(pool, None, (begins, 1))] = WHOLE_MASK
+        return begins, np.append(begins[1:], until), busy
+
     def ground(self, want: Want, starts: int) -> Ground:
         """The want's class as it is in the window from `starts` on, for choosing places."""
         return self._look(want, starts).ground

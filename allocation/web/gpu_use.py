@@ -2,14 +2,16 @@
 
 from datetime import timedelta
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_GET, require_POST
 
 from allocation.models import Gpu
 from allocation.queries.telemetry import use_of_gpu
+from allocation.services.modes import WORDS, mode_pin
 from allocation.web.use_chart import card_of
 from tenants.errors import missing
 from tenants.models import User
@@ -22,14 +24,14 @@ SPANS = (
     ("all", "90 days", timedelta(days=90)),
 )
 
+PINS = (("", "As bookings need it"), ("whole", "Whole only"), ("sliced", "Slices only"))
+
 
 @require_GET
 @operator_page
 def ops_gpu(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
     """How hard a GPU worked, whoever had it; `use=` since when, `part=use` the chart alone."""
-    gpu = Gpu.objects.select_related("node").filter(node__name=name, index=index).first()
-    if gpu is None:
-        raise missing("GPU")
+    gpu = _gpu(name, index)
     now = timezone.now()
     asked = request.GET.get("use", "day")
     key, _, span = next((each for each in SPANS if each[0] == asked), SPANS[1])
@@ -38,7 +40,31 @@ def ops_gpu(request: HttpRequest, operator: User, name: str, index: int) -> Http
     zone = zone_of(operator.time_zone)
     use = card_of(curve, choices, key, base=request.path, zone=zone, now=now) | {"runs": True}
     template = "use" if request.GET.get("part") == "use" else "gpu"
-    return render(request, f"allocation/{template}.html", {"gpu": gpu, "use": use})
+    pinnable = gpu.model.placements.exists()
+    context = {"gpu": gpu, "use": use, "pinnable": pinnable, "pins": PINS}
+    return render(request, f"allocation/{template}.html", context)
 
 
-urlpatterns = [path("ops/fleet/<slug:name>/<int:index>", ops_gpu, name="ops-gpu")]
+@require_POST
+@operator_page
+def ops_gpu_mode(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
+    """Pins the mode of a GPU, or unpins it."""
+    mode, note = request.POST.get("mode", ""), request.POST.get("note", "")
+    mode_pin(operator=operator, gpu=_gpu(name, index), mode=mode, note=note, now=timezone.now())
+    said = f"is pinned to {WORDS[mode]}" if mode else "is given as bookings need it"
+    messages.success(request, f"GPU {index} of {name} {said}.")
+    return redirect("ops-gpu", name=name, index=index)
+
+
+def _gpu(name: str, index: int) -> Gpu:
+    rows = Gpu.objects.select_related("node", "model").filter(node__name=name, index=index)
+    found = rows.first()
+    if found is None:
+        raise missing("GPU")
+    return found
+
+
+urlpatterns = [
+    path("ops/fleet/<slug:name>/<int:index>", ops_gpu, name="ops-gpu"),
+    path("ops/fleet/<slug:name>/<int:index>/mode", ops_gpu_mode, name="ops-gpu-mode"),
+]

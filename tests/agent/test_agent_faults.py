@@ -143,12 +143,13 @@ def test_one_allocation_that_can_not_be_made_does_not_hold_up_the_others(rig: Ri
     assert rig.sent.states() == {"a1": "failed", "a2": "ready"}
 
 
-def test_a_model_that_needs_a_reset_says_so(tmp_path: Path) -> None:
+def test_a_model_that_needs_a_reset_and_gets_none_says_so(tmp_path: Path) -> None:
     with a_rig(tmp_path, simulate="a100:1") as rig:
+        rig.hardware.reset_fails = "not supported"
         rig.desire(a_document({rig.gpu: [a_slice()]}))
 
         assert rig.sent.states() == {"a1": "preparing"}
-        assert "must be reset" in (rig.sent.report().gpus[0].error or "")
+        assert "not supported" in (rig.sent.report().gpus[0].error or "")
 
 
 def test_if_the_proof_of_empty_can_not_be_kept_the_next_booking_waits(

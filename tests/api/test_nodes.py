@@ -2,7 +2,7 @@
 
 import pytest
 
-from allocation.models import Node
+from allocation.models import Gpu, Node
 from tests.api.builders import Api, Site, said
 from tests.roles import as_system
 
@@ -66,3 +66,30 @@ def test_nobody_else_reads_or_sets_it(site: Site, operator: Api, who: str) -> No
     caller: Api = getattr(site, who)
     assert caller.get(NODE).status_code == 403
     assert put(caller, strangers_by="policy")[0] == 403
+
+
+class TestPinnedModes:
+    """`PUT /fleet/gpus/{id}` for operators, seen by everybody."""
+
+    @pytest.fixture
+    def gpu(self, site: Site) -> Gpu:
+        with as_system():
+            return Gpu.objects.get(index=0)
+
+    def test_an_operator_pins_a_mode_and_everybody_sees_it(self, site: Site, gpu: Gpu) -> None:
+        body = {"mode_pinned": "whole", "note": "for the course"}
+        answer = site.operator.send("PUT", f"fleet/gpus/{gpu.id}", body)
+        assert (answer.status_code, said(answer)["mode_pinned"]) == (200, "whole")
+        assert said(site.viewer.get(f"fleet/gpus/{gpu.id}"))["mode_pinned"] == "whole"
+        history = said(site.operator.get(f"{NODE}/events"))["items"]
+        assert history[0]["sentence"] == "otto pinned it to whole GPU: for the course."
+        again = site.operator.send("PUT", f"fleet/gpus/{gpu.id}", {"mode_pinned": ""})
+        assert said(again)["mode_pinned"] == ""
+
+    def test_nobody_else_may_pin_and_the_mode_must_be_one(self, site: Site, gpu: Gpu) -> None:
+        where = f"fleet/gpus/{gpu.id}"
+        assert site.admin.send("PUT", where, {"mode_pinned": "whole"}).status_code == 403
+        for body in ({"mode_pinned": "shared"}, {"mode_pinned": None}, {}, {"mode": "whole"}):
+            assert site.operator.send("PUT", where, body).status_code in (400, 422)
+        with as_system():
+            assert Gpu.objects.get(id=gpu.id).mode_pinned == ""

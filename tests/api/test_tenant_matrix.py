@@ -31,6 +31,7 @@ OPEN = {
     "fleet/nodes/<slug:name>/rotate-key",
     "fleet/nodes/<slug:name>/fence",
     "fleet/nodes/<slug:name>/events",
+    "fleet/gpus/<uuid:gpu_id>",
     "fleet/gpus/<uuid:gpu_id>/return",
     "fleet/gpus/<uuid:gpu_id>/use",
     "blackouts/<uuid:blackout_id>/end",

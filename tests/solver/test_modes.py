@@ -19,7 +19,7 @@ from allocation.solver import (
     solve,
 )
 from allocation.solver.modes import Modes
-from allocation.solver.quote import Question, quote
+from allocation.solver.quote import Availability, Question, quote
 from allocation.solver.types import Held
 from tests.rings import holds_for
 from tests.solver import truth
@@ -123,6 +123,17 @@ class TestWhen:
         question = Question(ask, HOUR, NOON, None, fixed=False, tenant="lab", project="folding")
         site = a_snapshot(fleet=a100s(4, 4))
         assert quote(site, POLICY, question).options[0].starts == NOON + SWITCH
+
+    def test_what_is_free_when_knows_of_changes(self) -> None:
+        held = (a_slice("n1-2", starts=HOUR, ends=2 * HOUR),)
+        site = a_snapshot(fleet=a100s(1, 2), held=held)
+        free = Availability(site, POLICY).free(NOON, NOON + 3 * HOUR)
+        assert free["n1-0"] == ((NOON, NOON + 3 * HOUR),)
+        assert free["n1-1"] == ((NOON + SWITCH, NOON + 3 * HOUR),)
+        assert free["n1-2"] == (
+            (NOON + SWITCH, NOON + HOUR - SWITCH),
+            (NOON + 2 * HOUR + SWITCH, NOON + 3 * HOUR),
+        )
 
     def test_an_extension_leaves_the_time_for_the_change_after_it(self) -> None:
         held = (a_held("n1-0", booking="k"), a_slice("n1-0", starts=2 * HOUR, ends=3 * HOUR))

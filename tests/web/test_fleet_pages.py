@@ -358,3 +358,23 @@ def test_an_operator_sees_whether_the_promises_hold_and_a_member_does_not(
     member = a_member(a_project())
     client.force_login(member.user)
     assert "2 broken" not in _page(client, f"/t/{member.tenant.slug}/fleet")
+
+
+def test_an_operator_pins_the_mode_of_a_gpu_on_its_page(client: Client) -> None:
+    node = a_node(now=timezone.now())
+    client.force_login(an_operator())
+    url = f"/ops/fleet/{node.name}/0"
+    assert "Given" in _page(client, url)
+    answer = client.post(f"{url}/mode", {"mode": "whole", "note": "for the course"})
+    assert (answer.status_code, answer["Location"]) == (302, url)
+    page = _page(client, url)
+    assert "Whole now · pinned" in page
+    assert '<option value="whole" selected>Whole only</option>' in page
+    assert "pinned it to whole GPU: for the course." in _page(client, f"/ops/fleet/{node.name}")
+    assert client.post(f"{url}/mode", {"mode": "quarter"}).status_code == 422
+
+
+def test_nobody_else_can_pin_a_mode(client: Client) -> None:
+    node = a_node(now=timezone.now())
+    client.force_login(a_member(a_project()).user)
+    assert client.post(f"/ops/fleet/{node.name}/0/mode", {"mode": "whole"}).status_code == 404
