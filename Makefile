@@ -1,9 +1,10 @@
 # The portal from a bare checkout: `make demo` runs it, `make test` proves it.
+# A second demo beside the first: `make demo VAR=../second-demo`; `PORT=9000` asks for a port.
 # Needs Python 3.11 or later, and a network or pip mirror for the first run.
 
 PYTHON ?= python3
-PORT ?= 8000
 HOST ?= 127.0.0.1
+VAR ?= var
 VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/installed-runtime
@@ -16,10 +17,10 @@ CODE := portal tenants billing allocation tests manage.py
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
-	@exec $(BIN)/python -m portal.local --port $(PORT) --host $(HOST)
+	@exec $(BIN)/python -m portal.local --var $(VAR) --host $(HOST) $(if $(PORT),--port $(PORT))
 
 clean-demo: $(RUNTIME)
-	$(BIN)/python -m portal.local --clean
+	$(BIN)/python -m portal.local --var $(VAR) --clean
 
 # The rings, the quickest first: linters and types, everything beside each other on two cores,
 # 2,000 seeded schedules of faults, then what kills processes or drives a browser, alone.
@@ -55,14 +56,16 @@ lock:
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 
 $(RUNTIME): requirements.lock | $(BIN)/python
-	$(PIP) -r requirements.lock
+	@echo "Installing Python packages into $(VENV), about a minute …"
+	@$(PIP) -r requirements.lock
 	@touch $@
 
 $(TESTING): requirements-test.lock | $(BIN)/python
-	$(PIP) -r requirements-test.lock
+	@echo "Installing Python packages into $(VENV), about a minute …"
+	@$(PIP) -r requirements-test.lock
 	@touch $@ $(RUNTIME)
 
 # Browser tests are never skipped: without a Chromium the run fails here and says what to do.

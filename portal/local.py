@@ -2,6 +2,7 @@
 
 Starts PostgreSQL, Valkey, the web, the workers, beat, the reader and four simulated GPU nodes;
 Ctrl-C stops them in order. Everything it keeps lies in `var/`; a second start finds it again.
+Demos with folders of their own run side by side.
 """
 
 import argparse
@@ -44,7 +45,6 @@ AGENTS = {
     "gpu-c1-01": "l40s:4",
 }
 DECIDES = "solver"
-QUIET = frozenset({"postgres", "valkey", "valkey-agents"})
 PORT_DEFAULT = 8000
 
 
@@ -183,6 +183,7 @@ def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[
         "REDIS_URL": stores.redis,
         "AGENTS_REDIS_URL": stores.agents_redis,
         "PUBLIC_URL": demo.url,
+        "COOKIE_PREFIX": f"portal-{demo.port}",
         "MAIL_URL": f"file://{demo.var}/mail",
         "DEMO_FILE": str(demo.seeded),
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
@@ -282,19 +283,23 @@ def _node_came(database: str, name: str) -> bool:
 
 def demo_run(demo: Demo) -> None:
     """Run the demo until told to stop. Raises CannotRun, DidNotStart, ServerMissing, StopAsked."""
-    lines = Lines(demo.var / "logs", QUIET)
+    lines = Lines(demo.var / "logs", is_quiet=True)
     supervisor = Supervisor(demo.var / "pids", lines)
     supervisor.listen()
     for name in leftovers_end(demo.var / "pids"):
         lines.say("launcher", f"{name} was still running from a killed start; ended")
     try:
         own = secrets_load(demo.var)
+        _step("Starting PostgreSQL and Valkey")
         stores = servers_start(demo, own, supervisor)
+        _step("preparing the database")
         roles_ensure(stores.admin, Passwords(own.owner, own.web, own.operators, own.system))
         owner = environment_of(demo, own, stores, "portal_owner")
         tokens = prepare(demo, owner)
         programs = portal_programs(demo, own, stores)
+        _step("starting the portal")
         supervisor.start([program for program in programs if program.name != DECIDES])
+        _step(f"waiting for {len(AGENTS)} GPU nodes")
         supervisor.start(agent_programs(demo, tokens, owner["DATABASE_URL"]))
         # Before its nodes have come the fleet is out of service, and bookings would be refused.
         supervisor.start([program for program in programs if program.name == DECIDES])
@@ -305,20 +310,36 @@ def demo_run(demo: Demo) -> None:
         supervisor.stop()
 
 
+def _step(words: str) -> None:
+    """What the start is at, all on one line."""
+    sys.stdout.write(f"{words} … ")
+    sys.stdout.flush()
+
+
 def welcome(demo: Demo) -> None:
-    """Say where the portal is and who can sign in."""
-    text = [f"\nThe portal is ready: {demo.url}", ""]
-    text += sign_in_lines(json.loads(demo.seeded.read_text(encoding="utf-8")))
-    text.append("Ctrl-C stops everything; what you did is kept for the next start.\n")
+    """Say where the portal is, who can sign in, and what to try."""
+    seeded = json.loads(demo.seeded.read_text(encoding="utf-8"))
+    researcher = seeded["passwords"]["researcher"]["username"]
+    text = [f"\n\nThe portal is ready: {demo.url}", ""]
+    text += sign_in_lines(seeded)
+    text.append(f"Sign in as {researcher}, type `2 h100 6h`, and press Enter twice.")
+    text.append(
+        f"Ctrl-C stops everything; what you did is kept. Logs: {_shown(demo.var / 'logs')}\n"
+    )
     sys.stdout.write("\n".join(text) + "\n")
     sys.stdout.flush()
+
+
+def _shown(path: Path) -> str:
+    """The path as one would type it here."""
+    return os.path.relpath(path)
 
 
 def sign_in_lines(seeded: Mapping[str, Any]) -> list[str]:
     """The names and passwords that `seed_demo` wrote, one sign-in on a line."""
     people: Mapping[str, Mapping[str, str]] = seeded["passwords"]
     return [
-        "Sign in as one of",
+        f"  {'Name':<10} {'Password':<20} Role",
         *(
             f"  {person['username']:<10} {person['password']:<20} {part.replace('_', ' ')}"
             for part, person in people.items()
@@ -337,12 +358,15 @@ def clean(demo: Demo) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Parse options, run the demo; the exit status is 0 after Ctrl-C, 1 when it can't run."""
     parser = argparse.ArgumentParser(prog="python -m portal.local", description=__doc__)
-    parser.add_argument("--port", type=int, default=PORT_DEFAULT, help="port of the web")
+    parser.add_argument(
+        "--port", type=int, help=f"port of the web; {PORT_DEFAULT}, or a free one if that is taken"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address that the web listens on")
     parser.add_argument("--var", type=Path, default=ROOT / "var", help="folder for all data")
     parser.add_argument("--clean", action="store_true", help="remove all data of the demo")
     options = parser.parse_args(arguments)
-    demo = Demo(options.var.resolve(), options.host, options.port)
+    port = options.port or free_port(PORT_DEFAULT)
+    demo = Demo(options.var.resolve(), options.host, port)
     try:
         with _locked(demo.var):
             if options.clean:
@@ -368,7 +392,10 @@ def _locked(var: Path) -> IO[str]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
-        raise CannotRun(f"It already runs with the data in {var}.") from None
+        raise CannotRun(
+            f"A demo already runs with the data in {_shown(var)}. Stop it, or start a second one"
+            " with a folder of its own: make demo VAR=../second-demo"
+        ) from None
     return lock
 
 

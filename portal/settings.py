@@ -177,13 +177,15 @@ SESSION_ENGINE = "tenants.web.sessions"
 SESSION_COOKIE_AGE = 12 * 60 * 60
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
+# Browsers send cookies to every port of a host: portals side by side need names of their own.
+_cookies = env_str("COOKIE_PREFIX", "portal")
 SESSION_COOKIE_SECURE = IS_HTTPS
-SESSION_COOKIE_NAME = "__Host-session" if IS_HTTPS else "portal-session"
-DEVICE_COOKIE_NAME = "__Host-device" if IS_HTTPS else "portal-device"
+SESSION_COOKIE_NAME = "__Host-session" if IS_HTTPS else f"{_cookies}-session"
+DEVICE_COOKIE_NAME = "__Host-device" if IS_HTTPS else f"{_cookies}-device"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SECURE = IS_HTTPS
-CSRF_COOKIE_NAME = "__Host-csrf" if IS_HTTPS else "portal-csrf"
+CSRF_COOKIE_NAME = "__Host-csrf" if IS_HTTPS else f"{_cookies}-csrf"
 
 # --- What the browser is told ---------------------------------------------------------------------
 

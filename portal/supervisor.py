@@ -28,6 +28,7 @@ HEALTHY_AFTER_SECONDS = 60.0
 START_ATTEMPTS = 4
 PUMP_SECONDS = 0.1
 READ_BYTES = 65536
+LAUNCHER = "launcher"
 COLOURS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
 
 
@@ -52,19 +53,19 @@ class Child:
 class Lines:
     """Prints lines with the name of who said them; colours only on a terminal.
 
-    Programs named in `quiet` speak to files in `folder` only.
+    With `is_quiet` only the launcher's own are printed; the others are in files in `folder`.
     """
 
-    def __init__(self, folder: Path, quiet: frozenset[str]) -> None:
+    def __init__(self, folder: Path, *, is_quiet: bool) -> None:
         self.folder = folder
-        self.quiet = quiet
+        self.is_quiet = is_quiet
         self.is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         self.colour_of: dict[str, int] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def say(self, name: str, line: str) -> None:
         """One line of `name`, to the terminal or to its file."""
-        if name in self.quiet:
+        if self.is_quiet and name != LAUNCHER:
             with (self.folder / f"{name}.log").open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
             return
@@ -191,7 +192,7 @@ class Supervisor:
         self._drop(child)
         child.again_at = time.monotonic() + delay
         self.lines.say(
-            "launcher",
+            LAUNCHER,
             f"{child.program.name} ended ({_status_words(status)}); again in {delay:.1f} s",
         )
 

@@ -11,7 +11,7 @@ from portal.supervisor import Lines, StopAsked, Supervisor
 
 
 def main(folder: Path, codes: list[str]) -> None:
-    lines = Lines(folder / "logs", frozenset())
+    lines = Lines(folder / "logs", is_quiet=False)
     supervisor = Supervisor(folder / "pids", lines)
     supervisor.listen()
     try:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from portal.embedded import free_port
 from portal.processes import process_birth
 from tests.servers.servers import ROOT
 from tests.servers.waiting import wait_until
@@ -42,10 +41,9 @@ class Demo:
     """A running demo, its port and how long it took to be ready."""
 
     def __init__(self, var: Path) -> None:
-        self.port = free_port()
         began = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "portal.local", "--var", str(var), "--port", str(self.port)],
+            [sys.executable, "-m", "portal.local", "--var", str(var)],
             cwd=ROOT,
             # The addresses of the tests' own servers would be taken for the demo's.
             env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
@@ -54,6 +52,7 @@ class Demo:
             text=True,
         )
         self.said = self._read_until("The portal is ready")
+        self.port = int(self.said.rpartition(":")[2])
         self.seconds_to_ready = time.monotonic() - began
 
     def _read_until(self, words: str) -> str:
@@ -98,8 +97,33 @@ def test_ctrl_c_stops_everything_and_leaves_the_data(demo: Demo, var: Path) -> N
     last_words, _ = demo.process.communicate(timeout=40)
     assert demo.process.returncode == 0, last_words
     assert "Traceback" not in demo.said + last_words
+    # One line of progress, then how to begin, then nothing but the launcher's own words.
+    assert len(demo.said.split("\n\n")[0].splitlines()) == 1, demo.said
+    assert "type `2 h100 6h`" in last_words
+    said = [line for line in last_words.splitlines() if " | " in line]
+    assert all(line.startswith("launcher") for line in said), said
     wait_until(lambda: all_gone(family), seconds=5)
     assert (var / "secrets.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_second_demo_runs_beside_the_first(
+    demo: Demo, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("second") / "var"
+    second = Demo(folder)
+    try:
+        assert second.port != demo.port
+        cookies = set()
+        for port in (demo.port, second.port):
+            with urllib.request.urlopen(f"http://localhost:{port}/sign-in", timeout=5) as answer:
+                cookies.add(answer.headers["Set-Cookie"].partition("=")[0])
+        # A browser sends the cookies of a host to each of its ports.
+        assert len(cookies) == 2
+    finally:
+        second.process.send_signal(signal.SIGINT)
+        second.process.communicate(timeout=40)
+        command = [sys.executable, "-m", "portal.local", "--var", str(folder), "--clean"]
+        subprocess.run(command, cwd=ROOT, check=True)
 
 
 def test_a_second_start_is_quick_and_dies_whole_when_killed(demo: Demo) -> None:
