@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("allocation", "0020_modes")]
+    dependencies = [("allocation", "0021_money")]
     operations = [
         migrations.AddIndex(
             model_name="booking",
