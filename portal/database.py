@@ -105,13 +105,19 @@ def _database_ensure(connection: psycopg.Connection, database: str) -> None:
     found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [database])
     if not found.fetchone():
         connection.execute(sql.SQL("CREATE DATABASE {} OWNER portal_owner").format(name))
+    connection.execute(sql.SQL("ALTER DATABASE {} SET timezone TO 'UTC'").format(name))
+    database_rights(connection, database)
+
+
+def database_rights(connection: psycopg.Connection, database: str) -> None:
+    """Let the portal's roles in and nobody else; no web process makes temporary tables."""
+    name = sql.Identifier(database)
     connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name))
     connection.execute(
         sql.SQL(
             "GRANT CONNECT ON DATABASE {} TO portal_web, portal_operators, portal_system"
         ).format(name)
     )
-    connection.execute(sql.SQL("ALTER DATABASE {} SET timezone TO 'UTC'").format(name))
 
 
 def main() -> int:

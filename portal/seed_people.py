@@ -130,7 +130,7 @@ def _person_seed(username: str) -> None:
     if not is_new:
         return
     user.set_unusable_password()
-    user.save(update_fields=["password"])
+    user.save()
     for tenant, project, role in memberships:
         Membership.objects.create(
             tenant=Tenant.objects.get(slug=tenant),
@@ -191,7 +191,7 @@ def _password(username: str, stored: dict[str, str]) -> dict[str, str]:
     if not password or not user.check_password(password):
         password = secrets.token_urlsafe(12)
         user.set_password(password)
-        user.save(update_fields=["password"])
+        user.save()
     return {"username": username, "password": password}
 
 

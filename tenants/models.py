@@ -1,14 +1,29 @@
 """Who exists, what they may ask for, and what was said. No hardware, no money."""
 
 import uuid
+from dataclasses import dataclass, field
+from typing import Any
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.db.models import Q
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """That a person gave the right password: whose, and the hash that only it makes."""
+
+    username: str
+    presented: str = field(repr=False)
+
+
 class User(AbstractUser):
-    """A person who signs in. Platform operators are `is_staff`; all else is membership."""
+    """A person who signs in. Platform operators are `is_staff`; all else is membership.
+
+    The password lies in a table of its own, which web processes can't read: they check and change
+    it by `tenants.services.passwords`. `set_password`, `check_password` and `save` work for the
+    owner, the system and operators.
+    """
 
     class Mails(models.TextChoices):
         """Which mails a person wants."""
@@ -28,6 +43,41 @@ class User(AbstractUser):
                 condition=Q(mails__in=["all", "urgent", "none"]), name="user_mails"
             ),
         ]
+
+    proof: Proof | None = None
+    """How this person has just signed in; none when a session was found."""
+
+    _encoded: str | None = None
+
+    @property
+    def password(self) -> str:
+        """The password's hash, as set here or as stored; "!" when there is none."""
+        if self._encoded is not None:
+            return self._encoded
+        stored = Password.objects.filter(user_id=self.pk).first()
+        return stored.encoded if stored else "!"
+
+    @password.setter
+    def password(self, encoded: str) -> None:
+        self._encoded = encoded
+
+    def save(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (Django's signature)
+        """Writes the person, and the password if one was set here."""
+        super().save(*args, **kwargs)
+        if self._encoded is not None:
+            Password.objects.update_or_create(user=self, defaults={"encoded": self._encoded})
+            self._encoded = None
+
+    def get_session_auth_hash(self) -> str:
+        """The same for all: the database ends a person's sessions with their password."""
+        return "ends with the password"
+
+
+class Password(models.Model):
+    """A person's password as Argon2 hash. No web process reads or writes it."""
+
+    user = models.OneToOneField(User, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    encoded = models.CharField(max_length=128)
 
 
 class Session(models.Model):

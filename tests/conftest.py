@@ -145,5 +145,6 @@ def _nothing_left_in_valkey(pytestconfig: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _cheap_passwords(settings: Settings) -> None:
-    """Argon2 takes 50 ms for a password, on purpose."""
+    """Argon2 takes 50 ms for a password, on purpose; `force_login` gives none."""
+    settings.SESSION_ENGINE = "tests.sessions"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

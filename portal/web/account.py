@@ -20,6 +20,7 @@ from tenants.services import (
     own_session_end,
     own_sessions_end,
 )
+from tenants.services.passwords import password_holder, password_prove
 from tenants.web.acts import act_run, id_read
 from tenants.web.frame import person_page
 from tenants.web.sessions import sessions_shown
@@ -85,7 +86,8 @@ def _password(request: HttpRequest, user: User, form: QueryDict) -> str:
     wait = sign_in_try(attempt, now)
     if wait:
         raise Refused("too_many_tries", f"Too many tries. Try again in {wait} seconds.")
-    if not user.check_password(form.get("current", "")[: LONGEST_PASSWORD + 1]):
+    current = password_prove(user.username, form.get("current", "")[: LONGEST_PASSWORD + 1])
+    if password_holder(current) is None:
         raise invalid("wrong_password", "This is not your password.", "current")
     sign_in_done(attempt)
     password = form.get("password", "")
@@ -94,7 +96,8 @@ def _password(request: HttpRequest, user: User, form: QueryDict) -> str:
         raise invalid("bad_password", sentence, "password")
     if password != form.get("again", ""):
         raise invalid("not_the_same", "This is not the same as the new password.", "again")
-    own_password_set(user=user, password=password, now=now)
+    new = own_password_set(user=user, current=current, password=password, now=now)
     # All sessions ended with the old password; this browser gets a new one.
+    request.session.proof = new  # type: ignore[attr-defined] # of our own store
     update_session_auth_hash(request, user)
     return "Your password is changed. All other browsers are signed out."

@@ -40,6 +40,8 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if user is None:
         return _form(request, after, error=WRONG, status=HTTPStatus.UNAUTHORIZED)
     sign_in_done(attempt)
+    # Whose a session is, the database believes only with the password (tenants.web.sessions).
+    request.session.proof = user.proof  # type: ignore[attr-defined] # of our own store
     login(request, user)
     response = redirect(after)
     device_remember(request, response, name)

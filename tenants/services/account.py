@@ -15,7 +15,8 @@ from django.db import transaction
 from tenants.access import tenants_of
 from tenants.audit import audit_record
 from tenants.errors import invalid, missing
-from tenants.models import User
+from tenants.models import Proof, User
+from tenants.services.passwords import password_replace
 from tenants.services.sessions import session_end, sessions_end
 from tenants.wall import tenant_tx
 
@@ -38,15 +39,17 @@ def own_sessions_end(*, user_id: int, now: datetime, kept_key: str | None = None
 
 
 @transaction.atomic
-def own_password_set(*, user: User, password: str, now: datetime) -> None:
+def own_password_set(*, user: User, current: Proof, password: str, now: datetime) -> Proof:
     """Changes the person's password; with it all their sessions end, by the database's trigger.
 
-    The caller has checked the old one. Raises Refused `bad_password`.
+    Returns what this browser signs in with anew. Raises Refused `bad_password`, `wrong_password`.
     """
     password_check(password, user)
-    user.set_password(password)
-    user.save(update_fields=["password"])
+    new = password_replace(current, password)
+    if new is None:
+        raise invalid("wrong_password", "This is not your password.", "current")
     account_note(user.pk, "user.password_set", now)
+    return new
 
 
 def password_check(password: str, user: User) -> None:

@@ -8,11 +8,11 @@ import hashlib
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db import connection
 
-from tenants.models import Session
+from tenants.models import Proof, Session
 
 SEEN_EVERY = timedelta(minutes=1)
 
@@ -35,9 +35,8 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class SessionHeld:
-    """What a session holds: whose it is (None: nobody signed in yet), its data and its end."""
+    """What a session holds, and its end."""
 
-    user_id: int | None
     data: str
     expires: datetime
 
@@ -61,11 +60,28 @@ def session_find(key: str, *, now: datetime) -> Session | None:
 
 
 def session_start(key: str, held: SessionHeld, *, now: datetime) -> bool:
-    """Writes a new session. False when there is one of this key."""
-    _, is_new = Session.objects.get_or_create(
-        digest=session_digest(key), defaults={**asdict(held), "created": now, "last_seen": now}
-    )
-    return is_new
+    """Writes a new session, of nobody yet. False when there is one of this key."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO tenants_session (id, digest, data, created, expires, last_seen, device)"
+            " VALUES (%s, %s, %s, %s, %s, %s, '') ON CONFLICT (digest) DO NOTHING",
+            [uuid4(), session_digest(key), held.data, now, held.expires, now],
+        )
+        return bool(cursor.rowcount)
+
+
+def session_sign_in(key: str, proof: Proof) -> int | None:
+    """Makes the session the person's who gave the right password; None when it was not right.
+
+    The only way in which a session becomes somebody's: a web process may not write whose it is.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT portal_session_sign_in(%s, %s, %s)",
+            [session_digest(key), proof.username, proof.presented],
+        )
+        found: int | None = cursor.fetchone()[0]
+    return found
 
 
 def session_update(key: str, held: SessionHeld) -> bool:

@@ -15,9 +15,9 @@ from django.db.models import QuerySet
 from tenants.access import Actor, actor_of
 from tenants.audit import audit_record
 from tenants.errors import Refused, denied, invalid, missing
-from tenants.models import ApiToken
+from tenants.models import ApiToken, User
 from tenants.services.words import name_read
-from tenants.wall import tenant_tx
+from tenants.wall import require_operators_process, tenant_tx
 
 BRAND = "gpup_pat_"
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -58,6 +58,9 @@ def token_create(
     Raises:
         Refused: `bad_name`, `bad_days`, `too_many_tokens` or `not_allowed`.
     """
+    if User.objects.filter(id=actor.user_id, is_staff=True).exists():
+        # What an operator's token can do, no web process may hand out.
+        require_operators_process()
     name = name_read(name)
     if not 1 <= days <= LONGEST_DAYS:
         raise invalid("bad_days", f"A token lives 1 to {LONGEST_DAYS} days.", "days")

@@ -7,12 +7,13 @@ from typing import Any
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
+from django.core.exceptions import PermissionDenied
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from tenants.access import client_address
-from tenants.models import Session
+from tenants.models import Proof, Session
 from tenants.queries import sessions_of
 from tenants.services.sessions import (
     SEEN_EVERY,
@@ -22,6 +23,7 @@ from tenants.services.sessions import (
     session_drop,
     session_find,
     session_seen,
+    session_sign_in,
     session_start,
     session_update,
     sessions_sweep,
@@ -55,6 +57,12 @@ class SessionStore(SessionBase):
     seen: datetime | None = None
     """When the session's use was noted last; None when never."""
 
+    person: int | None = None
+    """Whose the stored session is."""
+
+    proof: Proof | None = None
+    """The password that was just given; needed to make the session somebody's."""
+
     def load(self) -> dict[str, Any]:
         """The session's data; empty, and without a key, when it has ended."""
         key = self.session_key
@@ -63,7 +71,11 @@ class SessionStore(SessionBase):
             self._session_key = None
             return {}
         self.seen = row.last_seen if row.device else None
-        return self.decode(row.data)
+        self.person = row.user_id
+        # Whose a session is says the column, which a web process can't write.
+        data: dict[str, Any] = self.decode(row.data)
+        data.pop(SESSION_KEY, None)
+        return data if row.user_id is None else {**data, SESSION_KEY: str(row.user_id)}
 
     def exists(self, session_key: str) -> bool:
         """Whether a live session has this key."""
@@ -91,18 +103,27 @@ class SessionStore(SessionBase):
             self.create()
             return
         data: dict[str, Any] = self._get_session(no_load=must_create)  # type: ignore[attr-defined]
-        user = data.get(SESSION_KEY)
-        held = SessionHeld(
-            user_id=None if user is None else int(user),
-            data=self.encode(data),
-            expires=self.get_expiry_date(),
-        )
+        held = SessionHeld(data=self.encode(data), expires=self.get_expiry_date())
         if must_create:
-            self.seen = None
+            self.seen = self.person = None
             if not session_start(self.session_key, held, now=timezone.now()):
                 raise CreateError
         elif not session_update(self.session_key, held):
             raise UpdateError
+        user = data.get(SESSION_KEY)
+        if user is not None and int(user) != self.person:
+            self.sign_in(int(user))
+
+    def sign_in(self, user_id: int) -> None:
+        """Makes the stored session the person's, by the password that they gave.
+
+        Raises:
+            PermissionDenied: no password was given, or it is another person's.
+        """
+        found = None if self.proof is None else session_sign_in(self.session_key or "", self.proof)
+        if found != user_id:
+            raise PermissionDenied
+        self.person, self.proof = found, None
 
     def delete(self, session_key: str | None = None) -> None:
         """Ends the session, or the one of the given key."""

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from portal.database import Passwords, database_dsn, roles_ensure
+from portal.database import Passwords, database_dsn, database_rights, roles_ensure
 from portal.embedded import (
     ValkeyAccess,
     free_port,
@@ -155,6 +155,9 @@ class Servers:
             admin.execute(
                 sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER portal_owner").format(name, template)
             )
+            # A copy has not the rights of what it was copied from.
+            database_rights(admin, DATABASE)
+            admin.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO portal_test").format(name))
 
     def close(self) -> None:
         """Stop what runs and remove all files."""

@@ -1,9 +1,9 @@
 """Signed-in browsers: kept by digest, listed without being read, ended by whoever may."""
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from ipaddress import ip_network
-from typing import Any
 
 import pytest
 from django.contrib.sessions.backends.base import UpdateError
@@ -13,7 +13,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from tenants.access import client_address
-from tenants.models import Session
+from tenants.models import Password, Session, User
 from tenants.services.sessions import session_digest, session_end, sessions_end
 from tenants.web.sessions import SessionStore, device_words
 from tests.builders import PASSWORD, a_member, a_project, a_user
@@ -89,15 +89,25 @@ def test_ending_one_or_all_others_ends_those_and_no_strangers() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("change", [{"password": "x"}, {"is_active": False}])
-def test_a_new_password_or_a_closed_account_leaves_no_session(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda user_id: Password.objects.filter(user_id=user_id).update(encoded="x"),
+        lambda user_id: Password.objects.filter(user_id=user_id).delete(),
+        lambda user_id: User.objects.filter(id=user_id).update(is_active=False),
+    ],
+    ids=["a new password", "no password any more", "a closed account"],
+)
+def test_a_new_password_or_a_closed_account_leaves_no_session(
+    change: Callable[[int], object],
+) -> None:
     user, other = a_user(), a_user()
     _signed_in(user.username)
     kept = _signed_in(other.username)
     with as_system():
         type(user).objects.filter(id=user.id).update(first_name="Mara")
         assert Session.objects.filter(user=user).exists()
-        type(user).objects.filter(id=user.id).update(**change)
+        change(user.id)
     assert [session.user_id for session in Session.objects.all()] == [other.id]
     assert kept.get("/").status_code == 200
 

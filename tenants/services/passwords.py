@@ -1,0 +1,53 @@
+"""Passwords: checked and changed without ever being read.
+
+A web process has no access to `tenants_password`. It asks for an account's salt, makes the hash
+that the right password would have, and the database compares.
+"""
+
+import secrets
+
+from django.contrib.auth.hashers import identify_hasher, make_password
+from django.db import connection
+
+from tenants.models import Proof, User
+
+COSTS = ("time_cost", "memory_cost", "parallelism")
+
+
+def password_prove(username: str, password: str) -> Proof:
+    """What the database compares. Takes the same time whether the account exists or not."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT portal_password_form(%s)", [username])
+        form = cursor.fetchone()[0]
+    if not form:
+        # Nobody's: the hash of it is as much work as anybody's.
+        return Proof(username, make_password(password, secrets.token_hex(11)))
+    hasher = type(identify_hasher(form))()
+    known = hasher.decode(form)
+    for cost in COSTS:
+        if cost in known:
+            setattr(hasher, cost, known[cost])
+    return Proof(username, hasher.encode(password, known["salt"]))
+
+
+def password_holder(proof: Proof) -> User | None:
+    """The active person whose password it was."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT portal_password_holder(%s, %s)", [proof.username, proof.presented])
+        found = cursor.fetchone()[0]
+    return None if found is None else User.objects.get(id=found)
+
+
+def password_replace(current: Proof, chosen: str) -> Proof | None:
+    """Changes a password and ends all sessions of its person; what signs in from now on.
+
+    None when `current` is not the password now.
+    """
+    new = Proof(current.username, make_password(chosen))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT portal_password_change(%s, %s, %s)",
+            [current.username, current.presented, new.presented],
+        )
+        is_changed = cursor.fetchone()[0]
+    return new if is_changed else None

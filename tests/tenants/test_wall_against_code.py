@@ -1,0 +1,237 @@
+"""What code can do that runs in a web process: it has that process's connection and its secrets.
+
+Everything is tried on a connection of its own that logs in as portal_web, as such code would.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+from django.db import connection
+from django.test import Client
+from psycopg import errors
+
+from tenants.models import Password, Project, Proof, Session, User
+from tenants.services import token_create
+from tenants.services.passwords import password_prove, password_replace
+from tenants.wall import ServedElsewhere
+from tests.builders import PASSWORD, a_member, a_project, a_user, an_actor, an_operator
+from tests.roles import as_system
+from tests.servers.servers import Servers
+
+NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
+DENIED = (errors.InsufficientPrivilege, errors.FeatureNotSupported)
+
+
+@pytest.fixture
+def code(real_db: Servers) -> Iterator[psycopg.Connection]:
+    """What code in a web process has: the web's own login."""
+    with psycopg.connect(real_db.dsn("portal_web"), autocommit=True) as connected:
+        yield connected
+
+
+@pytest.fixture
+def people(real_db: Servers) -> tuple[User, User]:
+    """An operator, and a member of some tenant."""
+    return an_operator("root"), a_member(a_project()).user
+
+
+REFUSED = [
+    # Becoming somebody else.
+    "SET ROLE portal_ops",
+    "SET ROLE portal_system",
+    "SET ROLE portal_owner",
+    "SET ROLE portal_operators",
+    "SET SESSION AUTHORIZATION portal_ops",
+    "GRANT portal_ops TO portal_web",
+    "ALTER ROLE portal_web BYPASSRLS",
+    "ALTER ROLE portal_operators PASSWORD 'mine'",
+    "CREATE ROLE mine LOGIN",
+    # Passwords.
+    "SELECT encoded FROM tenants_password",
+    "UPDATE tenants_password SET encoded = 'mine'",
+    "INSERT INTO tenants_password VALUES (1, 'mine')",
+    "DELETE FROM tenants_password",
+    "COPY tenants_password TO STDOUT",
+    "SELECT * FROM pg_authid",
+    # Accounts.
+    "UPDATE tenants_user SET is_staff = true",
+    "UPDATE tenants_user SET is_superuser = true",
+    "UPDATE tenants_user SET username = 'mine' WHERE username = 'root'",
+    "UPDATE tenants_user SET email = 'mine@example.org'",
+    "UPDATE tenants_user SET is_active = false",
+    "INSERT INTO tenants_user (username, is_staff) VALUES ('mine', true)",
+    "DELETE FROM tenants_user",
+    # Whose a session is.
+    "UPDATE tenants_session SET user_id = 1",
+    "UPDATE tenants_session SET digest = '\\x00'",
+    "INSERT INTO tenants_session (user_id) VALUES (1)",
+    # The wall itself.
+    "ALTER TABLE tenants_project DISABLE ROW LEVEL SECURITY",
+    "DROP POLICY wall ON tenants_project",
+    "ALTER TABLE tenants_auditentry DISABLE TRIGGER ALL",
+    "SET session_replication_role = replica",
+    "SET row_security = off; SELECT * FROM tenants_project",
+    "TRUNCATE tenants_auditentry",
+    "CREATE OR REPLACE FUNCTION portal_tenant() RETURNS uuid LANGUAGE sql AS 'SELECT NULL'",
+    "ALTER FUNCTION portal_token(bytea) SECURITY INVOKER",
+    # Standing in for what definer functions look for.
+    "CREATE TEMPORARY TABLE tenants_password (user_id bigint, encoded text)",
+    "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE SCHEMA mine",
+    "CREATE TABLE public.mine (id int)",
+    "CREATE OPERATOR public.= (leftarg = text, rightarg = text, function = texteq)",
+    # The machine.
+    "COPY tenants_gpuclass TO PROGRAM 'id'",
+    "COPY tenants_gpuclass TO '/tmp/mine'",
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT lo_import('/etc/passwd')",
+    "CREATE EXTENSION dblink",
+    "LOAD 'mine'",
+    # What no web process needs.
+    "SELECT digest FROM allocation_enrolmenttoken",
+    "SELECT * FROM allocation_solverstate",
+    "UPDATE allocation_node SET link_digest = NULL",
+]
+
+
+def test_the_database_refuses_what_a_web_process_never_does(
+    code: psycopg.Connection, people: tuple[User, User]
+) -> None:
+    assert [statement for statement in REFUSED if not _is_refused(code, statement)] == []
+
+
+def _is_refused(code: psycopg.Connection, statement: str) -> bool:
+    try:
+        code.execute(statement)
+    except DENIED:
+        return True
+    return False
+
+
+def test_no_tenant_is_read_without_saying_it(
+    code: psycopg.Connection, people: tuple[User, User]
+) -> None:
+    with pytest.raises(DENIED, match="tenant context missing"):
+        code.execute("SELECT * FROM tenants_project")
+
+
+def test_a_hash_is_never_given_away(code: psycopg.Connection, people: tuple[User, User]) -> None:
+    """The salt is; what is compared is only answered with whose it is."""
+    with as_system():
+        stored = Password.objects.get(user=people[0]).encoded
+    form = code.execute("SELECT portal_password_form('root')").fetchone()
+    assert form is not None
+    assert stored.startswith(form[0])
+    assert len(stored) - len(form[0]) >= 32
+    for guess in (form[0], stored[:-1], "%", "", None):
+        held = code.execute("SELECT portal_password_holder('root', %s)", [guess]).fetchone()
+        assert held == (None,)
+
+
+def test_nobody_without_a_usable_password_can_be_signed_in(
+    code: psycopg.Connection, people: tuple[User, User]
+) -> None:
+    with as_system():
+        Password.objects.filter(user=people[0]).update(encoded="!locked")
+    held = code.execute("SELECT portal_password_holder('root', '!locked')").fetchone()
+    assert held == (None,)
+
+
+def test_a_password_is_not_overwritten_without_the_one_before(
+    code: psycopg.Connection, people: tuple[User, User]
+) -> None:
+    said = code.execute("SELECT portal_password_change('root', 'a$b$c', 'md5$a$b')").fetchone()
+    assert said == (False,)
+
+
+def test_a_session_is_not_made_an_operators(
+    code: psycopg.Connection, people: tuple[User, User], client: Client
+) -> None:
+    """Not by its data either, though the secret that signs it is known."""
+    operator, member = people
+    client.force_login(member)
+    mine = Session.objects.get()
+    said = code.execute(
+        "SELECT portal_session_sign_in(%s, 'root', 'a$b$c')", [bytes(mine.digest)]
+    ).fetchone()
+    assert said == (None,)
+    stolen = client.session
+    stolen["_auth_user_id"] = str(operator.id)
+    data = stolen.encode(stolen._get_session())  # type: ignore[attr-defined] # as signed by us
+    code.execute("UPDATE tenants_session SET data = %s", [data])
+    assert client.session["_auth_user_id"] == str(member.id)
+    assert client.get("/ops/tiers").status_code == 404
+
+
+def test_a_token_is_not_made_for_an_operator(
+    code: psycopg.Connection, people: tuple[User, User]
+) -> None:
+    operator, member = people
+    with as_system():
+        tenant = Project.objects.get().tenant_id
+        made, _ = token_create(
+            actor=an_actor(a_member(Project.objects.get(), user=operator)),
+            name="t",
+            days=1,
+            now=NOW,
+        )
+        own, _ = token_create(
+            actor=an_actor(a_member(a_project(), user=a_user())), name="t", days=1, now=NOW
+        )
+    code.execute("SELECT set_config('portal.tenant', %s, false)", [str(tenant)])
+    insert = (
+        "INSERT INTO tenants_apitoken (id, tenant_id, user_id, name, digest, prefix, created,"
+        " expires) VALUES (gen_random_uuid(), %s, %s, 'x', %s, 'x', now(), now() + '1 day')"
+    )
+    digest = hashlib.sha256(b"mine").digest()
+    with pytest.raises(DENIED, match="operators"):
+        code.execute(insert, [tenant, operator.id, digest])
+    for change in ("digest = %s", "expires = now() + '9 years', digest = %s"):
+        with pytest.raises(DENIED, match="operators"):
+            code.execute(
+                f"UPDATE tenants_apitoken SET {change} WHERE id = %s",  # noqa: S608 (constants)
+                [digest, made.id],
+            )
+    # An ordinary token that is given to an operator is one, too.
+    code.execute(insert, [tenant, member.id, digest])
+    with pytest.raises(DENIED, match="operators"):
+        code.execute(
+            "UPDATE tenants_apitoken SET user_id = %s WHERE digest = %s", [operator.id, digest]
+        )
+    # Revoking works, as does noting the use; a revoked one stays so.
+    code.execute(
+        "UPDATE tenants_apitoken SET last_used = now(), revoked = now() WHERE id = %s", [made.id]
+    )
+    with pytest.raises(DENIED, match="operators"):
+        code.execute("UPDATE tenants_apitoken SET revoked = NULL WHERE id = %s", [made.id])
+    assert own.expires == NOW + timedelta(days=1)
+
+
+@pytest.mark.django_db
+def test_the_web_process_passes_an_operators_new_token_on(settings: object) -> None:
+    actor = an_actor(a_member(a_project(), user=an_operator()))
+    settings.OPERATORS_URL = "http://127.0.0.1:1"  # type: ignore[attr-defined] # pytest-django's
+    with pytest.raises(ServedElsewhere):
+        token_create(actor=actor, name="t", days=1, now=NOW)
+
+
+@pytest.mark.django_db
+def test_people_change_their_own_password_and_all_their_sessions_end(client: Client) -> None:
+    user, other = a_user(), a_user()
+    client.force_login(user)
+    Client().force_login(other)
+    proof = password_replace(password_prove(user.username, PASSWORD), "staple under the moon")
+    assert [session.user_id for session in Session.objects.all()] == [other.id]
+    assert proof == password_prove(user.username, "staple under the moon")
+    assert _holder(proof) == user.id
+    assert _holder(password_prove(user.username, PASSWORD)) is None
+
+
+def _holder(proof: Proof) -> int | None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT portal_password_holder(%s, %s)", [proof.username, proof.presented])
+        found: int | None = cursor.fetchone()[0]
+    return found
