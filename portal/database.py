@@ -5,15 +5,39 @@
 """
 
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
 
-from portal.env import BadSetting, env_secret, env_str
+from portal.env import BadSetting, env_int, env_secret, env_str
 
 EXTENSIONS = ("btree_gist",)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long PostgreSQL lets a login role's session go on, in seconds; 0 is without end.
+
+    `statement` bounds one statement, `lock` its wait for a lock, and `idle` a transaction in which
+    nothing is asked, and which holds what it has locked.
+    """
+
+    statement: int
+    lock: int
+    idle: int
+
+
+# What they are for is in docs/configuration.md. Each value has a variable of the environment.
+PATIENCE = {
+    "portal_web": Patience(statement=10, lock=5, idle=60),
+    "portal_operators": Patience(statement=30, lock=5, idle=120),
+    "portal_system": Patience(statement=60, lock=20, idle=300),
+    "portal_owner": Patience(statement=0, lock=60, idle=0),
+}
+LONGEST_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -35,7 +59,13 @@ class Role:
     password: str | None = field(default=None, repr=False)
 
 
-def roles_ensure(admin_dsn: str, passwords: Passwords, *, database: str = "portal") -> None:
+def roles_ensure(
+    admin_dsn: str,
+    passwords: Passwords,
+    *,
+    database: str = "portal",
+    patience: Mapping[str, Patience] = PATIENCE,
+) -> None:
     """Make roles, database and extensions, or bring existing ones to what is said here.
 
     `admin_dsn` is a superuser's address in a database that exists (usually `postgres`).
@@ -51,6 +81,8 @@ def roles_ensure(admin_dsn: str, passwords: Passwords, *, database: str = "porta
             "GRANT portal_web, portal_ops TO portal_operators WITH INHERIT FALSE, SET TRUE"
         )
         connection.execute("ALTER ROLE portal_operators SET role = portal_web")
+        for name, limits in patience.items():
+            _patience_set(connection, name, limits)
         _database_ensure(connection, database)
     with psycopg.connect(database_dsn(admin_dsn, database), autocommit=True) as connection:
         for extension in EXTENSIONS:
@@ -100,6 +132,34 @@ def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
     )
 
 
+def _patience_set(connection: psycopg.Connection, role: str, limits: Patience) -> None:
+    for setting, seconds in (
+        ("statement_timeout", limits.statement),
+        ("lock_timeout", limits.lock),
+        ("idle_in_transaction_session_timeout", limits.idle),
+    ):
+        connection.execute(
+            sql.SQL("ALTER ROLE {} SET {} = {}").format(
+                sql.Identifier(role), sql.Identifier(setting), sql.Literal(f"{seconds}s")
+            )
+        )
+
+
+def patience_read() -> dict[str, Patience]:
+    """The limits from the environment, as PORTAL_WEB_STATEMENT_SECONDS. Raises BadSetting."""
+    return {
+        role: Patience(
+            **{
+                kind: env_int(
+                    f"{role.upper()}_{kind.upper()}_SECONDS", usual, low=0, high=LONGEST_SECONDS
+                )
+                for kind, usual in asdict(limits).items()
+            }
+        )
+        for role, limits in PATIENCE.items()
+    }
+
+
 def _database_ensure(connection: psycopg.Connection, database: str) -> None:
     name = sql.Identifier(database)
     found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [database])
@@ -130,7 +190,8 @@ def main() -> int:
             system=env_secret("PORTAL_SYSTEM_PASSWORD"),
         )
         admin = env_str("DATABASE_ADMIN_URL")
-        roles_ensure(admin, passwords, database=env_str("PORTAL_DATABASE", "portal"))
+        database = env_str("PORTAL_DATABASE", "portal")
+        roles_ensure(admin, passwords, database=database, patience=patience_read())
     except (BadSetting, psycopg.Error) as error:
         sys.stderr.write(f"The database was not made: {error}\n")
         return 1

@@ -1,13 +1,17 @@
 """Pages for what no view answers. None of them repeats anything that was sent."""
 
+import sys
 from http import HTTPStatus
 
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template import loader
+from rest_framework.renderers import JSONRenderer
 
-from tenants.errors import missing
-from tenants.web.frame import refused_page
+from portal.api.errors import PROBLEM_JSON, problem
+from tenants.errors import Refused, missing
+from tenants.web.frame import busy_page, refused_page
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -36,11 +40,28 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """500: our fault. Asks neither database nor session."""
+    """500: our fault. Asks neither database nor session.
+
+    503 where the database did not answer, or not in time: Django brings here what no view caught.
+    """
+    if isinstance(sys.exception(), OperationalError | InterfaceError):
+        return busy(request)
     return _plain(
         "Something broke here",
         "It is written down. What you sent was not done; try again, or tell the operator.",
         HTTPStatus.INTERNAL_SERVER_ERROR,
+    )
+
+
+def busy(request: HttpRequest) -> HttpResponse:
+    """503, as a page or as problem JSON."""
+    if not request.path_info.startswith("/api/"):
+        return busy_page()
+    response = problem(Refused("busy", "The portal is busy. Ask again in a moment."))
+    return HttpResponse(
+        JSONRenderer().render(response.data),
+        status=response.status_code,
+        headers={**dict(response.items()), "Content-Type": PROBLEM_JSON},
     )
 
 

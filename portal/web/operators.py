@@ -6,20 +6,20 @@ The operators' process asks again who it is, and answers nobody else.
 
 import http.client
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from http import HTTPStatus
 from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.request import RawPostDataException
 
+from portal.web.errors import busy
 from portal.web.threads import BODY
 from tenants.errors import missing
 from tenants.wall import ServedElsewhere
-from tenants.web.frame import busy_page, refused_page
+from tenants.web.frame import refused_page
 
 # What the web process says of a request that it passes on. What a client sends is taken out.
 CLIENT = "X-Portal-Client"
@@ -61,7 +61,7 @@ class OperatorsMiddleware:
         try:
             return _passed_on(request)
         except (OSError, http.client.HTTPException):
-            return _no_answer(request)
+            return busy(request)
 
 
 class OperatorsHandler:
@@ -136,20 +136,3 @@ def _answer(found: http.client.HTTPResponse) -> HttpResponse:
 def _kept(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     dropped = OF_CONNECTION | {"date", "server"}
     return ((name, value) for name, value in headers if name.lower() not in dropped)
-
-
-def _no_answer(request: HttpRequest) -> HttpResponse:
-    if not request.path_info.startswith("/api/"):
-        return busy_page()
-    return JsonResponse(
-        {
-            "type": "urn:gpu-portal:problem:busy",
-            "title": HTTPStatus.SERVICE_UNAVAILABLE.phrase,
-            "status": 503,
-            "code": "busy",
-            "detail": "The operators' process does not answer. Ask again in a moment.",
-        },
-        status=503,
-        content_type="application/problem+json",
-        headers={"Retry-After": "5"},
-    )
