@@ -23,11 +23,11 @@ from allocation.services.bookings import booking_cancel, booking_request
 from portal.integrations.live.push import beat
 from portal.integrations.relay import outbox_relay
 from tenants.models import Membership, User
-from tenants.web.sessions import SessionStore
 from tests.builders import a_member, a_project
 from tests.builders_allocation import NOW, Lab, a_lab, a_wish
 from tests.roles import as_system
 from tests.servers.servers import Servers
+from tests.sessions import SessionStore
 
 
 def signed_in(user_id: int) -> str:
@@ -36,7 +36,7 @@ def signed_in(user_id: int) -> str:
         user = User.objects.get(id=user_id)
         session = SessionStore()
         session[SESSION_KEY] = str(user.pk)
-        session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+        session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
         session[HASH_SESSION_KEY] = user.get_session_auth_hash()
         session.save()
     return f"{settings.SESSION_COOKIE_NAME}={session.session_key}"
@@ -163,7 +163,7 @@ def test_without_a_fresh_answer_nothing_is_delivered(
 def a_changed_mind(user: User) -> Callable[[], None]:
     def change() -> None:
         user.set_password("another long one")
-        user.save(update_fields=["password"])
+        user.save()
 
     return change
 
