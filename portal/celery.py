@@ -98,6 +98,7 @@ TICKS = {
     "allocation.invariants": 300,
     "outbox.sweep": 600,
     "tenants.sweep": 600,
+    "audit.seal": 60,
 }
 
 app.add_defaults(_configuration)

@@ -7,6 +7,7 @@ from celery import shared_task
 from django.utils import timezone
 from redis.exceptions import RedisError
 
+from portal.audit_sources import audit_sealed
 from portal.integrations.live.push import beat
 from portal.integrations.mail.send import mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay as relay
@@ -48,3 +49,9 @@ def live_beat() -> None:
         beat()
     except RedisError:
         logger.warning("Redis did not answer; open pages say that they hear nothing.")
+
+
+@shared_task(name="audit.seal")
+def audit_seal() -> None:
+    """Seals what was written since the last time."""
+    audit_sealed(timezone.now())

@@ -10,14 +10,17 @@ from tenants.models import AuditEntry
 
 def audit_record(
     *,
-    tenant_id: UUID,
+    tenant_id: UUID | None,
     actor_id: int | None,
     action: str,
     target: tuple[str, object],
     now: datetime,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes one entry; `target` is (kind, id), as in ("booking", booking.id)."""
+    """Writes one entry; `target` is (kind, id), as in ("booking", booking.id).
+
+    Without a tenant the entry is the platform's: what operators do, in `operator_tx`.
+    """
     audit_entry(
         tenant_id=tenant_id, actor_id=actor_id, action=action, target=target, now=now, detail=detail
     ).save(force_insert=True)
@@ -25,7 +28,7 @@ def audit_record(
 
 def audit_entry(
     *,
-    tenant_id: UUID,
+    tenant_id: UUID | None,
     actor_id: int | None,
     action: str,
     target: tuple[str, object],

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib.auth.models import AbstractUser
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
@@ -387,10 +388,13 @@ class IdempotencyKey(models.Model):
 
 
 class AuditEntry(models.Model):
-    """Who did what to what. Written with the work, never changed; no personal data but ids."""
+    """Who did what to what. Written with the work, never changed; no personal data but ids.
+
+    Without a tenant it is about the platform: sign-ins, and what operators do to nodes and people.
+    """
 
     id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
     at = models.DateTimeField()
     actor = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True)
     action = models.CharField(max_length=60)
@@ -400,6 +404,33 @@ class AuditEntry(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["tenant", "-at"], name="audit_latest")]
+
+
+class AuditSeal(models.Model):
+    """One link of a chain over rows of `source`: tenants.services.audit_chain.
+
+    `entries` are the keys of its rows, `marks` the first bytes of each row's SHA-256, and `digest`
+    is over all of them and the `previous` seal.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    source = models.CharField(max_length=20)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
+    number = models.PositiveBigIntegerField()
+    entries = ArrayField(models.BigIntegerField())
+    marks = models.BinaryField()
+    previous = models.BinaryField(max_length=32)
+    digest = models.BinaryField(max_length=32)
+    through = models.BigIntegerField()
+    sealed = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["source", "tenant", "number"], name="audit_seal_once", nulls_distinct=False
+            ),
+        ]
+        indexes = [models.Index(fields=["source", "sealed"], name="audit_seal_latest")]
 
 
 class OutboxMessage(models.Model):

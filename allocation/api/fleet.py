@@ -333,7 +333,7 @@ class NodeKeyRotate(ApiView):
             self.require_operator()
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
-                node_key_rotate(operator=operator, node=node_named(name))
+                node_key_rotate(operator=operator, node=node_named(name), now=self.now)
                 return Response(NodeOut(node_named(name)).data)
 
         return self.once(work)

@@ -7,6 +7,7 @@ from django.db import transaction
 from django.db.models import F, Max
 
 from allocation.models import Node, SolverState
+from tenants.audit import audit_record
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
@@ -24,6 +25,13 @@ def epoch_raise(now: datetime) -> int:
         fence.epoch = max(fence.epoch + 1, ahead + 1, int(now.timestamp()))
         fence.save(update_fields=["epoch"])
         Node.objects.update(generation=F("generation") + 1, ahead_epoch=None)
+        audit_record(
+            tenant_id=None,
+            actor_id=None,
+            action="epoch.raised",
+            target=("epoch", fence.epoch),
+            now=now,
+        )
     logger.warning("The epoch is %d now; every node is told anew", fence.epoch)
     nudge("allocation.publish")
     nudge("allocation.invariants")

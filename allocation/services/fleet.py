@@ -4,6 +4,7 @@ import hashlib
 import logging
 import re
 import secrets
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from allocation.services.differences import differences_of
 from allocation.services.health import gpu_found, gpus_lost
 from allocation.services.links import link_password, link_replace, link_url
 from allocation.services.node_policies import node_policy
+from tenants.audit import audit_record
 from tenants.errors import Refused, invalid
 from tenants.models import User
 from tenants.outbox import nudge
@@ -28,7 +30,9 @@ DIFFERENCES_KEPT = 50
 TOKEN_LIFETIME = timedelta(minutes=15)
 
 
-def enrolment_token_create(*, node_name: str, rack_name: str, now: datetime) -> str:
+def enrolment_token_create(
+    *, node_name: str, rack_name: str, now: datetime, operator: User | None = None
+) -> str:
     """A token that lets one agent in as `node_name` within 15 minutes. Shown once.
 
     Raises:
@@ -49,6 +53,7 @@ def enrolment_token_create(*, node_name: str, rack_name: str, now: datetime) -> 
         EnrolmentToken.objects.create(
             digest=hashlib.sha256(clear.encode()).digest(), node=node, expires=now + TOKEN_LIFETIME
         )
+        node_note(operator, node, "node.enrolment_token_made", now)
     return clear
 
 
@@ -91,6 +96,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         node.published_generation = -1
         node.observed_generation = -1
         inventory_apply(node=node, inventory=found, now=now)
+        node_note(None, node, "node.enrolled", now, {"key_version": node.key_version})
         epoch = SolverState.objects.get_or_create(id=1)[0].epoch
     link_replace(node.name, link_digest)
     nudge("allocation.publish")
@@ -222,8 +228,27 @@ def node_ready(*, operator: User, node: Node, now: datetime) -> None:
     """Puts a drained or quarantined node back into planning, as it is made now."""
     node.differences = []
     node.save(update_fields=["differences"])
+    node_note(operator, node, "node.approved", now)
     node_state_set(
         node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC"
+    )
+
+
+def node_note(
+    operator: User | None,
+    node: Node,
+    action: str,
+    now: datetime,
+    detail: Mapping[str, object] | None = None,
+) -> None:
+    """Writes what an operator did to a node, or an agent's enrolment, into the platform's log."""
+    audit_record(
+        tenant_id=None,
+        actor_id=operator.id if operator else None,
+        action=action,
+        target=("node", node.name),
+        now=now,
+        detail=detail,
     )
 
 
@@ -246,6 +271,7 @@ def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
     node = Node.objects.select_for_update().get(id=node.id)
     if node.link_digest is None:
         raise not_enrolled(node)
+    node_note(operator, node, "node.locked_out", now)
     who = f"was locked out by {operator.username}, {now:%d %b %H:%M} UTC"
     _lock_out(node, f"Its agent {who}; enrol it anew", now)
 
@@ -275,7 +301,7 @@ def _lock_out(node: Node, why: str, now: datetime) -> None:
     transaction.on_commit(lambda: link_replace(name, None))
 
 
-def node_key_rotate(*, operator: User, node: Node) -> None:
+def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
     """Gives the node's agent a new key; the old one is good until the agent signs with the new.
 
     Raises:
@@ -299,6 +325,7 @@ def node_key_rotate(*, operator: User, node: Node) -> None:
     node.key_version += 1
     node.generation += 1
     node.save(update_fields=["key_version", "generation"])
+    node_note(operator, node, "node.key_rotated", now, {"version": node.key_version})
     logger.warning("%s gives %s its key %d", operator.username, node.name, node.key_version)
     nudge("allocation.publish")
 

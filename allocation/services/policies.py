@@ -12,6 +12,7 @@ from allocation.rules.presence import PRESENCE_MOST
 from allocation.services.snapshot import snapshot_take
 from allocation.services.strangers import ladder_by_policy
 from allocation.solver import Policy, solve
+from tenants.audit import audit_record
 from tenants.errors import invalid
 
 _DAY = 86_400
@@ -107,6 +108,13 @@ def policy_publish(
             state=PolicyVersion.State.LIVE,
             created=now,
             created_by_id=created_by_id,
+        )
+        audit_record(
+            tenant_id=None,
+            actor_id=created_by_id,
+            action="policy.published",
+            target=("policy", version.number),
+            now=now,
         )
         ladder_by_policy(node_policy_of(version.document), now)
     return version

@@ -8,7 +8,7 @@ from django.db import transaction
 from allocation import wire
 from allocation.models import GpuEvent, Node
 from allocation.rules.node_policy import NodePolicy, is_ladder
-from allocation.services.fleet import reads
+from allocation.services.fleet import node_note, reads
 from allocation.services.node_policies import node_policy
 from allocation.services.tallies import tally
 from tenants.errors import Refused, invalid
@@ -56,6 +56,8 @@ def ladder_set(
             )
         _ladder_write(node, warn_after, end_after, own=True)
         _note(node, f"{operator.username} set: {ladder_words(warn_after, end_after)}", now)
+        detail = {"warn_after": warn_after, "end_after": end_after}
+        node_note(operator, node, "node.ladder_set", now, detail)
     logger.warning("%s changed what %s does about strangers", operator.username, node.name)
     nudge("allocation.publish")
 
@@ -69,6 +71,7 @@ def ladder_follow(*, operator: User, node: Node, now: datetime) -> None:
         _ladder_write(node, warn_after, end_after, own=False)
         words = ladder_words(warn_after, end_after)
         _note(node, f"{operator.username} set: as the policy says. {words}", now)
+        node_note(operator, node, "node.ladder_follows_policy", now)
     nudge("allocation.publish")
 
 

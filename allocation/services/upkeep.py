@@ -6,7 +6,7 @@ from datetime import datetime
 from django.db.models import Q
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy
-from allocation.services.fleet import node_state_set
+from allocation.services.fleet import node_note, node_state_set
 from allocation.services.healing import Because, leave_by_tell, run_break
 from allocation.services.lifecycle import STARTED, allocation_empty
 from tenants.errors import Refused, invalid
@@ -31,6 +31,7 @@ def node_drain(
     until = "" if by is None else f"; empty by {by:%d %b %H:%M} UTC"
     reason = f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC{until})"
     node_state_set(node, Node.State.DRAINING, reason, by)
+    node_note(operator, node, "node.drained", now, {"by": by.isoformat() if by else None})
     if by is not None:
         sentence = f"{node.name} is being emptied: {node.state_reason}."
         leave_by_tell(Q(gpu__node=node), by, Because("R63", sentence), now)
@@ -55,6 +56,7 @@ def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
         f"{operator.username} put it back into service: {_said(note)}. It was out: {was}.",
         now,
     )
+    node_note(operator, gpu.node, "gpu.returned", now, {"gpu": str(gpu.id)})
     nudge("allocation.cycle")
 
 
@@ -86,6 +88,8 @@ def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, no
     for identifier in list(rows.order_by("booking_id", "id").values_list("id", flat=True)):
         allocation_empty(identifier, now)
     closed = before - _open_places(node)
+    detail = {"gpu": str(gpu.id) if gpu else None, "closed": closed}
+    node_note(operator, node, "node.fenced", now, detail)
     logger.warning("%s fenced %s: %d places closed", operator.username, node.name, closed)
     nudge("allocation.cycle")
     return closed

@@ -186,7 +186,7 @@ def ops_revoke(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 @operator_page
 def ops_rotate_key(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Gives a node's agent a new signing key."""
-    node_key_rotate(operator=operator, node=_find(name))
+    node_key_rotate(operator=operator, node=_find(name), now=timezone.now())
     messages.success(request, f"{name} gets a new key; the old one ends when it signs with it.")
     return redirect("ops-node", name=name)
 
@@ -201,7 +201,7 @@ def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
     if request.method == "POST":
         if form.is_valid():
             name, now = form.cleaned_data["node_name"], timezone.now()
-            token = enrolment_token_create(**form.cleaned_data, now=now)
+            token = enrolment_token_create(**form.cleaned_data, now=now, operator=operator)
             context |= {
                 "node": name,
                 "command": _command(request, name, token),

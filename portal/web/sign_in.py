@@ -16,6 +16,7 @@ from portal.web.limits import Attempt, sign_in_done, sign_in_try
 from tenants.access import client_address, tenants_of
 from tenants.models import User
 from tenants.queries import invitations_to
+from tenants.services.passwords import sign_in_failed, sign_in_locked_out
 
 WRONG = "The sign-in name or the password is wrong."
 LONGEST_NAME = 150
@@ -35,9 +36,11 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     attempt = Attempt(name, client_address(request.META), device_of(request, name))
     wait = sign_in_try(attempt, timezone.now())
     if wait:
+        sign_in_locked_out(_named(username))
         return _slow_down(request, after, wait)
     user = _authenticate(request, username, request.POST.get("password", ""))
     if user is None:
+        sign_in_failed(_named(username))
         return _form(request, after, error=WRONG, status=HTTPStatus.UNAUTHORIZED)
     sign_in_done(attempt)
     # Whose a session is, the database believes only with the password (tenants.web.sessions).
@@ -82,10 +85,15 @@ def _authenticate(request: HttpRequest, username: str, password: str) -> User | 
     # Over-long input is cut before hashing: it is wrong anyway and must cost no more than others.
     user = authenticate(
         request,
-        username=username[: LONGEST_NAME + 1].replace("\x00", "\ufffd"),
+        username=_named(username),
         password=password[: LONGEST_PASSWORD + 1],
     )
     return user if isinstance(user, User) else None
+
+
+def _named(username: str) -> str:
+    # PostgreSQL can't even be asked about a NUL.
+    return username[: LONGEST_NAME + 1].replace("\x00", "\ufffd")
 
 
 def _slow_down(request: HttpRequest, after: str, wait: int) -> HttpResponse:

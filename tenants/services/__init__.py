@@ -17,6 +17,7 @@ from tenants.services.people import (
     user_zone_set,
 )
 from tenants.services.platform import (
+    NewAccount,
     TierTerms,
     account_create,
     tenant_create,
@@ -47,6 +48,7 @@ from tenants.services.words import (
 )
 
 __all__ = [
+    "NewAccount",
     "Share",
     "ShareMore",
     "TierTerms",

@@ -51,3 +51,18 @@ def password_replace(current: Proof, chosen: str) -> Proof | None:
         )
         is_changed = cursor.fetchone()[0]
     return new if is_changed else None
+
+
+def sign_in_failed(username: str) -> None:
+    """Writes a wrong password or name into the platform's log; an unknown name is not kept."""
+    _note(username, "sign_in.failed")
+
+
+def sign_in_locked_out(username: str) -> None:
+    """Writes that a try was not even made, at most once in five minutes for a person."""
+    _note(username, "sign_in.locked_out")
+
+
+def _note(username: str, action: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT portal_sign_in_note(%s, %s)", [username, action])

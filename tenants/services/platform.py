@@ -127,27 +127,49 @@ def tenant_open_set(*, operator: User, tenant: Tenant, is_open: bool, now: datet
         _note(operator, tenant, "tenant.opened" if is_open else "tenant.closed", now)
 
 
-def account_create(*, username: str, name: str, email: str, password: str) -> User:
-    """An account that belongs nowhere yet. It has no tenant, so no log of one can hold it.
+@dataclass(frozen=True, slots=True, repr=False)
+class NewAccount:
+    """A person who is to sign in."""
+
+    username: str
+    name: str
+    email: str
+    password: str
+
+
+@transaction.atomic
+def account_create(*, operator: User, account: NewAccount, now: datetime) -> User:
+    """An account that belongs nowhere yet. The platform's log says who made it.
 
     Raises:
         Refused: `bad_username`, `username_taken`, `bad_name`, `bad_email`, `bad_password`.
     """
-    if not _USERNAME.fullmatch(username):
+    if not _USERNAME.fullmatch(account.username):
         raise invalid(
             "bad_username", "A sign-in name has letters, digits and . _ @ + - only.", "username"
         )
-    if User.objects.filter(username__iexact=username).exists():
+    if User.objects.filter(username__iexact=account.username).exists():
         raise invalid("username_taken", "Somebody signs in under this name already.", "username")
-    user = User(username=username, first_name=name_read(name, longest=150), email=email.strip())
+    user = User(
+        username=account.username,
+        first_name=name_read(account.name, longest=150),
+        email=account.email.strip(),
+    )
     try:
         if user.email:
             validate_email(user.email)
     except ValidationError as error:
         raise invalid("bad_email", "This is no e-mail address.", "email") from error
-    password_check(password, user)
-    user.set_password(password)
+    password_check(account.password, user)
+    user.set_password(account.password)
     user.save()
+    audit_record(
+        tenant_id=None,
+        actor_id=operator.id,
+        action="account.created",
+        target=("user", user.id),
+        now=now,
+    )
     return user
 
 

@@ -8,7 +8,13 @@ from django.views.decorators.http import require_http_methods
 from tenants.errors import missing
 from tenants.models import Membership, Role, Tenant, User
 from tenants.queries import tenant_counts, tenants_all
-from tenants.services import account_create, admin_invite, tenant_create, tenant_open_set
+from tenants.services import (
+    NewAccount,
+    account_create,
+    admin_invite,
+    tenant_create,
+    tenant_open_set,
+)
 from tenants.web.acts import Question, act_run, id_read, question_page
 from tenants.web.frame import operator_page
 
@@ -28,7 +34,7 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
                 "open": lambda form: _open(operator, form, is_open=True),
                 "close": lambda form: _open(operator, form, is_open=False),
                 "admin": lambda form: _admin(operator, form),
-                "account": _account,
+                "account": lambda form: _account(operator, form),
             },
         )
         if refusal is None:
@@ -92,13 +98,14 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def _account(form: QueryDict) -> str:
-    user = account_create(
+def _account(operator: User, form: QueryDict) -> str:
+    account = NewAccount(
         username=form.get("username", ""),
         name=form.get("name", ""),
         email=form.get("email", ""),
         password=form.get("password", ""),
     )
+    user = account_create(operator=operator, account=account, now=timezone.now())
     return f"{user.username} can sign in. A tenant's admin invites them."
 
 

@@ -120,7 +120,7 @@ class Servers:
                 )
             )
             admin.execute(
-                "GRANT portal_web, portal_ops, portal_system TO portal_test"
+                "GRANT portal_web, portal_ops, portal_system, portal_owner TO portal_test"
                 " WITH INHERIT FALSE, SET TRUE"
             )
 

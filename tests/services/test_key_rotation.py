@@ -28,7 +28,7 @@ def node() -> Node:
 def rotate() -> None:
     operator = an_operator()
     with as_system(), transaction.atomic():
-        node_key_rotate(operator=operator, node=Node.objects.get(name=NAME))
+        node_key_rotate(operator=operator, node=Node.objects.get(name=NAME), now=NOW)
 
 
 def envelope() -> wire.Envelope:

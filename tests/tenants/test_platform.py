@@ -12,6 +12,7 @@ from tenants.access import actor_in, tenants_of
 from tenants.errors import Refused
 from tenants.models import AuditEntry, IdempotencyKey, Session, Tier, User
 from tenants.services import (
+    NewAccount,
     TierTerms,
     account_create,
     tenant_create,
@@ -113,10 +114,9 @@ def test_nobody_gets_into_a_closed_tenant_until_it_opens_again() -> None:
 def test_an_account_signs_in_and_is_no_operator() -> None:
     with operator_tx():
         account_create(
-            username="mara.lind",
-            name="Mara",
-            email="mara@example.org",
-            password="a long enough one",
+            operator=an_operator(),
+            account=NewAccount("mara.lind", "Mara", "mara@example.org", "a long enough one"),
+            now=NOW,
         )
     user = authenticate(username="mara.lind", password="a long enough one")
     assert isinstance(user, User)
@@ -141,8 +141,9 @@ def test_an_account_signs_in_and_is_no_operator() -> None:
 def test_a_bad_account_is_refused(change: dict[str, str], code: str) -> None:
     a_user("taken")
     values = {"username": "new.one", "name": "New", "email": "", "password": "a long enough one"}
+    account = NewAccount(**{**values, **change})
     with operator_tx(), pytest.raises(Refused, match=code):
-        account_create(**{**values, **change})
+        account_create(operator=an_operator(), account=account, now=NOW)
 
 
 def test_the_web_can_make_nobody_an_operator() -> None:

@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
+from django.utils import timezone
 
 from allocation.models import Node
 from allocation.services.fleet import node_key_rotate
@@ -28,6 +29,7 @@ class Command(BaseCommand):
                 node_key_rotate(
                     operator=User.objects.get(username=options["operator"], is_staff=True),
                     node=Node.objects.get(name=options["node"]),
+                    now=timezone.now(),
                 )
         except (Refused, User.DoesNotExist, Node.DoesNotExist) as error:
             raise CommandError(str(error)) from error

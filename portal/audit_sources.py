@@ -1,0 +1,38 @@
+"""All that is chained: the log of what was done, decisions, and versions of the policy."""
+
+from datetime import datetime
+
+from tenants.services.audit_chain import ENTRIES, SEAL_MOST, TIME, Source, chain_seal
+
+DECISIONS = Source(
+    name="decisions",
+    table="allocation_decision",
+    key="id",
+    tenant="NULL::uuid",
+    row="jsonb_build_array(id, " + TIME.format("at") + ", leader_term, policy_id, snapshot_sha256,"
+    " encode(sha256(snapshot), 'hex'), plan_sha256, encode(sha256(plan), 'hex'), software,"
+    " solve_ms)::text",
+)
+# That a version goes out of use is in the log.
+POLICIES = Source(
+    name="policies",
+    table="allocation_policyversion",
+    key="number",
+    tenant="NULL::uuid",
+    row="jsonb_build_array(number, document, " + TIME.format("created") + ", created_by_id)::text",
+)
+SOURCES = (ENTRIES, DECISIONS, POLICIES)
+# One turn seals no more than this many batches of a source; the next one goes on.
+MOST_BATCHES = 20
+
+
+def audit_sealed(now: datetime) -> int:
+    """Seals what waits in all sources; returns how many rows."""
+    sealed = 0
+    for source in SOURCES:
+        for _ in range(MOST_BATCHES):
+            found = chain_seal(source, now=now)
+            sealed += found
+            if found < SEAL_MOST:
+                break
+    return sealed

@@ -1,0 +1,43 @@
+"""Checks that nothing was changed in the log, the decisions and the versions of the policy."""
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from portal.audit_sources import SOURCES
+from tenants.services.audit_chain import (
+    chain_name,
+    chain_verify,
+    heads_compare,
+    heads_text,
+)
+
+
+class Command(BaseCommand):
+    """`manage.py audit_verify [--heads FILE]`, in the system's role."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Where the heads of the last time are kept."""
+        parser.add_argument(
+            "--heads",
+            type=Path,
+            help="compare with the heads in this file, then keep those of now in it; what was cut"
+            " off the end of a chain is found by this alone",
+        )
+
+    def handle(self, *_: object, heads: Path | None, **__: Any) -> None:  # noqa: ANN401 (Django's)
+        """Says how many chains fit, or what does not."""
+        chains = [chain for source in SOURCES for chain in chain_verify(source)]
+        faults = [f"{chain_name(each)}: {fault}" for each in chains for fault in each.faults]
+        if heads is not None and heads.exists():
+            faults += heads_compare(json.loads(heads.read_text(encoding="utf-8")), chains)
+        if faults:
+            raise CommandError("\n".join(faults))
+        if heads is not None:
+            heads.write_text(json.dumps(heads_text(chains), indent=1), encoding="utf-8")
+        self.stdout.write(f"{len(chains)} chains, nothing was changed.")

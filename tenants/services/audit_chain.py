@@ -1,0 +1,245 @@
+"""Seals over what was written: nobody changes, removes, reorders or slips in a row unseen.
+
+Rows are written with the work and locked by nobody; a task seals them in batches, one chain for
+each tenant and one for the platform. A seal names its rows and holds the SHA-256 over the seal
+before and over each row as it was, so that a later archive of the rows can still be checked.
+Whoever owns the database could build a whole chain anew: the head of each stands in the log of the
+process that seals, and `manage.py audit_verify --heads FILE` keeps it outside.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Q
+
+from tenants.models import AuditSeal
+
+logger = logging.getLogger(__name__)
+
+# A row takes its number when it is written and is seen when its transaction ends; none is as long
+# as this (docs/configuration.md). What turns up later was slipped in.
+LATE_SECONDS = 15 * 60
+SEAL_MOST = 10_000
+# A row can be slipped in with any number.
+BELOW_ALL = -(2**63)
+MARK_BYTES = 8
+START = bytes(32)
+TIME = "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table whose rows are chained. `tenant` and `row` are SQL; `row` has all that must stay."""
+
+    name: str
+    table: str
+    key: str
+    tenant: str
+    row: str
+
+
+ENTRIES = Source(
+    name="audit",
+    table="tenants_auditentry",
+    key="id",
+    tenant="tenant_id",
+    row="jsonb_build_array(id, tenant_id, " + TIME.format("at") + ", actor_id, action,"
+    " object_kind, object_id, detail)::text",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last seal of a chain."""
+
+    number: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What is known of a chain after it was read: its head, and what is wrong with it."""
+
+    source: str
+    tenant_id: UUID | None
+    head: Head
+    faults: tuple[str, ...]
+
+
+Row = tuple[UUID | None, int, str]
+
+
+def chain_seal(source: Source, *, now: datetime) -> int:
+    """Seals what was written since the last time, the oldest first; returns how many rows."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('audit_seal'))")
+        rows = _waiting(source, SEAL_MOST)
+        for tenant_id, found in groupby(rows, key=lambda row: row[0]):
+            _seal(source, tenant_id, [(key, text) for _, key, text in found], now)
+    return len(rows)
+
+
+def chain_verify(source: Source) -> Iterator[Chain]:
+    """Reads every chain of the source and tells what does not fit."""
+    floor = _floor(source)
+    stray: dict[UUID | None, list[int]] = {}
+    for tenant_id, key, _ in _waiting(source, None):
+        if key <= floor:
+            stray.setdefault(tenant_id, []).append(key)
+    seals = AuditSeal.objects.filter(source=source.name).order_by("tenant_id", "number")
+    for tenant_id, found in groupby(seals.iterator(chunk_size=50), key=lambda seal: seal.tenant_id):
+        yield _chain(source, tenant_id, found, stray.pop(tenant_id, []))
+    for tenant_id, keys in stray.items():
+        yield Chain(source.name, tenant_id, Head(0, START), tuple(map(_slipped_in, keys)))
+
+
+def heads_compare(before: Mapping[str, str], chains: Sequence[Chain]) -> list[str]:
+    """What is wrong by heads that were kept outside; `before` is `heads_text` of then."""
+    now = {chain_name(chain): chain for chain in chains}
+    wrong = []
+    for name, text in before.items():
+        number, _, digest = text.partition(":")
+        chain = now.get(name)
+        if chain is None or chain.head.number < int(number):
+            wrong.append(f"{name}: its end is gone, seal {number} was there")
+        elif _digest_of(chain, int(number)) != digest:
+            wrong.append(f"{name}: seal {number} is not the one that was there")
+    return wrong
+
+
+def heads_text(chains: Sequence[Chain]) -> dict[str, str]:
+    """The heads, to be kept where the database's owner can't reach."""
+    return {chain_name(chain): f"{chain.head.number}:{chain.head.digest.hex()}" for chain in chains}
+
+
+def chain_name(chain: Chain) -> str:
+    """`audit/platform`, or `audit/` and the tenant's id."""
+    return f"{chain.source}/{chain.tenant_id or 'platform'}"
+
+
+def _digest_of(chain: Chain, number: int) -> str:
+    here = Q(source=chain.source, tenant_id=chain.tenant_id, number=number)
+    found = AuditSeal.objects.filter(here).first()
+    return bytes(found.digest).hex() if found else ""
+
+
+def _floor(source: Source) -> int:
+    """The last number below which nothing can turn up any more."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(max(through), 0) FROM tenants_auditseal WHERE source = %s AND sealed"
+            " <= (SELECT max(sealed) FROM tenants_auditseal WHERE source = %s)"
+            "   - %s * interval '1 second'",
+            [source.name, source.name, LATE_SECONDS],
+        )
+        return int(cursor.fetchone()[0])
+
+
+def _waiting(source: Source, most: int | None) -> list[Row]:
+    """Rows without a seal: of all, or the first ones above the floor."""
+    floor = _floor(source) if most is not None else BELOW_ALL
+    with connection.cursor() as cursor:
+        cursor.execute(
+            # All parts are constants of this program.
+            f"SELECT * FROM (SELECT {source.tenant} AS tenant, {source.key} AS key,"  # noqa: S608
+            f" {source.row} AS text FROM {source.table} WHERE {source.key} > %s AND {source.key}"
+            " NOT IN (SELECT unnest(entries) FROM tenants_auditseal"
+            "  WHERE source = %s AND through > %s)"
+            f" ORDER BY {source.key} LIMIT %s) found ORDER BY tenant NULLS FIRST, key",
+            [floor, source.name, floor, most],
+        )
+        found: list[Row] = cursor.fetchall()
+        return found
+
+
+def _seal(
+    source: Source, tenant_id: UUID | None, rows: Sequence[tuple[int, str]], now: datetime
+) -> None:
+    last = (
+        AuditSeal.objects.filter(Q(source=source.name, tenant_id=tenant_id))
+        .order_by("-number")
+        .values_list("number", "digest")
+        .first()
+    )
+    number, previous = (last[0], bytes(last[1])) if last else (0, START)
+    keys, digests = [key for key, _ in rows], [_sha256(text) for _, text in rows]
+    seal = AuditSeal.objects.create(
+        source=source.name,
+        tenant_id=tenant_id,
+        number=number + 1,
+        entries=keys,
+        marks=b"".join(digest[:MARK_BYTES] for digest in digests),
+        previous=previous,
+        digest=_over(source, tenant_id, number + 1, previous, keys, digests),
+        through=max(keys),
+        sealed=now,
+    )
+    logger.info(
+        "Sealed %s/%s %d: %s", source.name, tenant_id or "platform", seal.number, seal.digest.hex()
+    )
+
+
+def _over(
+    source: Source,
+    tenant_id: UUID | None,
+    number: int,
+    previous: bytes,
+    keys: Sequence[int],
+    digests: Sequence[bytes],
+) -> bytes:
+    found = hashlib.sha256(f"{source.name}\n{tenant_id}\n{number}\n".encode())
+    found.update(previous)
+    for key, digest in zip(keys, digests, strict=True):
+        found.update(f"{key}\n".encode())
+        found.update(digest)
+    return found.digest()
+
+
+def _chain(
+    source: Source, tenant_id: UUID | None, seals: Iterator[AuditSeal], stray: Sequence[int]
+) -> Chain:
+    faults, head = [], Head(0, START)
+    for seal in seals:
+        if seal.number != head.number + 1:
+            faults.append(f"seals {head.number + 1} to {seal.number - 1} are gone")
+        elif bytes(seal.previous) != head.digest:
+            faults.append(f"seal {seal.number} does not follow the one before")
+        faults += _seal_faults(source, seal)
+        head = Head(seal.number, bytes(seal.digest))
+    return Chain(source.name, tenant_id, head, (*faults, *map(_slipped_in, stray)))
+
+
+def _seal_faults(source: Source, seal: AuditSeal) -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {source.key}, {source.row} FROM {source.table}"  # noqa: S608 (constants)
+            f" WHERE {source.key} = ANY(%s) AND {source.tenant} IS NOT DISTINCT FROM %s::uuid",
+            [seal.entries, seal.tenant_id],
+        )
+        found = {key: _sha256(text) for key, text in cursor.fetchall()}
+    digests = [found.get(key, START) for key in seal.entries]
+    over = _over(source, seal.tenant_id, seal.number, bytes(seal.previous), seal.entries, digests)
+    if over == bytes(seal.digest):
+        return []
+    marks = bytes(seal.marks)
+    faults = []
+    for place, (key, digest) in enumerate(zip(seal.entries, digests, strict=True)):
+        if key not in found:
+            faults.append(f"row {key} is gone")
+        elif digest[:MARK_BYTES] != marks[place * MARK_BYTES : (place + 1) * MARK_BYTES]:
+            faults.append(f"row {key} was changed")
+    return faults or [f"seal {seal.number} was changed"]
+
+
+def _slipped_in(key: int) -> str:
+    return f"row {key} was slipped in"
+
+
+def _sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
