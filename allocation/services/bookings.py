@@ -370,6 +370,7 @@ def _afford(booking: Booking, extra: Decimal, now: datetime) -> None:
             f"{money_text(effect.left, effect.currency)} is left in the budget.",
             "budget",
             "until",
+            rule="R10",
             owner="tenant_admin",
             numbers={"needs": str(extra), "left": str(effect.left)},
         )

@@ -34,7 +34,7 @@ NODE_STATES = ("ready", "ready", "ready", "draining", "quarantined", "silent", "
 
 
 class World:
-    """Ten H100 on three nodes and four A100, two of them fixed to slices."""
+    """Ten H100 on three nodes and four A100, two of them in slices."""
 
     def __init__(self, seed: int, now: datetime) -> None:
         self.chance, self.now = Random(seed), now  # noqa: S311  made-up sites
@@ -46,7 +46,9 @@ class World:
             for name, count in (("n2", 3), ("n3", 3)):
                 self._gpus(self._node(name, h100), h100.model, count)
             self._gpus(self._node("n4", h100), self._a100(h100.model), 4)
-            Gpu.objects.filter(node__name="n4", index__gte=2).update(mode="sliced")
+            # One is in slices and can be reset, one is pinned to them.
+            Gpu.objects.filter(node__name="n4", index=2).update(mode="sliced")
+            Gpu.objects.filter(node__name="n4", index=3).update(mode="sliced", mode_pinned="sliced")
             Quota.objects.update(guaranteed_units=50 * UNITS_PER_GPU)
             book = PriceBook.objects.get()
             Price.objects.create(book=book, gpu_class_id="a100", tier_id="standard", per_gpu_hour=3)
@@ -75,6 +77,7 @@ class World:
             gpu_class=gpu_class,
             memory_mb=40_000,
             mode_switch="reset",
+            switch_seconds=30,
         )
 
     def _gpus(self, node: Node, model: GpuModel, count: int) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from allocation.solver import Gpu
 from allocation.solver.quote import Availability
 from tests.rings import holds_for
-from tests.solver.builders import NOON, POLICY, a_held, a_snapshot, gpus
+from tests.solver.builders import DAY, HOUR, MODELS, NOON, POLICY, a_held, a_snapshot, gpus
 
 SPAN = 12
 WINDOWS = st.lists(
@@ -47,3 +47,16 @@ def test_what_is_free_is_what_nothing_is_on(windows: list[tuple[int, int, int]])
         }
         assert seconds == set(range(NOON, NOON + SPAN)) - taken
         assert all(one[1] < other[0] for one, other in pairwise(stretches))
+
+
+def test_a_gpu_in_slices_is_free_as_a_whole_when_it_can_have_been_reset() -> None:
+    fleet = gpus(2, "a100", "a100-40gb", stands="sliced")
+    (seconds,) = {model.switch_seconds for model in MODELS if model.slug == "a100-40gb"}
+    slices = a_held("n1-1", starts=HOUR, ends=2 * HOUR, profile="3g.20gb", size=4)
+    found = Availability(a_snapshot(fleet=fleet, held=(slices,)), POLICY).free(NOON, NOON + DAY)
+    assert seconds > 0
+    assert found["n1-0"] == ((NOON + seconds, NOON + DAY),)
+    assert found["n1-1"] == (
+        (NOON + seconds, NOON + HOUR - seconds),
+        (NOON + 2 * HOUR + seconds, NOON + DAY),
+    )
