@@ -64,6 +64,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     # Timelines are large. Tokens in pages are masked anew each time, so that sizes say nothing.
     "django.middleware.gzip.GZipMiddleware",
+    "portal.api.problems.ProblemMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "tenants.web.sessions.SessionMiddleware",
@@ -72,6 +73,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "tenants.web.text.TextMiddleware",
     # Last: what it passes on has been through everything above as any other request.
     "portal.web.operators.OperatorsMiddleware",
 ]

@@ -57,7 +57,9 @@ class ApiView(APIView):
         """Authenticates, reads the clock once, checks the parameters."""
         super().initial(request, *args, **kwargs)
         self.now = timezone.now().replace(microsecond=0)
-        form = self.queries.get(request.method or "", Strict)
+        # HEAD is answered by the handler of GET, which takes the same parameters.
+        method = "GET" if request.method == "HEAD" else request.method
+        form = self.queries.get(method or "", Strict)
         self.asked = checked(form, one_each(request.query_params))
 
     def finalize_response(

@@ -12,6 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from tenants.errors import invalid
+from tenants.rules.text import seen_only, unseen, unseen_sentence
 
 EARLIEST_YEAR, LATEST_YEAR = 2000, 2100
 WHOLE_NUMBER_MAX = 2**53 - 1
@@ -82,17 +83,16 @@ class Flag(serializers.BooleanField):
 
 
 class Text(serializers.CharField):
-    """One line of text, in Unicode's composed form, without control characters."""
-
-    default_error_messages = {"control": "Control characters are not allowed."}
+    """One line of text, in Unicode's composed form, without characters that can't be seen."""
 
     def to_internal_value(self, data: Any) -> str:  # noqa: ANN401 (the framework's signature)
         """The text in form NFC, trimmed. Raises ValidationError."""
         if not isinstance(data, str):
             self.fail("invalid")
         text = unicodedata.normalize("NFC", super().to_internal_value(data))
-        if any(unicodedata.category(letter) in {"Cc", "Cs", "Zl", "Zp"} for letter in text):
-            raise serializers.ValidationError(self.error_messages["control"], code="bad_text")
+        hidden = unseen(text)
+        if hidden:
+            raise serializers.ValidationError(unseen_sentence(hidden), code="bad_text")
         return text
 
 
@@ -199,10 +199,13 @@ def one_each(parameters: QueryDict) -> dict[str, str]:
     """Query parameters, each given once.
 
     Raises:
-        Refused: `repeated_param`.
+        Refused: `repeated_param`, `bad_text`.
     """
-    for name in parameters:
-        if len(parameters.getlist(name)) > 1:
+    for name, values in parameters.lists():
+        hidden = unseen(name) or unseen("".join(map(str, values)))
+        if hidden:
+            raise invalid("bad_text", unseen_sentence(hidden), seen_only(name))
+        if len(values) > 1:
             raise invalid("repeated_param", "Give each parameter once.", name)
     return {name: str(value) for name, value in parameters.items()}
 

@@ -5,15 +5,13 @@ import unicodedata
 from decimal import Decimal
 
 from tenants.errors import invalid
+from tenants.rules.text import unseen
 
 UNITS_PER_GPU = 56_000
 MOST_GPUS = 100_000
 
 _GPUS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-# Control, direction-changing and invisible characters, and halves of a pair: a name that holds
-# one can look like another name.
-_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def name_read(text: str, *, param: str = "name", longest: int = 80) -> str:
@@ -24,7 +22,7 @@ def name_read(text: str, *, param: str = "name", longest: int = 80) -> str:
     """
     name = " ".join(unicodedata.normalize("NFC", text).split(" ")).strip()
     name = re.sub(" +", " ", name)
-    if any(unicodedata.category(character) in _UNSEEN for character in name):
+    if unseen(name):
         raise invalid("bad_name", "A name has no control or invisible characters.", param)
     if not 1 <= len(name) <= longest:
         raise invalid("bad_name", f"A name has 1 to {longest} characters.", param)

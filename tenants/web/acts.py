@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
 from tenants.errors import Refused, invalid, missing
+from tenants.web.text import form_fault
 
 Act = Callable[[QueryDict], str]
 """Does what a form asks and returns the sentence that says so."""
@@ -23,6 +24,9 @@ def act_run(request: HttpRequest, acts: Mapping[str, Act]) -> Refused | None:
     Returns the refusal that belongs beside the form. Rights and missing objects raise `Refused`:
     they get a page of their own.
     """
+    fault = form_fault(request)
+    if fault is not None:
+        return fault
     act = acts.get(request.POST.get("act", ""))
     if act is None:
         return invalid("unknown_act", "This form is not known here. Load the page again.", "act")

@@ -21,6 +21,7 @@ from tenants.access import Actor, actor_in, tenants_of
 from tenants.errors import Refused, missing
 from tenants.models import Project, Tenant, User
 from tenants.wall import operator_tx, require_operators_process, tenant_tx
+from tenants.web.text import form_fault
 
 View = Callable[..., HttpResponse]
 
@@ -196,6 +197,10 @@ def _guarded(
         try:
             with wall:
                 response = answer()
+                # A form that did not refuse what can't be seen has done nothing after all.
+                fault = form_fault(request)
+                if fault is not None:
+                    raise fault
                 # Templates ask the database too, so they must finish before the wall closes.
                 if isinstance(response, SimpleTemplateResponse):
                     response.render()

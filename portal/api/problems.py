@@ -1,0 +1,63 @@
+"""Problem JSON for what no view of the API answers: unknown addresses, methods, hosts, faults."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+
+from portal.api.errors import DOCS, PROBLEM_JSON
+
+API = "/api/"
+_KEPT = ("Allow", "Retry-After", "WWW-Authenticate")
+_SAID = {
+    400: ("malformed_request", "The request can't be understood."),
+    403: ("not_allowed", "This is not allowed."),
+    404: ("not_found", "There is no such address, or it is not open to you."),
+    405: ("method_not_allowed", "This address does not take this method."),
+    408: ("too_slow", "The request did not arrive in time."),
+    413: ("body_too_large", "A request body may have one mebibyte at most."),
+    429: ("too_many_requests", "Too many requests. Wait, then ask again."),
+    503: ("busy", "The portal is busy. Ask again in a moment."),
+}
+
+
+class ProblemMiddleware:
+    """Makes every error under /api/ a problem, whoever answered."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """The answer; an error that is no problem yet is replaced by one with its status."""
+        response = self.get_response(request)
+        if response.status_code < 400 or not request.path_info.startswith(API):
+            return response
+        if response.get("Content-Type") == PROBLEM_JSON:
+            return response
+        kept = {name: response[name] for name in _KEPT if name in response}
+        status = response.status_code
+        return JsonResponse(
+            problem_of(status), status=status, content_type=PROBLEM_JSON, headers=kept
+        )
+
+
+def problem_of(status: int) -> dict[str, Any]:
+    """What is known of an error by its status alone."""
+    usual = ("broken", "Something broke here. It is written down; tell the operator.")
+    code, sentence = _SAID.get(status, usual if status >= 500 else _SAID[400])
+    return {
+        "type": f"urn:gpu-portal:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": sentence,
+        "code": code,
+        "param": None,
+        "rule": None,
+        "owner": None,
+        "numbers": {},
+        "frees_at": None,
+        "alternatives": [],
+        "decision_id": None,
+        "docs": DOCS,
+    }

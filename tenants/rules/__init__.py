@@ -1,0 +1,1 @@
+"""Pure rules: no database, no clock."""
