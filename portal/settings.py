@@ -260,6 +260,14 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
 }
 
+# How often may be called within ten seconds, before the answer is 429.
+CALLS_IN_TEN_SECONDS = {
+    "token": env_int("CALLS_PER_TOKEN", 1_000, low=1, high=10**9),
+    "address": env_int("CALLS_PER_ADDRESS", 3_000, low=1, high=10**9),
+    "quotes": env_int("QUOTES_PER_PERSON", 100, low=1, high=10**9),
+    "enrol": env_int("ENROLMENTS_PER_ADDRESS", 50, low=1, high=10**9),
+}
+
 # --- Mail -----------------------------------------------------------------------------------------
 
 _mail = env_mail("MAIL_URL")

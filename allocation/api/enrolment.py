@@ -8,9 +8,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.services.fleet import TOKEN_LIFETIME, enrolment_token_create, node_enrol
+from tenants.access import client_address
 from tenants.api.base import ApiView
 from tenants.api.fields import Strict, Text
 from tenants.api.schema import described
+from tenants.services.calls import call_count
 from tenants.wall import operator_tx
 
 
@@ -94,6 +96,7 @@ class AgentEnrol(ApiView):
     )
     def post(self, request: Request) -> Response:
         """The node's name, key and address."""
+        call_count("enrol", client_address(request.META), self.now)
         sent = self.sent(AgentIn)
         made = node_enrol(token=sent["token"], inventory=sent["inventory"], now=self.now)
         return Response(made, status=201)

@@ -15,6 +15,7 @@ from tenants.access import Actor
 from tenants.api.base import ApiView
 from tenants.api.fields import Money
 from tenants.api.schema import described
+from tenants.services.calls import call_count
 
 
 class OptionOut(serializers.Serializer[Any]):
@@ -85,6 +86,7 @@ class Quotes(ApiView):
     )  # fmt: skip
     def post(self, request: Request) -> HttpResponseBase:
         """The options."""
+        call_count("quotes", str(self.actor.user_id), self.now)
         sent = self.sent(WishIn)
 
         def work() -> Response:

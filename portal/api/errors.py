@@ -60,6 +60,7 @@ STATUS_OF_CODE = {
     "method_not_allowed": 405,
     "not_acceptable": 406,
     "busy": 503,
+    "too_many_requests": 429,
 }
 RETRY_CODES = frozenset({"in_flight", "busy"})
 
@@ -99,8 +100,9 @@ def problem(refused: Refused) -> Response:
         status=status,
         content_type=PROBLEM_JSON,
     )
-    if refused.code in RETRY_CODES:
-        response["Retry-After"] = str(RETRY_SECONDS)
+    wait = numbers.get("retry_after_seconds", RETRY_SECONDS)
+    if refused.code in RETRY_CODES or "retry_after_seconds" in numbers:
+        response["Retry-After"] = str(wait)
     return response
 
 

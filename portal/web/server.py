@@ -11,6 +11,8 @@ from types import FrameType
 
 import uvicorn
 
+from portal.web.bounded import BoundedProtocol
+
 # Sockets of pages carry a few words.
 WS_MAX_SIZE = 65_536
 GRACEFUL_SECONDS = 3
@@ -47,6 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
         host=options.host,
         port=options.port,
         lifespan="off",
+        http=BoundedProtocol,
         ws_max_size=WS_MAX_SIZE,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
         # The portal reads forwarding headers itself, from whom TRUSTED_PROXIES names.

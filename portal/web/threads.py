@@ -7,9 +7,12 @@ refused. A request that waits for a decision gives its thread back first.
 """
 
 import asyncio
+import io
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import IO, Any
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
@@ -18,15 +21,25 @@ from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from portal.api.errors import PROBLEM_JSON
+from portal.api.problems import API, problem_of
 from portal.web.waiting import waiting_here
 from tenants.api.deferred import DeferredResponse
 
 Message = Mapping[str, Any]
 
+# From the head to the end of the body. REST and forms take as much, so no more is kept.
+BODY_SECONDS = 30
+BODY_BYTES = 1024 * 1024
+
 # Where a request's scope keeps its thread.
 _LEASE = "portal.lease"
 BODY = "portal.body"
 """Where a scope keeps all that was sent, as a file that can be read again."""
+
+
+class BodyTooLarge(Exception):
+    """More was sent than any request may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,33 @@ class _Lease:
             self.free.put_nowait(self.thread)
 
 
+async def _body(receive: Callable[[], Awaitable[Message]]) -> IO[bytes]:
+    """All of it, in memory: it is small. Raises BodyTooLarge, RequestAborted."""
+    body = io.BytesIO()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestAborted
+        body.write(message.get("body", b""))
+        if body.tell() > BODY_BYTES:
+            raise BodyTooLarge
+        if not message.get("more_body", False):
+            body.seek(0)
+            return body
+
+
+async def _refuse(
+    scope: Message, send: Callable[[Message], Awaitable[None]], status: HTTPStatus
+) -> None:
+    """An answer without a thread and without Django; the rest of the body is not read."""
+    is_api = scope["path"].startswith(API)
+    said = json.dumps(problem_of(status)) if is_api else f"{status.value} {status.phrase}\n"
+    kind = PROBLEM_JSON if is_api else "text/plain"
+    headers = [(b"content-type", kind.encode()), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status.value, "headers": headers})
+    await send({"type": "http.response.body", "body": said.encode()})
+
+
 class ThreadedHandler(ASGIHandler):
     """As Django's, with `threads` that serve one request at a time each."""
 
@@ -70,10 +110,18 @@ class ThreadedHandler(ASGIHandler):
         receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
-        """Serves a request once all of it is there: who sends slowly keeps no thread waiting."""
+        """Serves a request once all of it is there: who sends slowly keeps no thread waiting, and
+        who sends too slowly or too much is refused."""
         try:
-            body = await super().read_body(receive)
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await _body(receive)
         except RequestAborted:
+            return
+        except TimeoutError:
+            await _refuse(scope, send, HTTPStatus.REQUEST_TIMEOUT)
+            return
+        except BodyTooLarge:
+            await _refuse(scope, send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             return
         # For a request that another process must answer (portal.web.operators).
         scope[BODY] = body

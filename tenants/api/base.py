@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
+from django.conf import settings
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication
@@ -15,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from tenants.access import Actor
+from tenants.access import Actor, client_address
 from tenants.api.auth import Caller, TokenAuthentication
 from tenants.api.body import Body, body_of
 from tenants.api.deferred import Deferred, DeferredResponse, Wait
@@ -34,6 +35,7 @@ from tenants.api.idempotency import (
 )
 from tenants.errors import Refused, denied
 from tenants.models import User
+from tenants.services.calls import call_count
 from tenants.wall import tenant_tx
 
 
@@ -54,9 +56,14 @@ class ApiView(APIView):
     asked: dict[str, Any]
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
-        """Authenticates, reads the clock once, checks the parameters."""
-        super().initial(request, *args, **kwargs)
+        """Authenticates, reads the clock once, counts the call, checks the parameters."""
         self.now = timezone.now().replace(microsecond=0)
+        # What a web process passes on to the operators' process was counted there.
+        if not settings.SERVES_OPERATORS:
+            call_count("address", client_address(request.META), self.now)
+        super().initial(request, *args, **kwargs)
+        if request.auth is not None:
+            call_count("token", str(self.caller.token_id), self.now)
         # HEAD is answered by the handler of GET, which takes the same parameters.
         method = "GET" if request.method == "HEAD" else request.method
         form = self.queries.get(method or "", Strict)

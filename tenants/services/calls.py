@@ -1,0 +1,61 @@
+"""How often one token, person or address may call: counted in windows of ten seconds."""
+
+import logging
+from collections import Counter
+from datetime import datetime
+from functools import cache
+from typing import Any, Literal
+
+import redis
+from django.conf import settings
+
+from tenants.errors import Refused
+
+logger = logging.getLogger(__name__)
+
+WINDOW_SECONDS = 10
+Kind = Literal["token", "address", "quotes", "enrol"]
+
+# Without Redis each process counts for itself: a weaker limit, but never none.
+_own: Counter[str] = Counter()
+
+
+def call_count(kind: Kind, who: str, now: datetime) -> None:
+    """Counts a call of somebody.
+
+    Raises:
+        Refused: `too_many_requests`, once the share of these ten seconds is used up.
+    """
+    window, passed = divmod(int(now.timestamp()), WINDOW_SECONDS)
+    most = settings.CALLS_IN_TEN_SECONDS[kind]
+    if _counted(f"calls:{kind}:{who}:{window}") <= most:
+        return
+    wait = WINDOW_SECONDS - passed
+    raise Refused(
+        "too_many_requests",
+        f"More than {most:,} such calls in {WINDOW_SECONDS} seconds. Ask again in {wait} s.",
+        "conflict",
+        owner="operator",
+        numbers={"most": most, "in_seconds": WINDOW_SECONDS, "retry_after_seconds": wait},
+    )
+
+
+def _counted(key: str) -> int:
+    """How often it was counted, this time included."""
+    try:
+        with _store().pipeline(transaction=False) as pipe:
+            pipe.incr(key)
+            pipe.expire(key, 2 * WINDOW_SECONDS)
+            return int(pipe.execute()[0])
+    except redis.RedisError as error:
+        logger.warning("Calls are counted in this process, as Redis does not answer: %s", error)
+    window = key.rpartition(":")[2]
+    for old in [one for one in _own if not one.endswith(f":{window}")]:
+        del _own[old]
+    _own[key] += 1
+    return _own[key]
+
+
+@cache
+def _store() -> Any:  # noqa: ANN401 (redis has no types)
+    return redis.Redis.from_url(settings.CACHE_REDIS_URL, socket_timeout=1)

@@ -1,0 +1,124 @@
+"""How often one may call: per token, address and person, with the time to wait."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import redis
+from django.core.cache import cache
+from django.http import HttpResponse
+from django.test import Client
+from pytest_django import Settings
+
+from tenants.errors import Refused
+from tenants.services import calls
+from tenants.services.calls import WINDOW_SECONDS, call_count
+from tests.api.builders import Api, Site, said
+
+NOW = datetime(2026, 11, 22, 12, 0, 3, tzinfo=UTC)
+GOOD = {"project": "folding", "request": "1 h100 for 10m"}
+
+
+@pytest.fixture
+def limits(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Limits that a test may lower, on a clock that stands."""
+    found = {"token": 1000, "address": 1000, "quotes": 1000, "enrol": 1000}
+    settings.CALLS_IN_TEN_SECONDS = found
+    monkeypatch.setattr("tenants.api.base.timezone.now", lambda: NOW)
+    cache.clear()
+    return found
+
+
+def refused(answer: HttpResponse) -> bool:
+    """Whether it is the answer to too many calls; anything else must have worked."""
+    if answer.status_code != 429:
+        assert answer.status_code < 300, answer.content
+        return False
+    assert answer["Content-Type"] == "application/problem+json"
+    assert answer["Retry-After"] == "7"
+    assert said(answer)["code"] == "too_many_requests"
+    return True
+
+
+def test_one_token_has_a_share_and_another_its_own(site: Site, limits: dict[str, int]) -> None:
+    limits["token"] = 3
+    assert [refused(site.researcher.get("me")) for _ in range(5)] == [False] * 3 + [True] * 2
+    assert not refused(site.lead.get("me"))
+
+
+def test_an_address_has_a_share_for_all_its_tokens_and_wrong_ones(
+    site: Site, limits: dict[str, int]
+) -> None:
+    limits["address"] = 4
+    for api in (Api("gpup_pat_guessed"), Api(None)):
+        assert api.get("me").status_code == 401
+        assert api.get("me").status_code == 401
+    assert refused(site.researcher.get("me"))
+    elsewhere = Client(REMOTE_ADDR="198.51.100.7")
+    headers = {"Authorization": f"Bearer {site.researcher.token}"}
+    assert elsewhere.get("/api/v1/me", headers=headers).status_code == 200
+
+
+def test_a_made_up_header_is_no_other_address(site: Site, limits: dict[str, int]) -> None:
+    limits["address"] = 2
+    answers = [
+        site.researcher.send("GET", "me", headers={"X-Forwarded-For": f"10.0.0.{each}"})
+        for each in range(3)
+    ]
+    assert [refused(answer) for answer in answers] == [False, False, True]
+
+
+def test_quotes_are_counted_by_person_whatever_the_token(
+    site: Site, limits: dict[str, int]
+) -> None:
+    limits["quotes"] = 2
+    other = said(site.researcher.post("tokens", {"name": "two", "days": 1}))
+    second = Api(other["token"])
+    assert not refused(site.researcher.post("quotes", GOOD))
+    assert not refused(second.post("quotes", GOOD))
+    assert refused(second.post("quotes", GOOD))
+    assert not refused(second.get("me"))
+
+
+def test_enrolment_tokens_can_not_be_tried_out(site: Site, limits: dict[str, int]) -> None:
+    limits["enrol"] = 2
+    body = {"token": "guessed", "inventory": {}}
+    statuses = [Api(None).post("agents/enrol", body).status_code for _ in range(3)]
+    assert statuses[2] == 429
+    assert 429 not in statuses[:2]
+
+
+def test_a_refused_call_keeps_no_answer_for_its_key(site: Site, limits: dict[str, int]) -> None:
+    limits["token"] = 0
+    assert refused(site.researcher.post("bookings", GOOD, idempotency_key="k"))
+    limits["token"] = 10
+    again = site.researcher.post("bookings", GOOD, idempotency_key="k")
+    assert again.status_code != 429, again.content
+    assert "Idempotency-Replayed" not in again
+
+
+@pytest.mark.usefixtures("django_db_setup")
+def test_the_share_is_new_after_ten_seconds(limits: dict[str, int]) -> None:
+    limits["token"] = 1
+    call_count("token", "one", NOW)
+    with pytest.raises(Refused) as refusal:
+        call_count("token", "one", NOW)
+    wait = refusal.value.numbers["retry_after_seconds"]
+    assert 1 <= wait <= WINDOW_SECONDS
+    with pytest.raises(Refused):
+        call_count("token", "one", NOW + timedelta(seconds=wait - 1))
+    call_count("token", "one", NOW + timedelta(seconds=wait))
+
+
+def test_without_redis_each_process_counts_for_itself(
+    limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> None:
+        raise redis.ConnectionError("away")
+
+    monkeypatch.setattr(calls, "_store", away)
+    limits["token"] = 2
+    for _ in range(2):
+        call_count("token", "alone", NOW)
+    with pytest.raises(Refused):
+        call_count("token", "alone", NOW)
+    call_count("token", "alone", NOW + timedelta(seconds=WINDOW_SECONDS))
