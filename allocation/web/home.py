@@ -16,6 +16,7 @@ from allocation.queries.bookings import (
     money_of,
 )
 from allocation.web.bookings import booking_line, scene_of
+from allocation.web.first_steps import first_steps
 from allocation.web.pauses import notices_context
 from billing.queries import BudgetEffect
 from billing.rules import money_text
@@ -48,6 +49,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "money": [_money(effect, names[effect.project_id]) for effect in effects],
         "without": [p.name for p in projects if p.id not in {e.project_id for e in effects}],
         "examples": EXAMPLES,
+        "steps": first_steps(actor, now) if actor.is_tenant_admin else (),
         "invitations": invitations_to(actor.user_id, now),
         "notices": notices_context(actor, scene),
     }

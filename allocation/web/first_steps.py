@@ -1,0 +1,71 @@
+"""What a new tenant's admin does first, in order, and which of it comes next."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from allocation.queries.setup import Setup, setup_of
+from tenants.access import Actor
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step as the page shows it. Without an `href` somebody else has to take it."""
+
+    title: str
+    text: str
+    href: str
+    action: str
+    is_done: bool
+    is_next: bool = False
+
+
+def first_steps(actor: Actor, now: datetime) -> tuple[Step, ...]:
+    """The steps with the next one marked; none once something was booked in the tenant."""
+    setup = setup_of(actor.tenant_id, actor.user_id, now)
+    if setup is None:
+        return ()
+    steps = _steps(setup, f"/t/{actor.tenant_slug}/")
+    following = next((each for each in steps if not each.is_done and each.href), None)
+    return tuple(replace(each, is_next=each is following) for each in steps)
+
+
+def _steps(setup: Setup, base: str) -> list[Step]:
+    return [
+        Step(
+            "Create a project",
+            "A team that books together and has a budget.",
+            f"{base}people#new-project",
+            "Create a project",
+            setup.has_project,
+        ),
+        _quota(base, is_given=setup.is_given_quota),
+        Step(
+            "Set a budget",
+            "What a project may spend, for this month or longer.",
+            f"{base}budgets",
+            "Set a budget",
+            setup.has_budget,
+        ),
+        Step(
+            "Invite people",
+            "By e-mail address or sign-in name. They become members when they accept.",
+            f"{base}people",
+            "Invite people",
+            setup.has_people,
+        ),
+        Step(
+            "Book GPUs",
+            "In one line, as 2 h100 6h. Start and price are shown before anything is booked.",
+            f"{base}book",
+            "Book GPUs",
+            is_done=False,
+        ),
+    ]
+
+
+def _quota(base: str, *, is_given: bool) -> Step:
+    if is_given:
+        text = "The operator has given you GPUs. All projects share them until you split them."
+        return Step("Set quotas", text, f"{base}quotas", "Split the quota", is_done=True)
+    text = "The platform's operator has not given you GPUs yet. Ask them; then split them here."
+    return Step("Set quotas", text, "", "", is_done=False)
