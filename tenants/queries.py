@@ -133,6 +133,14 @@ def invitations_of(tenant_id: UUID, now: datetime) -> QuerySet[Invitation]:
     return shown.select_related("project").order_by("-created", "id")
 
 
+def admins_invited(now: datetime) -> list[tuple[UUID, str]]:
+    """Who is invited to administer which tenant, by name or address. For operators."""
+    waiting = Invitation.objects.filter(
+        project=None, state=Invitation.State.OPEN, expires__gt=now
+    ).order_by("created", "id")
+    return list(waiting.values_list("tenant_id", "invitee"))
+
+
 def leads_of(project_id: UUID) -> int:
     """How many people with an open account lead the project."""
     leads = Membership.objects.filter(project_id=project_id, role=Role.LEAD)

@@ -1,12 +1,10 @@
 """What a page's forms do: one act, then back to the page; or the page again with the reason."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import render
+from django.http import HttpRequest, QueryDict
 
 from tenants.errors import Refused, invalid, missing
 from tenants.web.text import form_fault
@@ -14,7 +12,6 @@ from tenants.web.text import form_fault
 Act = Callable[[QueryDict], str]
 """Does what a form asks and returns the sentence that says so."""
 
-CSRF_FIELD = "csrfmiddlewaretoken"
 SHOWN_ON_PAGE = frozenset({"invalid", "conflict", "quota", "budget"})
 
 
@@ -38,22 +35,6 @@ def act_run(request: HttpRequest, acts: Mapping[str, Act]) -> Refused | None:
         return refusal
     messages.success(request, sentence)
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked before something is lost: the losses, and a button that names them."""
-
-    title: str
-    losses: tuple[str, ...]
-    button: str
-    back: str
-
-
-def question_page(request: HttpRequest, question: Question) -> HttpResponse:
-    """The question, with a form that sends the same again with `sure`. Nothing is done yet."""
-    fields = [(name, value) for name, value in request.POST.items() if name != CSRF_FIELD]
-    return render(request, "tenants/question.html", {"question": question, "fields": fields})
 
 
 def id_read(form: QueryDict, key: str, noun: str) -> UUID:

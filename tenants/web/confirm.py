@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+CSRF_FIELD = "csrfmiddlewaretoken"
+SURE = "sure"
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -18,7 +21,13 @@ class Question:
 
 
 def confirm_page(request: HttpRequest, question: Question) -> HttpResponse:
-    """The question as a page; with `part=1` without its frame, for a dialog over the page."""
+    """The question as a page; with `part=1` without its frame, for a dialog over the page.
+
+    Asked in answer to a POST, its button sends the same fields again, with `sure`.
+    """
     name = "confirm" if request.GET.get("part") else "confirm_page"
-    context = {"question": question, "action": request.path}
+    fields = [(each, value) for each, value in request.POST.items() if each != CSRF_FIELD]
+    if fields:
+        fields.append((SURE, "1"))
+    context = {"question": question, "action": request.path, "fields": fields}
     return render(request, f"parts/{name}.html", context)

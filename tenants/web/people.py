@@ -17,7 +17,8 @@ from tenants.services import (
     project_open_set,
 )
 from tenants.services.invitations import may_see
-from tenants.web.acts import Question, act_run, id_read, question_page
+from tenants.web.acts import act_run, id_read
+from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import tenant_page
 
 
@@ -28,7 +29,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     refusal = None
     if request.method == "POST":
         if (question := _question(actor, request.POST)) is not None:
-            return question_page(request, question)
+            return confirm_page(request, question)
         refusal = act_run(
             request,
             {
@@ -110,7 +111,7 @@ def _remove(actor: Actor, form: QueryDict) -> str:
 
 def _question(actor: Actor, form: QueryDict) -> Question | None:
     """Before a project loses its only lead."""
-    if form.get("act") not in ("remove", "role") or "sure" in form:
+    if form.get("act") not in ("remove", "role") or SURE in form:
         return None
     membership_id = id_read(form, "membership", "membership")
     found = Membership.objects.filter(tenant_id=actor.tenant_id, id=membership_id, role=Role.LEAD)
@@ -123,7 +124,7 @@ def _question(actor: Actor, form: QueryDict) -> Question | None:
     person = member.user.get_full_name() or member.user.username
     return Question(
         title=f"Leave {member.project.name} without a lead?",
-        losses=(
+        lost=(
             f"{person} is its only lead.",
             "Nobody in the project can then invite people, set roles or see its budget as lead:"
             " only the tenant's admins can.",

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_http_methods
 
 from tenants.errors import missing
 from tenants.models import Membership, Role, Tenant, User
-from tenants.queries import tenant_counts, tenants_all
+from tenants.queries import admins_invited, tenant_counts, tenants_all
 from tenants.services import (
     NewAccount,
     account_create,
@@ -15,7 +15,8 @@ from tenants.services import (
     tenant_create,
     tenant_open_set,
 )
-from tenants.web.acts import Question, act_run, id_read, question_page
+from tenants.web.acts import act_run, id_read
+from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import operator_page
 
 
@@ -26,7 +27,7 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
     refusal = None
     if request.method == "POST":
         if (question := _question(request.POST)) is not None:
-            return question_page(request, question)
+            return confirm_page(request, question)
         refusal = act_run(
             request,
             {
@@ -42,8 +43,14 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
     admins: dict[object, list[Membership]] = {}
     for each in Membership.objects.filter(role=Role.TENANT_ADMIN).select_related("user"):
         admins.setdefault(each.tenant_id, []).append(each)
+    invited: dict[object, list[str]] = {}
+    for tenant_id, invitee in admins_invited(timezone.now()):
+        invited.setdefault(tenant_id, []).append(invitee)
     context = {
-        "rows": [(tenant, admins.get(tenant.id, [])) for tenant in tenants_all()],
+        "rows": [
+            (tenant, admins.get(tenant.id, []), invited.get(tenant.id, []))
+            for tenant in tenants_all()
+        ],
         "refusal": refusal,
         "typed": request.POST,
     }
@@ -77,15 +84,15 @@ def _admin(operator: User, form: QueryDict) -> str:
 
 def _question(form: QueryDict) -> Question | None:
     """Before a tenant is closed."""
-    if form.get("act") != "close" or "sure" in form:
+    if form.get("act") != "close" or SURE in form:
         return None
     tenant = _tenant(form)
     counts = tenant_counts(tenant.id, timezone.now())
     return Question(
         title=f"Close {tenant.name}?",
-        losses=(
+        lost=(
             f"{_count(counts.people, 'person', 'people')} can't open it any more, nor read it.",
-            f"{_count(counts.tokens, 'API token', 'API tokens')} of programs stop working at once.",
+            f"{_count(counts.tokens, 'API token', 'API tokens')}: refused from the next call on.",
             f"{_count(counts.projects, 'project', 'projects')} and all data stay. What is booked"
             " goes on and is charged; open the tenant again to cancel it.",
         ),

@@ -393,6 +393,19 @@ def test_an_operator_sets_up_a_tenant_from_nothing(operator: Client) -> None:
     assert reader.get("/t/helix/people").status_code == 404
 
 
+def test_an_operator_invites_an_admin_who_is_none_before_they_accept(
+    operator: Client, tenant: Tenant
+) -> None:
+    user = a_user("mara")
+    form = {"act": "admin", "tenant": str(tenant.id), "to": "mara"}
+    page = _text(operator.post("/ops/tenants", form, follow=True).content)
+    assert "invited: mara" in page
+    with tenant_tx(tenant.id):
+        assert not Membership.objects.filter(user=user).exists()
+    form["to"] = "no body"
+    assert operator.post("/ops/tenants", form).status_code == 422
+
+
 def test_a_first_password_is_never_sent_back(operator: Client) -> None:
     form = {"act": "account", "username": "", "name": "Mara", "password": "a long enough one"}
     answer = operator.post("/ops/tenants", form)
