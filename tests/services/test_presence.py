@@ -6,14 +6,14 @@ from decimal import Decimal
 import pytest
 
 from allocation import wire
-from allocation.models import Booking, Node, PolicyVersion
+from allocation.models import Booking, Node
 from allocation.rules.charging import no_show_after
 from allocation.rules.presence import PresencePolicy, presence_policy_of, warnings_due
 from allocation.services.bookings import booking_check_in
 from allocation.services.policies import policy_read
 from allocation.services.presence import presence_watch
 from tests.builders import a_tier
-from tests.builders_allocation import Lab, a_lab, an_ask
+from tests.builders_allocation import Lab, a_lab, a_policy, an_ask
 from tests.roles import as_system
 from tests.services.paused import all_is_well, noticed, running, saved, story
 from tests.services.plant import NAME, Plant, fresh, rows_of
@@ -162,12 +162,10 @@ def test_after_a_resume_there_is_no_fee_and_the_time_begins_anew(plant: Plant, l
 
 def test_the_operator_can_switch_it_off_and_set_the_share(plant: Plant, lab: Lab) -> None:
     booking = running(plant, lab, an_ask(2, hours=4))
-    with as_system():
-        PolicyVersion.objects.filter(state="live").update(document={"no_show_after": 0})
+    a_policy(no_show_after=0)
     absent(booking, 30, plant.now)
     assert minutes(plant, booking, 2) == 0
-    with as_system():
-        PolicyVersion.objects.filter(state="live").update(document={"no_show_share": 0})
+    a_policy(no_show_share=0)
     assert minutes(plant, booking, 1) == 1
     assert fresh(booking).fee_seconds == 0
 

@@ -5,7 +5,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
-from allocation.models import Allocation, Gpu, Node, Occupancy, PolicyVersion
+from allocation.models import Allocation, Gpu, Node, Occupancy
 from allocation.services.bookings import booking_request
 from allocation.services.invariants import invariants_check
 from allocation.services.quote_calendar import published_snapshot
@@ -20,6 +20,7 @@ from tests.builders_allocation import (
     Lab,
     a_booking,
     a_lab,
+    a_policy,
     a_row,
     a_share_row,
     a_wish,
@@ -145,8 +146,7 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
     real_db: Servers,
 ) -> None:
     lab, other = a_lab("helix"), a_lab("orbit")
-    with as_system():
-        PolicyVersion.objects.update(document={"share_owners": 2})
+    a_policy(share_owners=2)
     assert write(other, 800, 0, 2)
     with tenant_tx(lab.tenant_id):
         beside = quote_make(actor=lab.actor, wish=a_wish(lab.project, an_ask(share=200)), now=NOW)
@@ -157,8 +157,7 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
     assert beside.options[0].request.startswith("0.2 h100 2h")
     assert beside.options[0].price * 5 == later.options[0].price * 4
     assert later.options[0].starts == NOW + 2 * HOUR
-    with as_system():
-        PolicyVersion.objects.update(document={})
+    a_policy()
     with tenant_tx(lab.tenant_id):
         alone = quote_make(actor=lab.actor, wish=a_wish(lab.project, an_ask(share=200)), now=NOW)
     assert alone.options[0].starts == NOW + 2 * HOUR
