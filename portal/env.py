@@ -13,6 +13,9 @@ from psycopg.conninfo import conninfo_to_dict
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off"})
 SECRET_LENGTH_MIN = 32
+# Random hexadecimal of 32 characters has fewer once in ten million times.
+KINDS_MIN = 8
+PASSWORD_LENGTH_MIN = 16
 MAIL_PORTS = {"smtp": ("", 25), "smtp+starttls": ("starttls", 587), "smtps": ("tls", 465)}
 PLACEHOLDERS = ("change", "secret", "insecure", "example", "password")
 
@@ -203,3 +206,20 @@ def env_origin(name: str, default: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path:
         raise BadSetting(f"{name}={value!r} is not an address like https://gpu.example.org.")
     return value
+
+
+def secret_weakness(value: str) -> str:
+    """Why a secret of its required length can be guessed; empty when it can't."""
+    return f"has only {len(set(value))} different characters" if len(set(value)) < KINDS_MIN else ""
+
+
+def password_weakness(user: str, password: str) -> str:
+    """Why the password of a store is no password; empty when it is one."""
+    if not password:
+        return "has no password"
+    if len(password) < PASSWORD_LENGTH_MIN:
+        return f"has a password of less than {PASSWORD_LENGTH_MIN} characters"
+    plain = password.lower()
+    if plain == user.lower() or any(word in plain for word in PLACEHOLDERS):
+        return "has a default password"
+    return secret_weakness(password).replace("has", "has a password that has")

@@ -9,6 +9,7 @@ import psycopg
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from psycopg.types.numeric import Int2, Int2Dumper, Int4, Int4Dumper, Int8, Int8Dumper
 
+from portal.deploy import production_require
 from portal.env import (
     BadSetting,
     env_bool,
@@ -196,6 +197,9 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if IS_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = IS_HTTPS
+# Browsers' built-in lists are for whole domains, and hard to leave: that is the site's to decide.
+SILENCED_SYSTEM_CHECKS = ["security.W021"]
 SECURE_SSL_REDIRECT = IS_HTTPS
 if env_bool("BEHIND_TLS_PROXY", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
@@ -316,3 +320,17 @@ LOGGING: dict[str, Any] = {
     "loggers": {"django": {"level": "INFO"}, "django.server": {"propagate": True}},
 }
 LOGGING_CONFIG = "logging.config.dictConfig"
+
+# --- What must not be served under a public address -----------------------------------------------
+
+production_require(
+    is_https=IS_HTTPS,
+    is_debug=DEBUG,
+    hosts=ALLOWED_HOSTS,
+    secrets={
+        "SECRET_KEY": SECRET_KEY,
+        "AGENTS_MASTER_KEY": AGENTS_MASTER_KEY,
+        **{f"SECRET_KEY_FALLBACKS[{at}]": old for at, old in enumerate(SECRET_KEY_FALLBACKS)},
+    },
+    stores={"DATABASE_URL": _database, "REDIS_URL": _redis_url, "AGENTS_REDIS_URL": _agents_url},
+)

@@ -102,7 +102,7 @@ def a_gpu(node: Node, *, index: int = 0) -> Gpu:
 
 
 def a_policy(**tunables: int) -> PolicyVersion:
-    """The live policy, a new version if it says something else, and the row of the cycle's fence."""
+    """The live policy, a new version if it says anything else, and the fence of the cycle."""
     with as_system():
         SolverState.objects.get_or_create(id=1)
         live = PolicyVersion.objects.filter(state="live").first()

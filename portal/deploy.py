@@ -1,0 +1,53 @@
+"""What a portal under an https address must not have: then no process of it starts.
+
+`manage.py check --deploy` looks at Django's own settings; this looks at what is in them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import unquote, urlsplit
+
+from portal.env import BadSetting, Database, password_weakness, secret_weakness
+
+
+def production_require(
+    *,
+    is_https: bool,
+    is_debug: bool,
+    hosts: Sequence[str],
+    secrets: Mapping[str, str],
+    stores: Mapping[str, Database | str],
+) -> None:
+    """Raises BadSetting, which names everything that is weak, if people reach us by https."""
+    if not is_https:
+        return
+    weak = [*_open_doors(is_debug, hosts), *_guessable(secrets), *_default_passwords(stores)]
+    if weak:
+        raise BadSetting("Nothing starts under an https address like this: " + "; ".join(weak))
+
+
+def _open_doors(is_debug: bool, hosts: Sequence[str]) -> Iterator[str]:  # noqa: FBT001 (only here)
+    if is_debug:
+        yield "DEBUG is on, and shows code and settings to anybody"
+    if any(host.strip() in {"*", "", "."} for host in hosts):
+        yield "ALLOWED_HOSTS lets in every host name"
+
+
+def _guessable(secrets: Mapping[str, str]) -> Iterator[str]:
+    for name, value in secrets.items():
+        if why := secret_weakness(value):
+            yield f"{name} {why}"
+    if len(set(secrets.values())) < len(secrets):
+        yield f"{' and '.join(secrets)} must all be different"
+
+
+def _default_passwords(stores: Mapping[str, Database | str]) -> Iterator[str]:
+    for name, store in stores.items():
+        if isinstance(store, Database):
+            # On a socket of its own machine PostgreSQL may know the user by the process.
+            is_local = store.host.startswith("/") and not store.password
+            why = "" if is_local else password_weakness(store.user, store.password)
+        else:
+            parts = urlsplit(store)
+            why = password_weakness(parts.username or "", unquote(parts.password or ""))
+        if why:
+            yield f"{name} {why}"
