@@ -9,6 +9,7 @@ from rest_framework import serializers
 from allocation.errors import AskError
 from allocation.queries.catalogue import ask_catalogue
 from allocation.rules.ask import LONGEST_TEXT, AskDocument, Parsed, parse_ask
+from allocation.rules.ask_parsed import NOT_UNDERSTOOD
 from allocation.rules.recurrence import recurrence_read
 from allocation.services.bookings import Wish
 from allocation.services.price_lock import price_lock_read
@@ -16,6 +17,8 @@ from allocation.services.series import Repeat
 from tenants.access import Actor
 from tenants.api.fields import Strict, Text
 from tenants.errors import Refused, invalid
+
+STANDARD = "standard"
 
 
 class AskIn(serializers.DictField):
@@ -29,7 +32,11 @@ class WishIn(Strict):
     """A booking to make or to quote. Give either `request` or `ask`."""
 
     project = Text(max_length=40)
-    tier = Text(max_length=40, required=False, default="standard")
+    tier = Text(
+        max_length=40,
+        required=False,
+        help_text="The tier; `standard` if neither this nor the request says one.",
+    )
     request = Text(
         max_length=LONGEST_TEXT, required=False, help_text="One line, as in `2 h100 6h today`."
     )
@@ -63,10 +70,11 @@ def wish_of(actor: Actor, given: dict[str, Any], now: datetime, *, first: bool =
         Refused: for what can't be read, with the field's path as `param`.
     """
     zone = given.get("zone", actor.time_zone)
+    ask, said_tier = _ask(given, zone, now, first=first)
     return Wish(
         project=given["project"],
-        tier=given["tier"],
-        ask=_ask(given, zone, now, first=first),
+        tier=_tier(given, said_tier),
+        ask=ask,
         name=given["name"],
         zone=zone,
         request_text=given.get("request", ""),
@@ -96,15 +104,30 @@ def repeat_of(given: dict[str, Any], now: datetime, zone: ZoneInfo) -> Repeat:
     return Repeat(rule, given["partial"])
 
 
-def _ask(given: dict[str, Any], zone: str, now: datetime, *, first: bool) -> AskDocument:
+def _tier(given: dict[str, Any], said: str | None) -> str:
+    """The tier of the field or of the line. Raises Refused when they differ."""
+    if said and given.get("tier", said) != said:
+        raise invalid("tier_twice", f"The request says the tier {said}: leave one out.", "tier")
+    return said or str(given.get("tier", STANDARD))
+
+
+def _ask(
+    given: dict[str, Any], zone: str, now: datetime, *, first: bool
+) -> tuple[AskDocument, str | None]:
+    """The ask, and the tier that its line says."""
     if "ask" in given:
-        return _read_document(given["ask"])
+        return _read_document(given["ask"]), None
     text = given["request"]
-    parsed = parse_ask(text, catalogue=ask_catalogue(), now=now, zone=ZoneInfo(zone))
-    if parsed.unknown and not parsed.problems:
+    catalogue = ask_catalogue([(given["project"], given["project"])])
+    parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
+    if parsed.unknown:
         raise _not_understood(text, parsed)
+    if parsed.cheapest:
+        raise invalid(
+            "cheapest_of_what", "Ask for a quote, and book its cheapest option.", "request"
+        )
     try:
-        return parsed.document(first=first)
+        return parsed.document(first=first), parsed.tier
     except AskError as error:
         raise invalid(error.code, error.sentence, error.param) from error
 
@@ -118,12 +141,14 @@ def _read_document(data: object) -> AskDocument:
 
 
 def _not_understood(text: str, parsed: Parsed) -> Refused:
-    words = [text[start:end] for start, end in parsed.unknown]
+    """At which words, why, and which lines would be understood."""
+    unknown = [each for each in parsed.problems if each.code == NOT_UNDERSTOOD]
+    words = ", ".join(f"“{text[each.start : each.end]}”" for each in unknown)
     return Refused(
-        "not_understood",
-        f"Not understood: {', '.join(f'“{word}”' for word in words)}."
-        " Write count, class, length and time, as in `2 h100 6h today`.",
+        NOT_UNDERSTOOD,
+        f"Not understood: {words}. {unknown[0].sentence}",
         "invalid",
         param="request",
         numbers={"spans": [list(span) for span in parsed.unknown]},
+        alternatives=[{"request": each.text} for each in unknown[0].repairs],
     )

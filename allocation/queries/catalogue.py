@@ -1,19 +1,21 @@
 """What may be asked for: classes, their slices, and what an ask weighs in units."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from django.db.models import Max
 
 from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed
-from allocation.rules.ask import AskDocument, Catalogue, ClassEntry
+from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, TierEntry
 from allocation.solver import Model, Placement, Shape, units_of
-from tenants.models import GpuClass
+from tenants.models import GpuClass, Tier
 
 MOST_CHOICES = 256
 
 
-def ask_catalogue() -> Catalogue:
-    """The fleet's classes in the operator's order, as the grammar reads them."""
+def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
+    """The fleet's classes in the operator's order, tiers, and these projects (slug, name), as the
+    grammar reads them."""
     memory = dict(GpuModel.objects.values_list("gpu_class_id").annotate(largest=Max("memory_mb")))
     profiles: dict[str, set[str]] = defaultdict(set)
     for gpu_class, profile in MigPlacement.objects.values_list("model__gpu_class_id", "profile"):
@@ -33,6 +35,8 @@ def ask_catalogue() -> Catalogue:
             for row in GpuClass.objects.filter(slug__in=list(memory))
         ),
         workloads=tuple(sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))),
+        tiers=tuple(TierEntry(row.slug, row.name, row.pausable) for row in Tier.objects.all()),
+        projects=tuple(projects),
     )
 
 

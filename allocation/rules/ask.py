@@ -14,7 +14,15 @@ from allocation.rules.ask_document import (
     time_text,
 )
 from allocation.rules.ask_grammar import LONGEST_TEXT, parse_ask
-from allocation.rules.ask_parsed import Catalogue, ClassEntry, Parsed, Part, Problem
+from allocation.rules.ask_parsed import (
+    Catalogue,
+    ClassEntry,
+    Parsed,
+    Part,
+    Problem,
+    Repair,
+    TierEntry,
+)
 
 __all__ = [
     "LONGEST_SECONDS",
@@ -27,6 +35,8 @@ __all__ = [
     "Parsed",
     "Part",
     "Problem",
+    "Repair",
+    "TierEntry",
     "Together",
     "beside_of",
     "count_of",

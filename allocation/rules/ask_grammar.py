@@ -1,43 +1,98 @@
-"""The one-line ask: `2 h100 6h today same nvlink`. What is not understood is never guessed."""
+"""The one-line ask: `2 h100 6h today same nvlink`. Every word is consumed by exactly one meaning,
+or the ask is refused at that word; the order of the parts does not matter."""
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from lark import Lark, Token, Tree, UnexpectedInput
+from lark.lexer import Lexer
+
 from allocation.errors import AskError
-from allocation.rules.ask_beside import read_beside, read_share
+from allocation.rules.ask_names import names_of
 from allocation.rules.ask_parsed import Catalogue, Parsed
-from allocation.rules.ask_pin import read_pin
-from allocation.rules.ask_reader import Reader, names_of, tokens_of
-from allocation.rules.ask_repeat import (
-    read_every,
-    read_hours,
-    read_rule,
-    read_times,
-    read_until,
-    recurrence_said,
-)
-from allocation.rules.ask_shapes import (
-    profile_classes,
-    read_any,
-    read_class,
-    read_count,
-    read_filler,
-    read_profile,
-    read_together,
-    read_workload,
-)
-from allocation.rules.ask_windows import (
-    read_at,
-    read_deadline,
-    read_duration,
-    read_from,
-    read_now,
-)
+from allocation.rules.ask_reading import Reading
+from allocation.rules.ask_repairs import missing_of, refused_words, repairs_that_help
+from allocation.rules.ask_series import SERIES_RULES, series_end, series_of
+from allocation.rules.ask_shape import SHAPE_RULES, classes_of
+from allocation.rules.ask_tokens import tokens_of
+from allocation.rules.ask_when import WHEN_PARTS, When, when_add, when_resolve
 
 LONGEST_TEXT = 200
 _SPACES = "\t\u00a0\u202f"
+
+# An order-free list of parts. That each is said at most once, and that day and time make one window
+# wherever they stand, is checked by what the parts mean.
+GRAMMAR = r"""
+start: part*
+?part: count | classes | anything | profile | slice | memory | share | filler | cores | ram
+     | together | workload | tier | project | cheapest | place
+     | duration | coming | asap | anytime | in_time | plain | hours | overnight
+     | earliest | begin | until | deadline | window | between | whole_day | whole_span
+     | repeat | rrule | times | noise
+
+count: COUNT | NUMX | XNUM
+classes: CLASS (OR CLASS)*
+anything: ANY
+profile: PROFILE
+slice: MIG | SLICE
+memory: GB | VRAM
+share: SHARE
+filler: GPU
+cores: CORES EACH?
+ram: RAM EACH?
+together: TOGETHER
+workload: WORKLOAD
+tier: TIER
+project: PROJECT
+cheapest: CHEAPEST
+place: PLACE
+
+duration: LENGTH
+coming: NEXTLENGTH
+asap: ASAP
+anytime: ANYTIME
+in_time: INTIME
+hours: HOURS
+overnight: OVERNIGHT
+plain: moment
+earliest: FROM moment
+begin: START moment
+until: UNTIL moment
+deadline: BY moment
+window: moment _to moment | FROM moment _to moment | START moment _to moment
+between: BETWEEN moment AND moment | BETWEEN HOURS
+_to: TO | DASH | UNTIL
+moment: (DAY | CLOCK | PART | TONIGHT | INSTANT | SPAN | DAYEND)+
+whole_day: WHOLEDAY
+whole_span: WHOLESPAN
+
+repeat: REPEAT
+rrule: RRULE
+times: TIMES
+noise: NOISE | AND
+
+%declare COUNT NUMX XNUM CLASS OR ANY PROFILE MIG SLICE GB VRAM SHARE GPU CORES EACH RAM TOGETHER
+%declare WORKLOAD TIER PROJECT CHEAPEST PLACE LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS OVERNIGHT
+%declare FROM START UNTIL BY BETWEEN AND TO DASH DAY CLOCK PART TONIGHT INSTANT SPAN DAYEND
+%declare WHOLEDAY WHOLESPAN REPEAT RRULE TIMES NOISE
+"""
+
+
+class _Tokens(Lexer):
+    """Hands the parser the tokens that were made beforehand."""
+
+    def __init__(self, lexer_conf: object) -> None:
+        """Nothing of the configuration is needed."""
+
+    def lex(self, data: Iterable[Token]) -> Iterator[Token]:  # type: ignore[override]
+        """The tokens as they are; Lark calls lexers of its own with more."""
+        return iter(data)
+
+
+_PARSER = Lark(GRAMMAR, parser="lalr", lexer=_Tokens)
 
 
 def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo) -> Parsed:
@@ -50,28 +105,93 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
         raise AskError("text_too_long", sentence, "request")
     if any(not char.isprintable() and char not in _SPACES for char in text):
         raise AskError("control_characters", "A request is one line of plain text.", "request")
-    reader = Reader(tokens_of(text), names_of(catalogue), catalogue, now.astimezone(UTC), zone)
+
+    def reading_of(line: str) -> Reading:
+        return Reading(line, catalogue, names_of(catalogue), now.astimezone(UTC), zone)
+
+    def read(line: str) -> Parsed:
+        return _read(reading_of(line))
+
+    parsed = read(text)
+    wrong = parsed.problems or ((parsed.missing,) if parsed.missing else ())
+    if not wrong:
+        return parsed
+    helped = repairs_that_help(reading_of(text), wrong, read, LONGEST_TEXT)
+    return (
+        replace(parsed, problems=helped) if parsed.problems else replace(parsed, missing=helped[0])
+    )
+
+
+def _read(reading: Reading) -> Parsed:
+    """What the line means, with every repair that comes to mind."""
+    trees, refused = _trees(tokens_of(reading.text, reading.names))
+    when = When()
+    for tree in trees:
+        _part(reading, when, tree)
+    series_end(reading, when)
+    if "which_half" not in {problem.code for problem in reading.problems}:
+        when_resolve(reading, when)
+    refused_words(reading, refused)
+    return _parsed(reading)
+
+
+def _part(reading: Reading, when: When, tree: Tree[Token]) -> None:
+    name = str(tree.data)
+    if name in WHEN_PARTS:
+        when_add(reading, when, tree)
+        return
+    tokens = [token for token in tree.children if isinstance(token, Token)]
+    (SHAPE_RULES.get(name) or SERIES_RULES[name])(reading, tokens)
+
+
+def _trees(tokens: list[Token]) -> tuple[list[Tree[Token]], list[Token]]:
+    """(The parts, the tokens that belong to none).
+
+    Where the grammar can't go on, what was begun there is refused, and the rest is read by itself.
+    """
+    trees: list[Tree[Token]] = []
+    refused: list[Token] = []
     at = 0
-    while at < len(reader.tokens):
-        used = next((used for rule in _RULES if (used := rule(reader, at))), 0)
-        if not used:
-            reader.unknown.append(reader.span(at, 1))
-        at += used or 1
-    return _parsed(reader)
+    while at < len(tokens):
+        found, stop = _tree(tokens[at:])
+        if found is not None:
+            trees += found
+            return trees, refused
+        whole = stop
+        while whole:
+            found, _ = _tree(tokens[at : at + whole])
+            if found is not None:
+                trees += found
+                break
+            whole -= 1
+        end = max(stop, whole + 1)
+        refused += tokens[at + whole : at + end]
+        at += end
+    return trees, refused
 
 
-def _parsed(reader: Reader) -> Parsed:
-    said: dict[str, Any] = reader.said
-    classes = _classes(reader)
+def _tree(tokens: list[Token]) -> tuple[list[Tree[Token]] | None, int]:
+    """The parts, or None and how many tokens could be read."""
+    try:
+        tree = _PARSER.parse(tokens)
+    except UnexpectedInput as error:
+        bad = getattr(error, "token", None)
+        stop = next((n for n, token in enumerate(tokens) if token is bad), len(tokens))
+        return None, stop
+    return [child for child in tree.children if isinstance(child, Tree)], len(tokens)
+
+
+def _parsed(reading: Reading) -> Parsed:
+    said: dict[str, Any] = reading.said
+    classes = classes_of(reading)
     deadline = said.get("deadline")
     if deadline is None and "start_by" in said and "starts" not in said:
         # A day is when it starts; the window's end is that day's and the time it takes.
         deadline = said["start_by"] + timedelta(seconds=said.get("duration", 0))
-    starts = said.get("starts")
-    not_before = said.get("not_before") if starts is None or "day" not in said else None
-    _check_window(reader, starts, not_before, deadline)
-    repeat = recurrence_said(reader)
-    return Parsed(
+    starts, not_before = said.get("starts"), said.get("not_before")
+    _check_window(reading, deadline)
+    repeat = series_of(reading)
+    parsed = Parsed(
         count=said.get("count"),
         classes=classes,
         profile=said.get("profile"),
@@ -83,81 +203,30 @@ def _parsed(reader: Reader) -> Parsed:
         deadline=deadline,
         workload=said.get("workload"),
         repeat=repeat,
-        parts=tuple(sorted(reader.parts, key=lambda part: (part.start, part.field))),
-        unknown=_joined(reader.unknown),
-        problems=tuple(sorted(reader.problems, key=lambda each: (each.start, each.code))),
+        parts=tuple(sorted(reading.parts, key=lambda part: (part.start, part.field))),
+        problems=tuple(reading.problems),
+        noise=tuple(reading.noise),
         share=said.get("share"),
         cores=said.get("cores", 0),
         memory=said.get("memory", 0),
         pin=said.get("pin", ()),
+        tier=said.get("tier"),
+        project=said.get("project"),
+        cheapest="cheapest" in said,
     )
+    return parsed if parsed.problems else replace(parsed, missing=missing_of(reading, parsed))
 
 
-def _classes(reader: Reader) -> tuple[str, ...]:
-    """The classes named, or all that can make the slice that was named."""
-    said: dict[str, Any] = reader.said
-    profile = said.get("profile")
-    named: tuple[str, ...] | None = said.get("classes")
-    if profile is None:
-        return named or ()
-    able = profile_classes(reader, profile)
-    if named is None:
-        return able
-    fitting = tuple(slug for slug in named if slug in able)
-    if not fitting:
-        sentence = f"{' or '.join(named)} has no slice {profile}."
-        reader.trouble("impossible_profile", sentence, reader.spans["profile"])
-    return fitting
-
-
-def _check_window(
-    reader: Reader,
-    starts: datetime | None,
-    not_before: datetime | None,
-    deadline: datetime | None,
-) -> None:
-    seconds = reader.said.get("duration")
+def _check_window(reading: Reading, deadline: datetime | None) -> None:
+    said: dict[str, Any] = reading.said
+    seconds, starts = said.get("duration"), said.get("starts")
+    not_before = said.get("not_before")
     if starts is not None and (not_before is not None or deadline is not None):
         sentence = "A window is either exact, or has an earliest start and a deadline."
-        reader.trouble("window_twice", sentence, reader.spans["starts"])
+        reading.trouble("window_twice", sentence, reading.spans["starts"])
     elif deadline is not None and isinstance(seconds, int):
-        first = max(not_before or reader.now, reader.now)
+        first = max(not_before or reading.now, reading.now)
         if deadline < first + timedelta(seconds=seconds):
-            span = reader.spans.get("deadline") or reader.spans["not_before"]
+            span = reading.spans.get("deadline") or reading.spans["not_before"]
             sentence = "There is less time before the deadline than the booking is long."
-            reader.trouble("deadline_unreachable", sentence, span)
-
-
-def _joined(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Unknown words next to each other as one span."""
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and start - joined[-1][1] <= 1:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((start, end))
-    return tuple(joined)
-
-
-_RULES: tuple[Callable[[Reader, int], int], ...] = (
-    read_every,
-    read_rule,
-    read_until,
-    read_times,
-    read_hours,
-    read_workload,
-    read_beside,
-    read_share,
-    read_count,
-    read_class,
-    read_any,
-    read_profile,
-    read_together,
-    read_duration,
-    read_now,
-    read_from,
-    read_deadline,
-    read_at,
-    read_pin,
-    read_filler,
-)
+            reading.trouble("deadline_unreachable", sentence, span)

@@ -20,12 +20,23 @@ class ClassEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class TierEntry:
+    """A tier as people name it."""
+
+    slug: str
+    name: str
+    pausable: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The classes that an ask may name, in the order in which `any` takes them, and the kinds of
-    work whose speeds are known."""
+    """What an ask may name: classes in the order in which `any` takes them, the kinds of work whose
+    speeds are known, tiers, and the asker's projects as (slug, name)."""
 
     classes: tuple[ClassEntry, ...]
     workloads: tuple[str, ...] = ()
+    tiers: tuple[TierEntry, ...] = ()
+    projects: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +50,35 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Repair:
+    """A line that could be meant instead: what is different about it, and all of its text."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
-    """Characters [start, end) that were understood and can't be meant so."""
+    """Characters [start, end) that can't be meant so, why, and the lines that would be right."""
 
     start: int
     end: int
     code: str
     sentence: str
+    repairs: tuple[Repair, ...] = ()
+
+
+NOT_UNDERSTOOD = "not_understood"
+"""The code of a problem with words that have no meaning where they stand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """What the text says; None (or no classes) where it says nothing, for the caller's defaults.
 
-    `unknown` are the spans that nobody understood. Times are aware UTC.
+    Every word is in a part, in a problem or in `noise` (courtesies and articles). With `cheapest`
+    the least price decides among what fits. `missing` is what a line without a problem does not
+    say yet. Times are aware UTC.
     """
 
     count: int | None
@@ -65,14 +91,25 @@ class Parsed:
     not_before: datetime | None
     deadline: datetime | None
     parts: tuple[Part, ...]
-    unknown: tuple[tuple[int, int], ...]
     problems: tuple[Problem, ...]
+    noise: tuple[tuple[int, int], ...] = ()
     share: int | None = None
     cores: int = 0
     memory: int = 0
     workload: str | None = None
     repeat: Recurrence | None = None
     pin: tuple[str, ...] = ()
+    tier: str | None = None
+    project: str | None = None
+    cheapest: bool = False
+    missing: Problem | None = None
+
+    @property
+    def unknown(self) -> tuple[tuple[int, int], ...]:
+        """The spans that nobody understood."""
+        return tuple(
+            (each.start, each.end) for each in self.problems if each.code == NOT_UNDERSTOOD
+        )
 
     def document(self, *, duration: int | None = None, first: bool = False) -> AskDocument:
         """The structured ask, `duration` seconds long where the text gives none; of a series its
@@ -84,8 +121,6 @@ class Parsed:
             raise AskError("repeats", "This repeats: ask for it as a series.", "request")
         if self.problems:
             raise AskError(self.problems[0].code, self.problems[0].sentence, "request")
-        if self.unknown:
-            raise AskError("not_understood", "Part of the request was not understood.", "request")
         if not self.classes:
             raise AskError("no_class", "Say which GPU class, or any.", "request")
         seconds = self.duration or duration

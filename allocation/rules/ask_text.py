@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, tzinfo
 
-from allocation.rules.ask import AskDocument
+from allocation.rules.ask_document import AskDocument
 
 UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"))
 
@@ -40,6 +40,12 @@ def pin_text(pin: Iterable[str]) -> list[str]:
     """`on n0003/2 or n0004`; nothing for nothing."""
     names = " or ".join(pin)
     return [f"on {names}"] if names else []
+
+
+def pin_words(pin: Iterable[str]) -> str:
+    """`n0003`, `GPU 2 of n0003 or n0004`."""
+    split = (name.rpartition("/") for name in pin)
+    return " or ".join(f"GPU {last} of {node}" if node else last for node, _, last in split)
 
 
 def duration_text(seconds: int) -> str:

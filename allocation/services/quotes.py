@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, PolicyVersion
+from allocation.queries.catalogue import ask_units
+from allocation.rules.ask import AskDocument
 from allocation.services.admission import Terms, terms_check
 from allocation.services.bookings import Wish
 from allocation.services.policies import policy_of
@@ -19,7 +22,7 @@ from allocation.solver import (
     Question,
     worth_showing,
 )
-from billing.queries import BudgetEffect, budget_effect
+from billing.queries import BudgetEffect, budget_effect, prices_now
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Project, Tier
 
@@ -86,6 +89,18 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
         lock=price_lock(now),
         waits=own.blocked is not None and own.blocked.code == "none_in_service",
     )
+
+
+def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
+    """The ask on that of its classes which costs least, in whichever tier; the first of equals."""
+    units = ask_units(ask)
+    costs: dict[str, Decimal] = {}
+    for (gpu_class, _), price in prices_now(now).items():
+        if gpu_class in units:
+            cost = price.per_gpu_hour * units[gpu_class]
+            costs[gpu_class] = min(cost, costs.get(gpu_class, cost))
+    known = [name for name in ask.classes if name in costs]
+    return replace(ask, classes=(min(known, key=lambda name: costs[name]),)) if known else ask
 
 
 def _questions(

@@ -13,7 +13,8 @@ from allocation.rules.ask import (
     pin_of,
     share_of,
 )
-from allocation.rules.ask_times import duration_in
+from allocation.rules.ask_numbers import length_of
+from allocation.rules.ask_parsed import NOT_UNDERSTOOD
 
 SHARE = "share-"
 """A size in the form that is a share: `share-250`, in thousandths."""
@@ -22,13 +23,15 @@ SHARES = (("share-500", "Half, shared"), ("share-250", "Quarter, shared"))
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What a form said. `is_edited`: the fields were changed by hand and win over the text."""
+    """What a form said. `is_edited`: the fields were changed by hand and win over the text;
+    `is_chosen`: the project or tier was, and wins over what the text says of it."""
 
     text: str
     project: str
     tier: str
     name: str
     is_edited: bool
+    is_chosen: bool
     count: str
     classes: str
     profile: str
@@ -63,6 +66,7 @@ def fields_of(data: Mapping[str, str], longest: int) -> Fields:
         tier=get("tier"),
         name=get("name"),
         is_edited=get("by") == "fields",
+        is_chosen=get("by") == "choice",
         count=get("count"),
         classes=get("classes", 200),
         profile=get("profile"),
@@ -108,15 +112,24 @@ def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
     return ask
 
 
+def text_as_chosen(fields: Fields, parsed: Parsed) -> str:
+    """The text without a project or tier other than the ones that were chosen."""
+    text, chosen = fields.text, {"project": fields.project, "tier": fields.tier}
+    said = {"project": parsed.project, "tier": parsed.tier}
+    for part in reversed(parsed.parts):
+        if part.field in chosen and said[part.field] != chosen[part.field]:
+            text = f"{text[: part.start]} {text[part.end :]}"
+    return " ".join(text.split())
+
+
 def _number(text: str) -> int:
     """The number, or one that is out of every bound."""
     return int(text) if text.isdecimal() else -1
 
 
 def _length(text: str) -> int:
-    words = text.lower().split()
-    used, seconds = duration_in(words)
-    if not words or used != len(words):
+    seconds = length_of(text)
+    if seconds is None:
         raise AskError("not_a_duration", "Say for how long, like 6h or 1h30m.", "length")
     return duration_of(seconds, "length")
 
@@ -124,8 +137,9 @@ def _length(text: str) -> int:
 def echo_of(text: str, parsed: Parsed) -> list[Bit]:
     """The text in stretches, so that a page can underline what it understood and what not."""
     marks = [(part.start, part.end, "known", part.meaning) for part in parsed.parts]
-    marks += [(start, end, "unknown", "not understood") for start, end in parsed.unknown]
-    marks += [(each.start, each.end, "wrong", each.sentence) for each in parsed.problems]
+    for each in parsed.problems:
+        is_unknown = each.code == NOT_UNDERSTOOD
+        marks.append((each.start, each.end, "unknown" if is_unknown else "wrong", each.sentence))
     bits, at = [], 0
     for start, end, kind, meaning in sorted(marks):
         if start < at:

@@ -4,10 +4,10 @@ The same view is a page (`/book?q=`), a fragment beside the timeline (`part=pane
 form without JavaScript.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from django.contrib import messages
@@ -27,9 +27,18 @@ from allocation.rules.ask_text import document_text
 from allocation.services.bookings import Wish, booking_request
 from allocation.services.price_lock import price_lock_read
 from allocation.services.quote_options import QuoteOption
-from allocation.services.quotes import Quote, quote_make
+from allocation.services.quotes import Quote, cheapest_class, quote_make
 from allocation.services.series import Repeat, series_request
-from allocation.web.ask_form import SHARE, SHARES, Fields, ask_of_fields, echo_of, fields_of
+from allocation.web.ask_form import (
+    SHARE,
+    SHARES,
+    Fields,
+    ask_of_fields,
+    echo_of,
+    fields_of,
+    text_as_chosen,
+)
+from allocation.web.ask_words import understood_words
 from allocation.web.booking_sooner import percent_words
 from allocation.web.booking_story import shape_words
 from allocation.web.home import EXAMPLES
@@ -47,6 +56,8 @@ from tenants.access import Actor, access_project
 from tenants.errors import Refused, invalid
 from tenants.models import GpuClass, Project, Tier
 from tenants.web.frame import STATUS, tenant_page, zone_of
+
+Named = TypeVar("Named", Project, Tier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +89,20 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         "text": fields.text,
         "panel_projects": projects,
         "panel_tiers": tiers,
-        "project_slug": project.slug if project else "",
-        "tier_slug": tier.slug if tier else "",
         "examples": EXAMPLES,
         "key": uuid4().hex,
         "name": fields.name,
+        **_chosen(project, tier),
     }
     if project is None or tier is None or not (fields.text or fields.is_edited):
         return context
     try:
-        context |= _understood(actor, fields, now)
+        context |= _understood(actor, fields, projects, now)
+        project = _by_slug(projects, context["said"].project) or project
+        tier = _by_slug(tiers, context["said"].tier) or tier
+        context |= _chosen(project, tier)
         if "ask" in context:
-            wish = Wish(project.slug, tier.slug, context["ask"], zone=actor.time_zone)
-            if context["rule"] is not None:
-                wish, context["series"] = series_seen(wish, Repeat(context["rule"]))
-            quote = quote_make(actor=actor, wish=wish, now=now)
-            dates = context["series"].count if context["rule"] is not None else 1
-            context |= _quoted(actor, project, tiers, quote, now, dates)
-            if context["rule"] is not None:
-                context["options"] = series_options(context["options"], wish, context)
+            context |= _priced(actor, (project, tier, tiers), context, now)
     except AskError as error:
         context["trouble"] = error.sentence
         context["trouble_param"] = error.param
@@ -105,10 +111,54 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
     return context
 
 
-def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
+def _chosen(project: Project | None, tier: Tier | None) -> dict[str, str]:
+    """What the fields for project and tier show."""
+    return {
+        "project_slug": project.slug if project else "",
+        "tier_slug": tier.slug if tier else "",
+    }
+
+
+def _priced(
+    actor: Actor,
+    chosen: tuple[Project, Tier, list[Tier]],
+    context: dict[str, Any],
+    now: datetime,
+) -> dict[str, Any]:
+    """The options of the ask that the context has, with the effect of the best one."""
+    project, tier, tiers = chosen
+    ask, rule = context["ask"], context["rule"]
+    if context["said"].cheapest:
+        ask = cheapest_class(ask, now)
+    wish = Wish(project.slug, tier.slug, ask, zone=actor.time_zone)
+    found: dict[str, Any] = {"wait_text": document_text(ask, zone_of(actor.time_zone))}
+    dates = 1
+    if rule is not None:
+        wish, found["series"] = series_seen(wish, Repeat(rule))
+        dates = found["series"].count
+    quote = quote_make(actor=actor, wish=wish, now=now)
+    if context["said"].cheapest:
+        quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
+    found |= _quoted(actor, project, tiers, quote, now, dates)
+    if rule is not None:
+        found["options"] = series_options(found["options"], wish, context | found)
+    return found
+
+
+def _by_slug(rows: Sequence[Named], slug: str | None) -> Named | None:
+    return next((row for row in rows if row.slug == slug), None)
+
+
+def _understood(
+    actor: Actor, fields: Fields, projects: list[Project], now: datetime
+) -> dict[str, Any]:
     """The parsed text, or the ask that the fields make, with the text that means the same."""
-    zone, catalogue = zone_of(actor.time_zone), ask_catalogue()
+    zone = zone_of(actor.time_zone)
+    catalogue = ask_catalogue((each.slug, each.name) for each in projects)
     parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
+    if fields.is_chosen:
+        fields = replace(fields, text=text_as_chosen(fields, parsed))
+        parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
     ask: AskDocument | None = None
     wrong: dict[str, str] = {}
     if fields.is_edited:
@@ -126,8 +176,9 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
     found: dict[str, Any] = {
         "text": text,
         "echo": echo_of(text, parsed),
-        "is_unclear": bool(parsed.unknown),
-        "problems": [problem.sentence for problem in parsed.problems],
+        "said": parsed,
+        "problems": parsed.problems,
+        "missing": parsed.missing,
         "catalogue": catalogue.classes,
         "workloads": catalogue.workloads,
         "pins": pin_choices(ask.classes if ask else parsed.classes),
@@ -141,18 +192,14 @@ def _understood(actor: Actor, fields: Fields, now: datetime) -> dict[str, Any]:
         return found | wrong
     if ask is not None:
         found["ask"] = _soon(ask, now)
-        return found
-    if not parsed.problems and not parsed.unknown:
-        found["missing"] = "Say which GPU." if not parsed.classes else "Say for how long, like 6h."
+        labels = {entry.slug: entry.label for entry in catalogue.classes}
+        found["understood"] = understood_words(ask, parsed, labels)
     return found
 
 
 def _ask_or_none(parsed: Parsed) -> AskDocument | None:
     """The ask, unless something was not understood, is wrong or is missing."""
-    unclear = parsed.problems or parsed.unknown
-    if unclear or not parsed.classes or parsed.duration is None:
-        return None
-    return parsed.document(first=True)
+    return None if parsed.problems or parsed.missing else parsed.document(first=True)
 
 
 def _profiles(catalogue: Catalogue, classes: tuple[str, ...]) -> list[str]:
@@ -325,7 +372,9 @@ def _as_get(request: HttpRequest) -> HttpRequest:
 
 
 def _answer(request: HttpRequest, context: dict[str, Any], status: int = 200) -> HttpResponse:
-    name = "panel_part" if _is_fragment(request) else "book"
+    is_page = not _is_fragment(request)
+    name = "book" if is_page else "panel_part"
+    context["is_page"] = is_page
     return render(request, f"allocation/{name}.html", context, status=status)
 
 

@@ -10,8 +10,14 @@ from urllib.parse import quote
 from allocation.models import Booking
 from allocation.queries.bookings import NodePlace
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask_pin import pin_words
-from allocation.rules.ask_text import beside_text, duration_text, fixed_text, pin_text, shape_text
+from allocation.rules.ask_text import (
+    beside_text,
+    duration_text,
+    fixed_text,
+    pin_text,
+    pin_words,
+    shape_text,
+)
 from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import OPEN, State
 from allocation.services.costs import booking_cost, booking_spent, given_up_cost

@@ -4,34 +4,41 @@ const REST_MS = 350;
 const ANSWERS = [200, 403, 409, 422];
 
 const panel = document.querySelector('[data-panel]');
+// An Enter this soon after an option appeared was meant for what stood there before it.
+const UNSEEN_MS = 250;
 let timer = 0;
 let asked = null;
+let shown = 0;
 
 const field = () => panel.querySelector('[data-ask]');
 const part = () => panel.querySelector('[data-panel-part]');
 
-function values(byFields) {
+const bookButton = () => panel.querySelector('[data-book]');
+
+// `by` is what was changed by hand, `fields` or `choice`; without it the text says it all.
+function values(by) {
   const found = new URLSearchParams({ q: field().value });
   for (const each of panel.querySelectorAll('[data-choice]')) found.set(each.name, each.value);
-  if (byFields) {
-    found.set('by', 'fields');
+  if (by) found.set('by', by);
+  if (by === 'fields') {
     for (const each of panel.querySelectorAll('[data-field]')) found.set(each.name, each.value);
   }
   return found;
 }
 
-async function ask(byFields = false) {
+async function ask(by = '') {
+  clearTimeout(timer);
   asked?.abort();
   asked = new AbortController();
   const { signal } = asked;
   panel.setAttribute('aria-busy', 'true');
   try {
-    const response = await fetch(`${panel.dataset.url}?${values(byFields)}`, {
+    const response = await fetch(`${panel.dataset.url}?${values(by)}`, {
       headers: { 'X-Fragment': '1' }, signal, redirect: 'error',
     });
     if (signal.aborted) return;
     if (!ANSWERS.includes(response.status)) { trouble(); return; }
-    show(await response.text(), byFields);
+    show(await response.text(), by !== '');
     tellOptions();
   } catch (error) {
     if (error.name !== 'AbortError') trouble();
@@ -59,6 +66,25 @@ function show(html, takesText) {
   if (name && panel.querySelector('#f-name')) panel.querySelector('#f-name').value = name;
   if (active) document.getElementById(active)?.focus();
   label();
+  seen();
+}
+
+// From when on what stands there has been on the screen.
+function seen() {
+  shown = Infinity;
+  requestAnimationFrame(() => requestAnimationFrame(() => { shown = performance.now(); }));
+}
+
+// The options answer the text as it was; until it is asked again they can't be booked.
+function stale() {
+  const button = bookButton();
+  if (button) button.disabled = true;
+}
+
+// Ask for what stands in the field, then put the focus where the next Enter books.
+async function askAndOffer() {
+  await ask();
+  if (bookButton() && !bookButton().disabled) bookButton().focus();
 }
 
 // Spoken: how many ways there are and the best one; the rest is read where it stands.
@@ -71,14 +97,15 @@ function tellOptions() {
 }
 
 function label() {
-  const button = panel.querySelector('[data-book]');
+  const button = bookButton();
   const chosen = panel.querySelector('input[name="option"]:checked');
   if (button && chosen) button.textContent = chosen.dataset.button;
 }
 
-function soon(byFields) {
+function soon(by) {
   clearTimeout(timer);
-  timer = setTimeout(() => ask(byFields), REST_MS);
+  stale();
+  timer = setTimeout(() => ask(by), REST_MS);
 }
 
 async function confirm(form) {
@@ -99,6 +126,9 @@ async function confirm(form) {
 
 function made() {
   field().value = '';
+  const box = part().querySelector('[data-made]');
+  box.tabIndex = -1;
+  box.focus();
   const label = part().querySelector('[data-made]')?.dataset.made;
   document.querySelector('[data-say]').textContent = `Booked as ${label}`;
   document.dispatchEvent(new CustomEvent('booking:made', { detail: label }));
@@ -109,24 +139,25 @@ function made() {
 function start() {
   panel.classList.add('js');
   label();
-  field().addEventListener('input', () => soon(false));
+  seen();
+  // On a page of its own the next Enter books what it shows.
+  if (!document.querySelector('[data-treegrid]') && document.activeElement === document.body) bookButton()?.focus();
+  field().addEventListener('input', () => soon(''));
   document.getElementById('ask-form').addEventListener('submit', (event) => {
     event.preventDefault();
-    clearTimeout(timer);
-    const first = panel.querySelector('input[name="option"]:checked');
-    // The second Enter goes to the options that the first one brought.
-    ask(false).then(() => (panel.querySelector('input[name="option"]:checked') || first)?.focus());
+    askAndOffer();
   });
   panel.addEventListener('change', (event) => {
-    if (event.target.matches('[data-field]')) soon(true);
-    else if (event.target.matches('[data-choice]')) soon(false);
+    if (event.target.matches('[data-field]')) soon('fields');
+    else if (event.target.matches('[data-choice]')) soon('choice');
     else if (event.target.name === 'option') label();
   });
   panel.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter' && event.target.name === 'option') {
-      event.preventDefault();
-      event.target.form.requestSubmit();
-    }
+    if (event.key !== 'Enter' || !event.target.matches('[data-book], input[name="option"]')) return;
+    event.preventDefault();
+    // A key that is held down, or hit before the option could be seen, books nothing.
+    if (event.repeat || performance.now() - shown < UNSEEN_MS || bookButton().disabled) return;
+    event.target.form.requestSubmit(bookButton());
   });
   panel.addEventListener('click', (event) => {
     const example = event.target.closest('[data-example]');
@@ -137,7 +168,7 @@ function start() {
     const tier = panel.querySelector('[data-choice][name="tier"]');
     if (tier && wanted.get('tier')) tier.value = wanted.get('tier');
     field().focus();
-    ask(false);
+    ask();
   });
   panel.addEventListener('submit', (event) => {
     if (!event.target.matches('[data-confirm]') || !document.querySelector('[data-treegrid]')) return;
@@ -145,8 +176,10 @@ function start() {
     confirm(event.target);
   });
   document.addEventListener('ask:text', (event) => {
-    field().value = event.detail;
-    ask(false);
+    field().value = event.detail.text;
+    stale();
+    if (event.detail.isDone) askAndOffer();
+    else ask();
   });
 }
 

@@ -153,6 +153,7 @@ function onKey(event) {
     if (!draft.isOn) startDraft(row);
     else extendDraft(key);
   } else if (key === 'Escape' && draft.isOn) cancelDraft();
+  else if (key === 'Enter' && draft.isOn && !focus.onHeader && !event.repeat) tell(true);
   else if (event.ctrlKey && (key === 'Home' || key === 'End')) {
     const rows = view.rows();
     focusCell(key === 'Home' ? rows[0] : rows.at(-1), focus.time);
@@ -237,14 +238,15 @@ function cancelDraft() {
   say('Draft removed');
 }
 
-// The panel hears of a draft when it rests, not at each step of it.
-function tell() {
+// The panel hears of a draft when it rests, not at each step of it; at once when it is done, and
+// then it takes the focus, so that the next Enter books.
+function tell(isDone = false) {
   clearTimeout(telling);
   telling = setTimeout(() => {
     if (!draft.isOn) return;
     say(draft.words(view));
-    document.dispatchEvent(new CustomEvent('ask:text', { detail: draft.text(view) }));
-  }, 250);
+    document.dispatchEvent(new CustomEvent('ask:text', { detail: { text: draft.text(view), isDone } }));
+  }, isDone ? 0 : 250);
 }
 
 function say(words) {
