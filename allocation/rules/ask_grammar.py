@@ -106,17 +106,14 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
     if any(not char.isprintable() and char not in _SPACES for char in text):
         raise AskError("control_characters", "A request is one line of plain text.", "request")
 
-    def reading_of(line: str) -> Reading:
-        return Reading(line, catalogue, names_of(catalogue), now.astimezone(UTC), zone)
-
     def read(line: str) -> Parsed:
-        return _read(reading_of(line))
+        return _read(Reading(line, catalogue, names_of(catalogue), now.astimezone(UTC), zone))
 
     parsed = read(text)
     wrong = parsed.problems or ((parsed.missing,) if parsed.missing else ())
     if not wrong:
         return parsed
-    helped = repairs_that_help(reading_of(text), wrong, read, LONGEST_TEXT)
+    helped = repairs_that_help(wrong, read, LONGEST_TEXT)
     return (
         replace(parsed, problems=helped) if parsed.problems else replace(parsed, missing=helped[0])
     )

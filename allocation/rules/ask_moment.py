@@ -167,6 +167,8 @@ def days_of(text: str, today: date) -> tuple[date, date] | list[tuple[date, date
         if not is_next:
             return this
         return following if today >= this[0] else [this, following]
+    if "after next" in text:
+        return monday + WEEK * 2, monday + WEEK * 3
     if "week" in text:
         first = monday + WEEK * (is_next or "coming" in text)
         return first, first + WEEK

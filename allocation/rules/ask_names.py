@@ -97,7 +97,11 @@ def _spellings(classes: tuple[ClassEntry, ...]) -> list[str]:
     for entry in classes:
         family = _family(entry)
         found += [entry.slug, entry.label, family, f"{family} {gigabytes_of(entry)}gb"]
-        found += [*entry.aliases, *re.findall(r"^rtx (\d{4})$", family)]
+        found += [
+            f"{family}-{gigabytes_of(entry)}",
+            *entry.aliases,
+            *re.findall(r"^rtx (\d{4})$", family),
+        ]
     return found
 
 
@@ -111,7 +115,12 @@ def _classes(classes: tuple[ClassEntry, ...]) -> dict[str, Named]:
         families[family] = (*families.get(family, ()), entry.slug)
         for name in {family, *entry.aliases, *re.findall(r"^rtx (\d{4})$", family)}:
             shared[key_of(name)] = (*shared.get(key_of(name), ()), entry.slug)
-        for name in (f"{family} {gigabytes_of(entry)}gb", entry.label, entry.slug):
+        for name in (
+            f"{family}-{gigabytes_of(entry)}",
+            f"{family} {gigabytes_of(entry)}gb",
+            entry.label,
+            entry.slug,
+        ):
             exact[key_of(name)] = entry.slug
     kin = {slug: slugs for slugs in families.values() for slug in slugs}
     found = {key: Named(slugs, slugs) for key, slugs in shared.items()}
@@ -136,4 +145,10 @@ def _spelled(name: str) -> str:
     """A name with any of space, hyphen and nothing between its words; `80 GB` also as `80g`."""
     words = [word for word in re.split(r"[\s_.-]+", re.sub(r"(\d)(gi?b)$", r"\1 \2", name)) if word]
     patterns = [r"gi?b?" if re.fullmatch("gi?b", word) else re.escape(word) for word in words]
-    return _GAP.join(patterns)
+    spelled = patterns[0]
+    for number in range(1, len(words)):
+        # "a100 40 minutes" does not name the class "a100-40".
+        is_memory = words[number].isdecimal() and "gi?b?" not in patterns[number + 1 : number + 2]
+        is_apart = is_memory and any(char.isdecimal() for char in words[number - 1])
+        spelled += ("[_-]" if is_apart else _GAP) + patterns[number]
+    return spelled

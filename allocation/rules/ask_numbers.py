@@ -37,11 +37,16 @@ LENGTH = "|".join(
         rf"\d{{1,3}}\s*(?:½|\s1/2)\s*{_UNIT}",
         r"\d:\d{2}\s*hours?",
         r"\d{1,3}h\d{2}",
-        rf"(?:(?:{_CHUNK})\s*)*(?:{_CHUNK})",
+        rf"(?:(?:{_CHUNK})\s*)*(?:{_CHUNK})(?!\s+from\s+now)",
         rf"(?:{_ONE})[\s-]+{_LONG_UNIT}",
         r"(?:an?|one)\s+fortnight",
     )
 )
+ONE_LENGTH = (
+    rf"(?:{_CHUNK}|(?:{_ONE})[\s-]+{_LONG_UNIT}|half[\s-]+(?:an?\s+)?{_HALF_OF}|"
+    rf"(?:{_ONE}|\d{{1,3}})\s+{_HALF_OF}s?\s+and\s+a\s+half)"
+)
+"""An amount of one unit."""
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "f": 1_209_600}
 _LENGTH = re.compile(LENGTH)
 _AMOUNT = re.compile(rf"({_DIGITS})[\s-]*({_UNIT})")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from lark import Token
 
+from allocation.rules.ask_numbers import number_of
 from allocation.rules.ask_parsed import NOT_UNDERSTOOD, Parsed, Problem, Repair
 from allocation.rules.ask_reading import Reading, Span, span_of
 
@@ -28,10 +29,18 @@ _VAGUE = {
     "some": ("1", "2", "4"), "few": ("2", "3", "4"), "several": ("2", "4", "8"),
     "many": ("4", "8"), "multiple": ("2", "4", "8"),
 }  # fmt: skip
+_MACHINE = re.compile(r"(?=\S*\d)[a-z][a-z0-9_.]*-[a-z0-9_.-]+(?:/\d+)?")
 _MONTHS = re.compile(r"(?:for\s+)?(\d{1,2}|an?|one)?\s*months?")
-_MEALS = {"lunchtime": "12:00", "lunch": "13:00", "breakfast": "9:00", "dinner": "20:00"}
+_SYNONYMS = {
+    "soon": "asap",
+    "later": "after",
+    "lunchtime": "12:00",
+    "lunch": "13:00",
+    "breakfast": "9:00",
+    "dinner": "20:00",
+}
 # Taking these away would change what was meant.
-_KEPT = frozenset(["or", "every", "each", "/", "|"])
+_KEPT = frozenset(("or", "every", "each", "/", "|", "hundred", "thousand"))
 _LEADS = {
     "FROM": "from 14:00", "START": "starting 14:00", "BY": "by fri 18:00", "UNTIL": "until 18:00",
     "BETWEEN": "2h between 9:00 and 17:00", "AT": "at 14:00", "TO": "9:00 to 17:00",
@@ -42,6 +51,12 @@ _LEADS = {
 
 def refused_words(reading: Reading, tokens: Sequence[Token]) -> None:
     """Note tokens that no part of the grammar takes, each with what is known about it."""
+    if tokens and tokens[0].lower() in _OTHER_VERBS:
+        # What follows is not an ask.
+        reading.problems.clear()
+        sentence = "This line books. Open a booking to see, extend, release or cancel it."
+        _refuse(reading, (span_of(*tokens)[0], len(reading.text.rstrip())), sentence, [])
+        return
     loose: list[Token] = []
     for token in tokens:
         special = _SPECIAL.get(token.type)
@@ -74,10 +89,6 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
     words = [word for token in tokens for word in token.lower().split()]
     if _DENIALS.intersection(words):
         sentence = f"“{text}” is not understood. Say what you want, not what you don't want."
-        _refuse(reading, span, sentence, [])
-        return
-    if words[0] in _OTHER_VERBS:
-        sentence = "This line books. Open a booking to see, extend, release or cancel it."
         _refuse(reading, span, sentence, [])
         return
     repairs = _known(reading, span, text.lower()) + _vague(reading, tokens)
@@ -129,7 +140,9 @@ def _known(reading: Reading, span: Span, text: str) -> list[Repair]:
         words += [f"{30 * number}d"]
     words += [f"kind:{kind}" for kind in reading.catalogue.workloads if kind in text.split()]
     found = reading.instead(reading.with_noise(span), *words)
-    for name, clock in _MEALS.items():
+    if _MACHINE.fullmatch(text):
+        found += reading.instead(span, f"on {text}")
+    for name, clock in _SYNONYMS.items():
         at = text.find(name)
         if at >= 0:
             place = span[0] + at
@@ -163,8 +176,11 @@ def _fraction(reading: Reading, token: Token) -> None:
     whole = int(re.split("[.,]", token)[0])
     choices = [str(number) for number in (whole, whole + 1) if number]
     sentence = f"{token} GPUs: {' or '.join(choices)}?"
-    hours = reading.instead(span, f"{token.replace(',', '.')}h")
-    _refuse(reading, span, sentence, [*reading.instead(span, *choices), *hours])
+    others = [f"{token.replace(',', '.')}h"]
+    hours, _, minutes = token.partition(".")
+    if int(hours) < 24 and len(minutes) == 2 and int(minutes) < 60:
+        others.append(f"{hours}:{minutes}")
+    _refuse(reading, span, sentence, reading.instead(span, *choices, *others))
 
 
 def _bare_number(reading: Reading, token: Token) -> None:
@@ -188,10 +204,38 @@ def _quantity(reading: Reading, token: Token) -> None:
     _refuse(reading, span, "A booking is of one number: say which.", [repair])
 
 
+def _nodes(reading: Reading, token: Token) -> None:
+    """`a full node of h100`: the number of its GPUs is not known here."""
+    span = span_of(token)
+    sentence = "Say how many GPUs, and “same node”: nodes are not booked as a whole."
+    repairs = [
+        Repair(f"{number} on one node", f"{reading.replaced(span, str(number))} same node")
+        for number in (4, 8)
+    ]
+    _refuse(reading, span, sentence, repairs)
+
+
+def _hour_h(reading: Reading, token: Token) -> None:
+    """`from 19h`, which is a length everywhere else."""
+    hour, _, minute = token.partition("h")
+    repairs = reading.instead(span_of(token), f"{int(hour):02}:{minute or '00'}")
+    _refuse(reading, span_of(token), f"“{token}” is a length. Say a time as in “19:00”.", repairs)
+
+
+def _clock_words(reading: Reading, token: Token) -> None:
+    """`half past two`."""
+    hour = number_of(re.sub(r"^.*(?:past|to)\s+", "", token)) % 12
+    minutes = hour * 60 + (30 if "half" in token else 15 if "past" in token else -15)
+    clocks = [f"{each // 60 % 24:02}:{each % 60:02}" for each in (minutes + 720, minutes)]
+    _refuse(
+        reading, span_of(token), f"{' or '.join(clocks)}?", reading.instead(span_of(token), *clocks)
+    )
+
+
 def _range(reading: Reading, token: Token) -> None:
     """`2-4 h100`, `4-8h`: a booking is of one number."""
     first, last = re.split(r"\s*(?:-+|or|/|\|)\s*", token, maxsplit=1)
-    unit = re.sub(r"^[\d.\s]+", "", last)
+    unit = re.sub(r"^[\d.\s]+", "", last) if first.isdecimal() else ""
     choices = (f"{first}{' ' * (len(unit) > 1)}{unit}", last)
     _refuse(
         reading, span_of(token), f"{first} or {last}?", reading.instead(span_of(token), *choices)
@@ -233,6 +277,9 @@ _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
     "APART": _apart,
     "RANGE": _range,
     "QUANT": _quantity,
+    "NODES": _nodes,
+    "HOURH": _hour_h,
+    "CLOCKWORDS": _clock_words,
 }
 
 
@@ -260,7 +307,7 @@ def missing_of(reading: Reading, parsed: Parsed) -> Problem | None:
 
 
 def repairs_that_help(
-    reading: Reading, problems: Sequence[Problem], read: Callable[[str], Parsed], longest: int
+    problems: Sequence[Problem], read: Callable[[str], Parsed], longest: int
 ) -> tuple[Problem, ...]:
     """The problems in order, each with the repairs that leave no problem, or else fewer."""
     ordered = sorted(problems, key=lambda each: (each.start, each.code))
@@ -280,23 +327,24 @@ def repairs_that_help(
         least = min(map(leaves, good.values()), default=0)
         best = [each for each in good.values() if leaves(each) == least][: MOST_REPAIRS + 1]
         found.append(replace(problem, repairs=tuple(best)))
-    if len(found) > 1 and all(left.get(r.text) for each in found for r in each.repairs):
-        without = _without_all(reading, ordered)
-        if without is not None and not leaves(without):
-            found[0] = replace(found[0], repairs=(without,))
-            found[1:] = [replace(each, repairs=()) for each in found[1:]]
+    if len(found) > 1 and all(left.get(each.text) for one in found for each in one.repairs):
+        line = _all_repaired(ordered, read)
+        if line is not None:
+            repairs = (Repair(line, line), *found[0].repairs)[: MOST_REPAIRS + 1]
+            found[0] = replace(found[0], repairs=repairs)
     return tuple(found)
 
 
-def _without_all(reading: Reading, problems: Sequence[Problem]) -> Repair | None:
-    """The line without every word that is a problem; None where that would change its meaning."""
-    text = reading.text
-    if any(
-        _DENIALS.intersection(reading.words((p.start, p.end)).lower().split()) for p in problems
-    ):
-        return None
-    for problem in reversed(problems):
-        start, end = reading.with_noise((problem.start, problem.end))
-        text = f"{text[:start]} {text[end:]}"
-    words = "”, “".join(reading.words((each.start, each.end)) for each in problems)
-    return Repair(f"without “{words}”", " ".join(text.split()))
+def _all_repaired(problems: Sequence[Problem], read: Callable[[str], Parsed]) -> str | None:
+    """A line without a problem, by one repair after the other; None if there is no way."""
+    line = None
+    for _ in range(MOST_TRIED):
+        repairs = [each for problem in problems for each in problem.repairs[:MOST_GUESSED]]
+        better = (each.text for each in repairs if len(read(each.text).problems) < len(problems))
+        line = next(better, None)
+        if line is None:
+            return None
+        problems = read(line).problems
+        if not problems:
+            return line
+    return None

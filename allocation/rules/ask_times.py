@@ -178,7 +178,8 @@ def _ahead(text: str) -> int | None:
         return 1
     if text == "today":
         return 0
-    found = re.fullmatch(rf"in (\d{{1,3}}|{WORD_NUMBER}|an?) (day|week)s?", text)
+    text = text.removeprefix("in ").removesuffix(" from now")
+    found = re.fullmatch(rf"(\d{{1,3}}|{WORD_NUMBER}|an?) (day|week)s?", text)
     return number_of(found[1]) * (7 if found[2] == "week" else 1) if found else None
 
 

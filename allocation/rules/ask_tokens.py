@@ -6,12 +6,13 @@ UNKNOWN, which no rule of the grammar takes.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 from lark import Token
 
 from allocation.rules.ask_names import OTHER_GPUS, Names, key_of
-from allocation.rules.ask_numbers import LENGTH, WORD_NUMBER
+from allocation.rules.ask_numbers import LENGTH, ONE_LENGTH, WORD_NUMBER
 from allocation.rules.ask_times import (
     CLOCK,
     DATE,
@@ -30,15 +31,15 @@ _NTH = r"(?:\d{1,2}(?:st|nd|rd|th)|first|second|third|fourth|fifth|last)"
 _MONTH_DAY = rf"(?:the\s+)?{_NTH}(?:\s+(?:{WORKDAY}|{WEEKDAY}|day))?"
 _HOW_OFTEN = rf"(?:other|{_NUM}|second|third)"
 _THING = r"(?:gpu|node|machine|host|server|box)"
-_PLACE_LEAD = r"(?:only\s+)?on|pin(?:ned)?(?:\s+to)?"
+_PLACE_LEAD = r"(?:only\s+)?on|pin(?:ned)?(?:\s+to)?|(?:at|in)(?=\s+node\s)|(?=node\s)"
 _COURTESY = (
     r"(?:i|we)(?:'d|\s+would)?\s+(?:like|need|want|love)(?:\s+to)?"
     r"(?:\s+(?:book|have|get|reserve|use|run\s+on))?",
     r"(?:can|could|may)\s+(?:i|we|you)(?:\s+please)?"
     r"(?:\s+(?:have|get|book|reserve|use|give(?:\s+(?:me|us))?))?",
-    r"(?:book|reserve|get|give|grab|schedule)(?:\s+(?:me|us))?",
+    r"(?:book|reserve|get|give|grab|schedule)(?:\s+(?:me|us))?|gimme|nvidia(?=\s+(?:gpu|card))",
     r"(?:need|want|please|pls|plz|thanks|thank\s+you|thx|hi|hello|hey)",
-    r"(?:a|an|the|for|of|with|and|using|plus|that\s+is|just)",
+    r"(?:a|an|the|for|of|with|and|using|plus|that\s+is|just|either)",
 )
 
 # In order: the first that matches a whole word or words is the token.
@@ -65,12 +66,14 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
         r"up\s+to|at\s+(?:most|least)(?=\s+\w+\s+(?!gi?b))(?!\s+\d+\s*gi?b)|max(?:imum)?(?:\s+of)?|"
         r"(?:no\s+)?(?:more|less|fewer)\s+than|min(?:imum)?(?:\s+of)?(?=\s+\w+\s+(?!gi?b))(?!\s+\d+\s*gi?b)",
     ),
+    ("NODES", rf"(?:(?:{_NUM}|an?|the)\s+)?(?:(?:whole|full|entire|complete)\s+)?nodes?(?:\s+of)?"),
+    ("CLOCKWORDS", rf"(?:half\s+past|quarter\s+(?:past|to))\s+{_NUM}"),
     ("TIMES", rf"{_NUM}\s+(?:times|dates|occurrences)"),
     (
         "DAY",
         rf"in\s+(?:{_NUM}|an?)\s+(?:days?|weeks?)|(?:{_NUM}|an?)\s+(?:days?|weeks?)\s+from\s+now",
     ),
-    ("INTIME", rf"in\s+(?:{LENGTH})|(?:{LENGTH})\s+from\s+now"),
+    ("INTIME", rf"in\s+(?:{LENGTH})|{ONE_LENGTH}\s+from\s+now"),
     ("WITHIN", rf"(?:within|(?:in|during|over)\s+the\s+next)\s+(?:the\s+next\s+)?(?:{LENGTH})"),
     (
         "ASAP",
@@ -83,6 +86,7 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
         r"(?:at\s+)?any\s?time|whenever|sometime|at\s+some\s+point|no\s+rush|"
         r"flexible(?:\s+(?:start|time))?",
     ),
+    ("WHOLEDAY", rf"all(?:\s+of)?(?=\s+(?:today|tomorrow|{WEEKDAY})(?:\s|$))"),
     ("WHOLEDAY", r"(?:for\s+)?(?:all|(?:the\s+)?(?:whole|entire|full))\s+day(?:\s+long)?"),
     (
         "WHOLESPAN",
@@ -95,8 +99,8 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
         "SPAN",
         r"(?:(?:on|at|in|during)\s+)?(?:the\s+)?"
         r"(?:(?:this|next|coming|this\s+coming|early\s+next|late\s+next)\s+)?weekend|"
-        r"(?:(?:during|in|some\s?time)\s+)?(?:this|next|the\s+coming|the\s+next)"
-        r"\s+(?:week|month)",
+        r"(?:(?:during|in|some\s?time)\s+)?(?:the\s+)?(?:week\s+after\s+next|(?:this|next|the\s+coming|the\s+next)"
+        r"\s+(?:week|month))",
     ),
     (
         "DAY",
@@ -108,7 +112,7 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
     ("TONIGHT", r"tonight|tonite|this\s+(?:morning|afternoon|evening)"),
     (
         "OVERNIGHT",
-        r"overnight|(?:all|over|through)\s+(?:the\s+)?night(?:\s+long)?|"
+        r"overnight|(?:all|over|through|for)\s+(?:the\s+)?night(?:\s+long)?|"
         r"(?:the\s+)?(?:whole|entire)\s+night",
     ),
     (
@@ -155,7 +159,11 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
         r"(?:the\s+)?cheapest(?:\s+(?:possible|option|way|one))?|as\s+cheap(?:ly)?\s+as\s+"
         r"possible|(?:at\s+the\s+)?lowest\s+(?:price|cost)",
     ),
-    ("ANY", r"any(?:\s+(?:kind|type)(?:\s+of)?)?(?:\s+(?:class|model))?|whichever"),
+    (
+        "ANY",
+        r"any(?:thing|one)?(?:\s+(?:free|available))?(?:\s+(?:kind|type)(?:\s+of)?)?"
+        r"(?:\s+(?:class|model))?|whichever|whatever(?:\s+is)?(?:\s+(?:free|available))?",
+    ),
     ("MIG", r"mig(?:\s+(?:slices?|instances?|partitions?|profiles?))?"),
     ("SLICE", r"(?:gpu\s+)?(?:slices?|instances?|partitions?)"),
     ("GPU", r"(?:graphics\s+cards?|gpus?|cards?|devices?|accelerators?|graphics)"),
@@ -165,8 +173,8 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
     ("START", r"(?:start|begin)(?:s|ing|ning)?(?:\s+(?:at|on|from))?"),
     (
         "BY",
-        r"(?:(?:to\s+)?(?:be\s+)?(?:done|finish(?:ed|ing)?|ready|completed?)\s+)?(?:by|before)|"
-        r"no\s+later\s+than|deadline:?|due(?:\s+(?:by|on))?",
+        r"(?:(?:must\s+|needs?\s+|has\s+|have\s+)?(?:to\s+)?(?:be\s+)?(?:done|finish(?:ed|ing)?|ready|completed?)\s+)?(?:by|before)|"
+        r"no\s+later\s+than|latest(?:\s+by)?|deadline:?|due(?:\s+(?:by|on))?",
     ),
     (
         "UNTIL",
@@ -183,13 +191,17 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
     ("THIS", r"this"),
     ("NOISE", "|".join(_COURTESY)),
 )
-_END = r"(?=[\s,;!?()&|/–-]|\.(?:\s|$)|$)"
-_ENDS = {"NUMX": "", "DASH": "", "OR": "", "AT": "", "CLASS": rf"(?:{_END}|(?=x\s?\d))"}
-_SKIP = re.compile(r"(?:[\s,;!?()]|\.(?=\s|$))+")
-_WORD = re.compile(r"[^\s,;!?()]+?(?=[\s,;!?()]|\.(?:\s|$)|$)")
+_END = r"(?=[\s,;!?()&|/]|[.:](?:\s|$)|$)"
+# What may stand at a dash, as in `9-17` and `mon-wed`.
+_DASHED = r"(?=[\s,;!?()&|/-]|[.:](?:\s|$)|$)"
+_ENDS = dict.fromkeys(("NUM", "CLOCK", "DAY", "INSTANT", "DEC", "LENGTH"), _DASHED)
+_ENDS |= {"NUMX": "", "DASH": "", "OR": "", "AT": "", "CLASS": rf"(?:{_END}|(?=x\s?\d))"}
+_SKIP = re.compile(r"(?:[\s,;!?()]|[.:](?=\s|$))+")
+_WORD = re.compile(r"[^\s,;!?()]+?(?=[\s,;!?()]|[.:](?:\s|$)|$)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*(?:/\d{1,3})?(?=[\s,;!?()|]|$)")
 _SPLIT = {"–": "-", "—": "-", "−": "-", "×": "x", "’": "'", "\u00a0": " ", "\u202f": " "}
 _COUNTED = frozenset({"CLASS", "OTHER", "PROFILE", "MIG", "SLICE", "GPU", "ANY", "GB", "VRAM"})
+_HOUR_H = re.compile(r"([01]?\d|2[0-3])h(\d\d)?")
 _LEADS = frozenset({"AT", "FROM", "START", "BY", "UNTIL", "BETWEEN", "TO", "DASH"})
 
 
@@ -210,23 +222,27 @@ def token_of(kind: str, line: str, start: int, end: int) -> Token:
     return Token(kind, line[start:end], start_pos=start, end_pos=end)
 
 
-@lru_cache(maxsize=64)
-def _scanner(classes: str, profiles: str, tiers: str, projects: str) -> re.Pattern[str]:
+@lru_cache(maxsize=256)
+def _named(classes: str, profiles: str, tiers: str, projects: str) -> re.Pattern[str]:
+    """What finds the names of one catalogue; they come before every other word."""
     tier = rf"(?:(?:on|in|as|using)\s+)?(?:the\s+)?(?:tier[:\s]+)?(?:{tiers})(?:\s+tier)?"
     project = (
         rf"(?:(?:for|in|on|under)\s+)?(?:the\s+)?"
         rf"(?:project[:\s]+)?(?:{projects})(?:\s+project)?"
     )
-    kinds = (
-        ("CLASS", classes),
-        ("PROFILE", profiles),
-        ("TIER", tier),
-        ("PROJECT", project),
-        ("NOPROJECT", r"(?:(?:for|in|on|under)\s+)?(?:the\s+)?project[:\s]+[\w.-]+"),
-        *_TERMINALS[:1],
-        ("OTHER", OTHER_GPUS),
-        *_TERMINALS[1:],
+    unknown = r"(?:(?:for|in|on|under)\s+)?(?:the\s+)?project[:\s]+[\w.-]+"
+    return _pattern(
+        (
+            ("CLASS", classes),
+            ("PROFILE", profiles),
+            ("TIER", tier),
+            ("PROJECT", project),
+            ("NOPROJECT", unknown),
+        )
     )
+
+
+def _pattern(kinds: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
     groups = (
         f"(?P<{kind}_{number}>(?:{pattern}){_ENDS.get(kind, _END)})"
         for number, (kind, pattern) in enumerate(kinds)
@@ -234,8 +250,22 @@ def _scanner(classes: str, profiles: str, tiers: str, projects: str) -> re.Patte
     return re.compile("|".join(groups))
 
 
+_WORDS = _pattern((*_TERMINALS[:1], ("OTHER", OTHER_GPUS), *_TERMINALS[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scanner:
+    """Finds names first, then words."""
+
+    named: re.Pattern[str]
+
+    def match(self, line: str, at: int) -> re.Match[str] | None:
+        """The token that begins there, if any."""
+        return self.named.match(line, at) or _WORDS.match(line, at)
+
+
 def _scan(line: str, names: Names) -> Iterator[Token]:
-    scanner = _scanner(names.classes, names.profiles, names.tiers, names.projects)
+    scanner = _Scanner(_named(names.classes, names.profiles, names.tiers, names.projects))
     at = 0
     while at < len(line):
         skipped = _SKIP.match(line, at)
@@ -247,7 +277,7 @@ def _scan(line: str, names: Names) -> Iterator[Token]:
         at = int(token.end_pos or at + 1)
 
 
-def _match(line: str, at: int, scanner: re.Pattern[str]) -> Token:
+def _match(line: str, at: int, scanner: _Scanner) -> Token:
     found = scanner.match(line, at)
     if found and found.end() > at:
         kind = (found.lastgroup or "").rpartition("_")[0]
@@ -257,12 +287,12 @@ def _match(line: str, at: int, scanner: re.Pattern[str]) -> Token:
 
 
 _LEAD = re.compile(
-    rf"(?P<lead>{_PLACE_LEAD})\s+(?:(?P<kind>{_THING})\s+)*(?:(?P<number>\d{{1,3}})\s+(?:of|on|in)\s+)?"
+    rf"(?P<lead>{_PLACE_LEAD})\s*(?<![a-z])(?:(?P<kind>{_THING})\s+)*(?:(?P<number>\d{{1,3}})\s+(?:of|on|in)\s+)?"
 )
 _MORE = re.compile(r"\s+(?:or|and)\s+(?:gpu\s+(?P<number>\d{1,3})\s+(?:of|on|in)\s+)?|\s*\|\s*")
 
 
-def _place(line: str, at: int, names: Names, scanner: re.Pattern[str]) -> Token | None:
+def _place(line: str, at: int, names: Names, scanner: _Scanner) -> Token | None:
     """`on n0003/2 or n0004`, `pin to node n0003`: names that are nothing else."""
     lead = _LEAD.match(line, at)
     if lead is None:
@@ -277,7 +307,7 @@ def _place(line: str, at: int, names: Names, scanner: re.Pattern[str]) -> Token 
     return token_of("PLACE", line, at, end)
 
 
-def _name_end(line: str, at: int, scanner: re.Pattern[str]) -> int:
+def _name_end(line: str, at: int, scanner: _Scanner) -> int:
     """Where a name that begins there ends; 0 where there is none, or something with a meaning."""
     name = _NAME.match(line, at)
     if name is None:
@@ -297,9 +327,14 @@ def _with_roles(line: str, tokens: list[Token]) -> list[Token]:
         after = _next_kind(tokens, number)
         if token.type == "NUM":
             tokens[number] = _number(token, before, after)
+        elif token.type == "LENGTH" and before in _LEADS and _HOUR_H.fullmatch(token):
+            tokens[number] = _as("HOURH", token)
         elif token.type == "SHARE" and after not in _COUNTED:
             tokens[number] = _as("UNKNOWN", token)
     return _merged(line, tokens)
+
+
+_EITHER = frozenset({"DAY", "CLOCK", "LENGTH", "TIER", "PROJECT", "PROFILE"})
 
 
 def _ranges(line: str, tokens: list[Token]) -> Iterator[Token]:
@@ -311,7 +346,11 @@ def _ranges(line: str, tokens: list[Token]) -> Iterator[Token]:
         is_open = kinds[:2] in (["NUM", "DASH"], ["NUM", "OR"]) and len(kinds) > 2
         after = _next_kind(tokens, at + 2)
         of_gpus = is_open and kinds[2] == "NUM" and after in _COUNTED
-        if is_open and (kinds[2] == "LENGTH" or (of_gpus and (has_length or kinds[1] == "OR"))):
+        is_either = kinds[1:2] == ["OR"] and kinds[:1] == kinds[2:] and kinds[0] in _EITHER
+        is_number = is_open and (
+            kinds[2] == "LENGTH" or (of_gpus and (has_length or kinds[1] == "OR"))
+        )
+        if is_either or is_number:
             yield token_of("RANGE", line, tokens[at].start_pos or 0, tokens[at + 2].end_pos or 0)
             at += 3
             continue

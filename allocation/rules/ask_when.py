@@ -712,6 +712,9 @@ def _say_window(reading: Reading, starts: datetime, ends: datetime, span: Span) 
         choices = [Repair(day_text(seconds), reading.replaced(reading.spans["duration"], ""))]
         between = f"between {_stamp_text(reading, starts)} and {_stamp_text(reading, ends)}"
         choices.append(Repair("sometime between", reading.replaced(span, between)))
+        days = said // 86_400 if isinstance(said, int) else 0
+        if days and getattr(reading.said.get("repeat"), "freq", "") == "DAILY":
+            choices += reading.instead(reading.spans["duration"], f"{days} times")
         reading.trouble("said_twice", sentence, reading.spans["duration"], choices)
         return
     meaning = f"exactly {reading.time_text(starts)} to {reading.time_text(ends)}"
@@ -775,6 +778,8 @@ def _half_open(reading: Reading, moment: Moment) -> bool:
     choices = reading.instead(
         moment.clock_span, f"{lead}{later:%H:%M}", f"{lead}{clock.time:%H:%M}"
     )
+    if not lead and "duration" not in reading.said and not clock.time.minute:
+        choices += reading.instead(moment.clock_span, f"{clock.time.hour}h")
     sentence = f"{clock.time:%H:%M} or {later:%H:%M}?"
     reading.trouble("which_half", sentence, moment.clock_span, choices)
     return True
