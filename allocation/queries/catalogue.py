@@ -7,6 +7,7 @@ from django.db.models import Max
 
 from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, TierEntry
+from allocation.rules.ask_names import gigabytes_said
 from allocation.solver import Model, Placement, Shape, units_of
 from tenants.models import GpuClass, Tier
 
@@ -38,6 +39,13 @@ def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
         tiers=tuple(TierEntry(row.slug, row.name, row.pausable) for row in Tier.objects.all()),
         projects=tuple(projects),
     )
+
+
+def class_gigabytes() -> dict[str, int]:
+    """The memory of one whole GPU of each class."""
+    rows = GpuModel.objects.values_list("gpu_class_id", "gpu_class__label")
+    largest = rows.annotate(largest=Max("memory_mb")).order_by("gpu_class_id")
+    return {slug: gigabytes_said(label, memory) for slug, label, memory in largest}
 
 
 def pin_choices(classes: tuple[str, ...]) -> list[str]:

@@ -51,9 +51,34 @@ def moment_of(reading: Reading, tree: Tree[Token]) -> Moment:
         if not _stamp(reading, moment, token):
             moment.is_wrong = True
             return moment
-    if moment.clock and moment.part:
+    if not is_one(reading, moment):
+        moment.is_wrong = True
+    elif moment.clock and moment.part:
         in_part(reading, moment)
     return moment
+
+
+def is_one(reading: Reading, moment: Moment) -> bool:
+    """Whether its words can be meant together; noted where they can't. A weekday beside a week is
+    the day of that week."""
+    if moment.days is not None and moment.day is not None:
+        first, last = moment.days
+        day = moment.day.on
+        if moment.day.is_weekday:
+            day = first + timedelta(days=(day.weekday() - first.weekday()) % 7)
+        if not first <= day < last:
+            reading.trouble("said_twice", "That day is not in that week.", moment.span)
+            return False
+        moment.day, moment.days = Day(day), None
+    has_days = moment.days is not None or moment.fixed is not None
+    is_vague = bool(moment.part) or bool(moment.ends)
+    if (has_days and (is_vague or (moment.fixed and moment.day))) or (
+        moment.ends and (moment.part or moment.clock)
+    ):
+        sentence = "These times can't be meant together: say one day and one time."
+        reading.trouble("said_twice", sentence, moment.span)
+        return False
+    return True
 
 
 def _stamp(reading: Reading, moment: Moment, token: Token) -> bool:

@@ -78,8 +78,13 @@ def class_named(names: Names, text: str) -> tuple[Named | None, bool]:
 
 def gigabytes_of(entry: ClassEntry) -> int:
     """The memory in the label, as people say it; else what the driver says in GB."""
-    found = re.search(r"(\d+)\s*gi?b", entry.label.lower())
-    return int(found[1]) if found else round(entry.memory_mb / 1_024)
+    return gigabytes_said(entry.label, entry.memory_mb)
+
+
+def gigabytes_said(label: str, memory_mb: int) -> int:
+    """The memory of a class by its label, and by its driver where that says none."""
+    found = re.search(r"(\d+)\s*gi?b", label.lower())
+    return int(found[1]) if found else round(memory_mb / 1_024)
 
 
 def has_memory(entry: ClassEntry, gigabytes: int) -> bool:

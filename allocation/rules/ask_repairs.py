@@ -24,7 +24,9 @@ _OTHER_VERBS_TEXT = (
 )
 _OTHER_VERBS = frozenset(_OTHER_VERBS_TEXT.split())
 _PAUSABLE = re.compile(r"(?:pre-?empt[ai]ble|interruptible|pausable|low[\s-]?priority|scavenger)")
-_GUARANTEED = re.compile(r"(?:guaranteed|reserved|uninterruptible|non-?preemptible|dedicated)")
+_GUARANTEED = re.compile(
+    r"(?:guaranteed|reserved|uninterruptible|non-?preemptible|dedicated|never\s+paused|not\s+paused)"
+)
 _VAGUE = {
     "some": ("1", "2", "4"), "few": ("2", "3", "4"), "several": ("2", "4", "8"),
     "many": ("4", "8"), "multiple": ("2", "4", "8"),
@@ -33,6 +35,7 @@ _MACHINE = re.compile(r"(?=\S*\d)[a-z][a-z0-9_.]*-[a-z0-9_.-]+(?:/\d+)?")
 _MONTHS = re.compile(r"(?:for\s+)?(\d{1,2}|an?|one)?\s*months?")
 _SYNONYMS = {
     "soon": "asap",
+    "urgent": "asap",
     "later": "after",
     "lunchtime": "12:00",
     "lunch": "13:00",
@@ -40,7 +43,9 @@ _SYNONYMS = {
     "dinner": "20:00",
 }
 # Taking these away would change what was meant.
-_KEPT = frozenset(("or", "every", "each", "/", "|", "hundred", "thousand"))
+_KEPT = frozenset(
+    ("or", "every", "each", "/", "|", "hundred", "thousand", "first", "second", "third", "last")
+)
 _LEADS = {
     "FROM": "from 14:00", "START": "starting 14:00", "BY": "by fri 18:00", "UNTIL": "until 18:00",
     "BETWEEN": "2h between 9:00 and 17:00", "AT": "at 14:00", "TO": "9:00 to 17:00",
@@ -87,7 +92,8 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
     span = span_of(*tokens)
     text = reading.words(span)
     words = [word for token in tokens for word in token.lower().split()]
-    if _DENIALS.intersection(words):
+    tiers = _known(reading, span, text.lower())
+    if _DENIALS.intersection(words) and not tiers:
         sentence = f"“{text}” is not understood. Say what you want, not what you don't want."
         _refuse(reading, span, sentence, [])
         return

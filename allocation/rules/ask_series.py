@@ -24,6 +24,10 @@ from allocation.rules.recurrence_words import (
 _UNITS: dict[str, Freq] = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY"}
 _ALONE: dict[str, Freq] = {"daily": "DAILY", "weekly": "WEEKLY", "monthly": "MONTHLY"}
 _EVERY = re.compile(r"(?:every|each)\s+(?:(\S+)\s+)?(day|week|month)s?(?:\s+(?:on\s+)?(.*))?")
+_OF_MONTH = re.compile(r"(?:on )?(?:the )?(.+?) (?:of )?(?:every|each|the) month")
+_OFTEN = re.compile(
+    r"(?:every|each) (other|second|third|\d+|two|three) ((?!weeks?|days?|months?).+)"
+)
 _INTERVALS = {"other": 2, "second": 2, "third": 3}
 
 
@@ -41,6 +45,12 @@ def read_repeat(reading: Reading, tokens: Sequence[Token]) -> None:
 def _rule(text: str) -> Recurrence | None:
     if text in _ALONE:
         return Recurrence(_ALONE[text])
+    nth, often = _OF_MONTH.fullmatch(text), _OFTEN.fullmatch(text)
+    if nth:
+        return month_days_in(nth[1].split())[0]
+    if often:
+        interval = _INTERVALS.get(often[1], 0) or number_of(often[1])
+        return Recurrence("WEEKLY", interval, _weekdays(often[2]))
     found = _EVERY.fullmatch(text)
     if found is None or found[2] is None:
         return Recurrence("WEEKLY", days=_weekdays(text))

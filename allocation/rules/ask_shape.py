@@ -118,7 +118,7 @@ def read_cores(reading: Reading, tokens: Sequence[Token]) -> None:
 
 def read_ram(reading: Reading, tokens: Sequence[Token]) -> None:
     """`64gb ram`, for each GPU, slice or share."""
-    found = re.match(r"\d+", tokens[0])
+    found = re.search(r"\d+", tokens[0])
     gigabytes = int(found[0]) if found else 0
     if not re.search(r"ram|host|system|main", tokens[0]) and any(
         gigabytes_of(entry) == gigabytes for entry in reading.catalogue.classes

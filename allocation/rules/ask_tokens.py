@@ -39,7 +39,7 @@ _COURTESY = (
     r"(?:\s+(?:have|get|book|reserve|use|give(?:\s+(?:me|us))?))?",
     r"(?:book|reserve|get|give|grab|schedule)(?:\s+(?:me|us))?|gimme|nvidia(?=\s+(?:gpu|card))",
     r"(?:need|want|please|pls|plz|thanks|thank\s+you|thx|hi|hello|hey)",
-    r"(?:a|an|the|for|of|with|and|using|plus|that\s+is|just|either)",
+    r"(?:a|an|the|for|of|with|and|using|plus|that\s+is|just|either|(?:duration|length)(?:\s+of)?)",
 )
 
 # In order: the first that matches a whole word or words is the token.
@@ -48,7 +48,12 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
     ("WORKLOAD", r"kind:[^\s,;]+"),
     ("INSTANT", INSTANT),
     ("DAY", rf"{DATE}|{MONTH_DATE}"),
-    ("REPEAT", rf"(?:every|each)\s+(?:{WORKDAY}|{_WEEKDAY_LIST})"),
+    ("REPEAT", rf"(?:every|each)\s+(?:{WORKDAY}|(?:{_HOW_OFTEN}\s+)?{_WEEKDAY_LIST})"),
+    (
+        "REPEAT",
+        rf"(?:on\s+)?(?:the\s+)?{_NTH}\s+(?:{WORKDAY}|{WEEKDAY})\s+(?:of\s+)?"
+        r"(?:every|each|the)\s+month",
+    ),
     (
         "REPEAT",
         rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?months?\s+on\s+"
@@ -141,7 +146,11 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
         r"(?:with\s+)?(?:>=|≥|=>|at\s+least|min(?:imum)?)?\s*\d{1,4}\s*gi?b?"
         r"\s+(?:of\s+)?(?:vram|gpu\s+(?:memory|ram|mem)|hbm)",
     ),
-    ("RAM", r"\d{1,6}\s*(?:gi?b?)?\s*(?:of\s+)?(?:host\s+|system\s+|main\s+)?(?:ram|memory|mem)"),
+    (
+        "RAM",
+        r"(?:(?:>=|≥|=>|at\s+least|min(?:imum)?)\s*)?\d{1,6}\s*(?:gi?b?)?\s*(?:of\s+)?"
+        r"(?:host\s+|system\s+|main\s+)?(?:ram|memory|mem)",
+    ),
     ("CORES", rf"{_NUM}\s*-?(?:host\s+|cpu\s+)?(?:cores?|cpus?|vcpus?)"),
     (
         "GB",
@@ -166,7 +175,10 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
     ),
     ("MIG", r"mig(?:\s+(?:slices?|instances?|partitions?|profiles?))?"),
     ("SLICE", r"(?:gpu\s+)?(?:slices?|instances?|partitions?)"),
-    ("GPU", r"(?:graphics\s+cards?|gpus?|cards?|devices?|accelerators?|graphics)"),
+    (
+        "GPU",
+        r"(?:graphics\s+cards?|gpus?|cards?|devices?|accelerators?|graphics|pieces?|pcs?|units?)",
+    ),
     ("WHOLE", r"(?:whole|full|entire|complete)"),
     ("EACH", r"each|per\s+(?:gpu|card|device|slice)"),
     ("FROM", r"not\s+before|no\s+earlier\s+than|not\s+earlier\s+than|as\s+of|from|after"),
@@ -174,7 +186,7 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
     (
         "BY",
         r"(?:(?:must\s+|needs?\s+|has\s+|have\s+)?(?:to\s+)?(?:be\s+)?(?:done|finish(?:ed|ing)?|ready|completed?)\s+)?(?:by|before)|"
-        r"no\s+later\s+than|latest(?:\s+by)?|deadline:?|due(?:\s+(?:by|on))?",
+        r"no[t]?\s+later\s+than|latest(?:\s+by)?|deadline:?|due(?:\s+(?:by|on))?",
     ),
     (
         "UNTIL",

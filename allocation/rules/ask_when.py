@@ -16,6 +16,7 @@ from allocation.rules.ask_moment import (
     Moment,
     days_of,
     in_part,
+    is_one,
     moment_of,
     open_days,
 )
@@ -303,14 +304,20 @@ WHEN_PARTS = frozenset(_ADDERS)
 # --- all of them together ------------------------------------------------------------------------
 
 
+def _is_sound(reading: Reading, when: When) -> bool:
+    """Whether the days and times that stand alone can be meant together."""
+    plain = when.plain
+    if plain is None or not is_one(reading, plain):
+        return plain is None and "plain" not in when.seen
+    if plain.clock and plain.part:
+        in_part(reading, plain)
+    return not plain.is_wrong
+
+
 def when_resolve(reading: Reading, when: When) -> None:
     """Make the window of all that was said about time; trouble is noted where there is none."""
-    if "plain" in when.seen and when.plain is None:
+    if not _is_sound(reading, when):
         return
-    if when.plain and when.plain.clock and when.plain.part:
-        in_part(reading, when.plain)
-        if when.plain.is_wrong:
-            return
     for rule in _WINDOWS:
         if rule(reading, when):
             break
@@ -491,7 +498,11 @@ def _no_begin(reading: Reading, when: When) -> bool:
     (starts, ends), span = when.window, when.window_span
     day, last = when.window[0].day.on, when.window[1].clock.time
     when.window = None
-    if "duration" in reading.said:
+    if starts.part:
+        hours = [PARTS[starts.part][0] + more for more in (0, 2, 4)]
+        clocks = [f"{day} {hour:02}:00-{last:%H:%M}" for hour in hours]
+        reading.trouble("no_start", "From when?", span, reading.instead(span, *clocks))
+    elif "duration" in reading.said:
         ends.day = Day(day)
         _between(reading, starts, ends, span)
     elif day == reading.today:
@@ -840,7 +851,8 @@ def _instant(
     if found < reading.now or (found == reading.now and not begins):
         choices = []
         if moment.clock and moment.day and moment.day.on == reading.today:
-            choices = reading.instead(span, f"tomorrow {moment.clock.time:%H:%M}")
+            lead = "" if begins else "by "
+            choices = reading.instead(span, f"{lead}tomorrow {moment.clock.time:%H:%M}")
         reading.trouble("window_past", "That time is over.", span, choices)
         return None
     return found

@@ -6,11 +6,12 @@ from datetime import datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from allocation.queries.catalogue import ask_units
+from allocation.queries.catalogue import ask_units, class_gigabytes
 from allocation.queries.outcomes import pause_record
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask_text import document_text
 from allocation.rules.pause_risk import PauseRecord, Risk
+from allocation.services.quote_losses import losses
 from allocation.services.snapshot import instant, seconds
 from allocation.solver import QUARTER, UNITS_PER_GPU, Option
 from billing.queries import PriceNow, prices_now
@@ -63,17 +64,18 @@ class QuoteOption:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What options are told by at an instant: prices in force, and what has become of the
-    organisation's earlier bookings."""
+    """What options are told by at an instant: prices in force, what has become of the
+    organisation's earlier bookings, and the memory of a GPU of each class in GB."""
 
     now: datetime
     prices: dict[tuple[str, str], PriceNow]
     record: PauseRecord = field(repr=False)
+    sizes: dict[str, int]
 
     @classmethod
     def read(cls, now: datetime) -> "Market":
         """As things are at `now`."""
-        return cls(now, prices_now(now), pause_record())
+        return cls(now, prices_now(now), pause_record(), class_gigabytes())
 
     def rates(self, tier: str) -> dict[str, int]:
         """Per GPU-hour by class, in steps of the ledger."""
@@ -108,9 +110,15 @@ class Market:
 
 
 def option_told(
-    option: Option, tier: Tier, asked: AskDocument, zone: ZoneInfo, market: Market
+    option: Option,
+    tiers: tuple[Tier, Tier],
+    asked: AskDocument,
+    zone: ZoneInfo,
+    market: Market,
 ) -> QuoteOption | None:
-    """The option with its price and its words; None when nobody could pay or make it."""
+    """The option with its price and its words; None when nobody could pay or make it. `tiers` are
+    its own and the one that was asked for."""
+    tier = tiers[0]
     price = market.prices.get((option.gpu_class, tier.slug))
     ask = _ask_of(option, asked)
     units = ask_units(ask).get(option.gpu_class)
@@ -136,7 +144,10 @@ def option_told(
         pause_basis=risk.basis if risk else "",
         speed=option.speed,
         pauses=sum(count for _, count in option.pauses),
-        notes=tuple(_notes(option, tier, is_late=option.starts > wished)),
+        notes=(
+            *losses(option, asked, tiers, market.sizes),
+            *_notes(option, tier, is_late=option.starts > wished),
+        ),
     )
 
 

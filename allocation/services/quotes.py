@@ -76,7 +76,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
     tiers = {tier.slug: tier for tier in Tier.objects.all()}
     zone = ZoneInfo(wish.zone)
     made = (
-        option_told(option, tiers[option.tier], wish.ask, zone, market)
+        option_told(option, (tiers[option.tier], terms.tier), wish.ask, zone, market)
         for option in worth_showing(found, MOST_OPTIONS)
     )
     options = tuple(option for option in made if option is not None)

@@ -8,7 +8,7 @@ const panel = document.querySelector('[data-panel]');
 const UNSEEN_MS = 250;
 let timer = 0;
 let asked = null;
-let shown = 0;
+let unseen = 0;
 
 const field = () => panel.querySelector('[data-ask]');
 const part = () => panel.querySelector('[data-panel-part]');
@@ -69,14 +69,19 @@ function show(html, takesText) {
   seen();
 }
 
-// From when on what stands there has been on the screen.
+// `data-seen` says that what stands there has been on the screen for a moment.
 function seen() {
-  shown = Infinity;
-  requestAnimationFrame(() => requestAnimationFrame(() => { shown = performance.now(); }));
+  clearTimeout(unseen);
+  delete panel.dataset.seen;
+  requestAnimationFrame(() => {
+    clearTimeout(unseen);
+    unseen = setTimeout(() => { panel.dataset.seen = ''; }, UNSEEN_MS);
+  });
 }
 
 // The options answer the text as it was; until it is asked again they can't be booked.
 function stale() {
+  delete panel.dataset.seen;
   const button = bookButton();
   if (button) button.disabled = true;
 }
@@ -156,7 +161,7 @@ function start() {
     if (event.key !== 'Enter' || !event.target.matches('[data-book], input[name="option"]')) return;
     event.preventDefault();
     // A key that is held down, or hit before the option could be seen, books nothing.
-    if (event.repeat || performance.now() - shown < UNSEEN_MS || bookButton().disabled) return;
+    if (event.repeat || !('seen' in panel.dataset) || bookButton().disabled) return;
     event.target.form.requestSubmit(bookButton());
   });
   panel.addEventListener('click', (event) => {

@@ -128,6 +128,74 @@ def test_the_grid_is_walked_and_booked_by_keyboard_alone(page: Page, running: Si
     expect(page.locator(".bar.draft")).to_have_count(0)
 
 
+def _book_focused(page: Page) -> Locator:
+    """The Book button, once it has the focus and its option has been seen."""
+    button = page.locator("[data-book]")
+    expect(button).to_be_focused(timeout=READY_MS)
+    expect(page.locator("[data-panel][data-seen]")).to_have_count(1)
+    return button
+
+
+def test_type_enter_enter_books_from_home(page: Page, running: Site) -> None:
+    page.goto(running.tenant(""))
+    expect(page.locator("#home-ask")).to_be_focused()
+    day = (timezone.now() + timedelta(days=9)).strftime("%Y-%m-%d")
+    page.keyboard.type(f"1 l40s 1h at 22:00 on {day}")
+    page.keyboard.press("Enter")
+    words = (timezone.now() + timedelta(days=9)).strftime("%a %d %b 22:00")
+    expect(page.locator("[data-understood]")).to_contain_text(words)
+    expect(_book_focused(page)).to_contain_text("22:00 – 23:00")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1.headline")).to_be_visible()
+    expect(page.get_by_text(re.compile("Booked as BK-"))).to_be_visible()
+
+
+def test_slash_type_enter_enter_books_beside_the_timeline_and_nothing_unseen(
+    page: Page, running: Site
+) -> None:
+    page.goto(running.tenant("timeline"))
+    page.keyboard.press("/")
+    expect(page.locator("[data-panel] [data-ask]")).to_be_focused()
+    page.keyboard.type("1 l40s 1h in 9 days spot")
+    # Three at once: the second and third were hit before there was an option to see.
+    for _ in range(3):
+        page.keyboard.press("Enter")
+    _book_focused(page)
+    expect(page.locator("[data-made]")).to_have_count(0)
+    expect(page.locator("#f-tier")).to_have_value("spot")
+    page.keyboard.press("Enter")
+    assert _made(page).startswith("BK-")
+    expect(page.locator("[data-made]")).to_be_focused()
+
+
+def test_a_finished_draft_on_the_grid_is_opened_and_booked_with_two_enters(
+    page: Page, running: Site
+) -> None:
+    day = (timezone.now() + timedelta(days=12)).strftime("%Y-%m-%dT00:00")
+    page.goto(running.tenant(f"timeline?open=gpu-c1-01&from={day}"))
+    lane = page.locator('.lane[data-key="gpu-c1-01/1"]')
+    lane.focus()
+    for key in (*["ArrowRight"] * 5, "b", "Shift+ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    expect(_book_focused(page)).to_contain_text(re.compile(r"^Book \w{3} \d+ \w{3} 05:00 – 06:"))
+    page.keyboard.press("Enter")
+    assert _made(page).startswith("BK-")
+
+
+def test_a_changed_text_can_not_book_the_option_of_the_text_before(
+    page: Page, running: Site
+) -> None:
+    page.goto(running.tenant("book?q=1+l40s+1h+tomorrow"))
+    _book_focused(page)
+    page.locator("#ask").focus()
+    page.keyboard.press("End")
+    page.keyboard.type(" spt")
+    expect(page.locator("[data-book]")).to_have_count(0)
+    page.get_by_role("link", name="spot", exact=True).click()
+    expect(page.locator("#ask")).to_have_value("1 l40s 1h tomorrow spot")
+    expect(page.locator("[data-book]")).to_be_enabled()
+
+
 def _draw_from_now(page: Page) -> None:
     """Draws on a GPU's row that is free for the next hours, from left of the now line."""
     start, end, y = page.wait_for_function(FREE_STRETCH).json_value()
