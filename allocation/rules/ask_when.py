@@ -148,16 +148,18 @@ def _both(reading: Reading, one: Moment, other: Moment) -> Moment:
     if (one.days or one.fixed) and (other.days or other.fixed or other.day):
         reading.twice("day", other.span, one.span)
         return one
-    return replace(
-        one,
+    kept, beside = (other, one) if other.clock and not one.clock else (one, other)
+    both = replace(
+        kept,
         day=one.day or other.day,
-        clock=one.clock or other.clock,
-        clock_span=one.clock_span if one.clock else other.clock_span,
         part=one.part or other.part,
         days=one.days or other.days,
         fixed=one.fixed or other.fixed,
-        span=other.span if other.clock and not one.clock else one.span,
+        ends=one.ends or other.ends,
     )
+    # What is meant is shown where the time is said; the day that was said apart from it, there.
+    reading.mean("day", _day_words(both.day) or "a part of that time", beside.span)
+    return both
 
 
 def _add_hours(reading: Reading, when: When, tokens: Sequence[Token], _: Sequence[Moment]) -> None:
@@ -331,13 +333,13 @@ def _soon(reading: Reading, when: When) -> bool:
     """`now` and `in 2 hours`."""
     if when.in_time is not None:
         starts, span = when.in_time
-        if when.plain or when.window or when.earliest or when.asap:
+        if when.plain or when.window or when.earliest or when.asap or when.whole or when.overnight:
             reading.twice("time", span, when.seen.get("plain"))
             return True
         return _say_start(reading, starts, span)
     if when.asap is None:
         return False
-    later = (
+    later = (when.whole or when.overnight) or (
         when.window or when.earliest or (when.plain and (when.plain.has_time or when.plain.part))
     )
     is_today = when.plain is None or (when.plain.day and when.plain.day.on == reading.today)
@@ -366,6 +368,8 @@ def _whole(reading: Reading, when: When) -> bool:
         ]
         reading.trouble("which_day", "All of which day?", when.whole, choices)
         return True
+    if plain.span != when.whole:
+        reading.mean("day", "all of it", when.whole)
     first, last = plain.days or (_date_of(plain), _date_of(plain) + ONE_DAY)
     starts, ends = day_bounds(first, reading.zone)[0], day_bounds(last, reading.zone)[0]
     _say_window(reading, max(starts, _next_five(reading.now)), ends, plain.span)
@@ -382,6 +386,8 @@ def _overnight(reading: Reading, when: When) -> bool:
         reading.twice("time", span, when.seen.get("window") or when.seen.get("plain"))
         return True
     day = plain.day if plain and plain.day else Day(reading.today)
+    if plain is not None:
+        reading.mean("day", _day_words(day), plain.span)
     if plain and plain.part and plain.part not in ("evening", "night"):
         reading.twice("part of the day", span, plain.span)
         return True

@@ -397,3 +397,48 @@ def test_a_place_that_there_is_not_is_refused_beside_the_fields() -> None:
     page = _ask(_site(), q="1 h100 2h on gpu-zz-9")
     assert "There is no node or GPU called gpu-zz-9." in page
     assert OPTION.search(page) is None
+
+
+@pytest.mark.django_db
+def test_what_is_wrong_has_its_own_sentence_and_lines_that_are_right_as_one_click() -> None:
+    member = _site()
+    page = _ask(member, q="2 rtx 4090 6h")
+    assert "There is no rtx 4090 here: H100." in page
+    assert "?q=2%20h100%206h" in page
+    page = _ask(member, q="1.5 h100 2h")
+    assert "1.5 GPUs: 1 or 2?" in page
+    assert re.search(r'\?q=1%20h100%202h" title="1 h100 2h" data-example>1</a>', page)
+    page = _ask(member, q="2 h100")
+    assert re.search(r"\?q=2%20h100%201h", page), "a length is one click, too"
+
+
+@pytest.mark.django_db
+def test_the_echo_and_the_button_name_the_day_that_is_not_today() -> None:
+    member = _site()
+    day = timezone.now().astimezone(zone_of(member.user.time_zone)) + timedelta(days=3)
+    for text in (f"1 h100 14:00-18:00 {day:%A}", f"1 h100 {day:%d %b} from 14:00 to 18:00"):
+        page = _ask(member, q=text)
+        assert f"exactly {day:%a %d %b} 14:00 to {day:%a %d %b} 18:00" in page
+        assert f'data-button="Book {day:%a} {day.day} {day:%b} 14:00 – 18:00 for' in page
+
+
+@pytest.mark.django_db
+def test_a_tier_in_the_line_is_chosen_and_a_choice_takes_it_out_of_the_line() -> None:
+    member = _site()
+    page = _ask(member, q="1 h100 1h spot")
+    assert '<option value="spot" selected>' in page
+    assert OPTION.search(page)[1].startswith("spot ")  # type: ignore[index]
+    changed = _ask(member, q="1 h100 1h spot", tier="standard", by="choice")
+    assert 'data-text="1 h100 1h"' in changed
+    assert '<option value="standard" selected>' in changed
+
+
+@pytest.mark.django_db
+def test_the_cheapest_option_comes_first_where_the_line_asks_for_it() -> None:
+    member = _site()
+    page = _ask(member, q="cheapest h100 1h", tier="standard")
+    prices = [float(each) for each in re.findall(r'<span class="p">€([0-9.]+)</span>', page)]
+    assert prices == sorted(prices)
+    assert OPTION.search(page)[1].startswith("spot ")  # type: ignore[index]
+    plain = _ask(member, q="1 h100 1h", tier="standard")
+    assert OPTION.search(plain)[1].startswith("standard ")  # type: ignore[index]
