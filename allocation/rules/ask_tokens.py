@@ -159,7 +159,7 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
     ),
     ("CLOCK", CLOCK),
     ("XNUM", rf"x\s*{_NUM}"),
-    ("NUMX", rf"{_NUM}\s*[x*](?=\s|[a-z0-9])|\d{{1,6}}x"),
+    ("NUMX", rf"{_NUM}[x*](?=\s|[a-z0-9])|{_NUM}\s+[x*](?=\s|[a-z])|\d{{1,6}}x"),
     ("DEC", r"\d{1,5}[.,]\d{1,3}"),
     ("NUM", _NUM),
     ("APART", r"together|close\s+together|connected"),
