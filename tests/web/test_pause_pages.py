@@ -14,6 +14,7 @@ from allocation.web.booking_scene import Scene
 from allocation.web.booking_story import story_of
 from allocation.web.pause_story import notice_of, receipt_of
 from tenants.models import Membership, Role, Tier
+from tenants.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tier
 from tests.builders_pauses import GRACE, a_pause
 from tests.roles import as_system
@@ -205,7 +206,8 @@ def test_the_receipt_and_the_bill_say_what_the_run_cost() -> None:
     assert receipt.headline == "Paused"
     assert ("Charged for this run", "€1.33") in {(row.name, row.amount) for row in receipt.lines}
     assert receipt.basis.startswith("Rule R46, policy 1, decision ")
-    story = story_of(booking, scene(NOW, pause), may_change=True)
+    with tenant_tx(booking.tenant_id):
+        story = story_of(booking, scene(NOW, pause), may_change=True)
     assert story.headline == "Paused until there is room"
     assert [(line.name, line.amount) for line in story.costs] == [
         ("Run 1, 09:27 – 09:57", "€2.00"),
@@ -219,8 +221,9 @@ def test_the_receipt_and_the_bill_say_what_the_run_cost() -> None:
 
 def test_while_it_pauses_nothing_more_is_charged() -> None:
     case = told(now=NOW)
-    costs = story_of(case.booking, scene(NOW, case.pause), may_change=True).costs
-    later = story_of(case.booking, scene(NOW + MINUTE, case.pause), may_change=True).costs
+    with tenant_tx(case.booking.tenant_id):
+        costs = story_of(case.booking, scene(NOW, case.pause), may_change=True).costs
+        later = story_of(case.booking, scene(NOW + MINUTE, case.pause), may_change=True).costs
     assert costs[0].amount == later[0].amount == "€2.00"
 
 
