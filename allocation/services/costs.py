@@ -76,9 +76,8 @@ def given_up_cost(booking: Booking, now: datetime) -> Decimal:
     if booking.charged is not None:
         return booking.charged
     at = booking.released_at or min(now, booking.planned_ends or now)
-    seconds = end_seconds(
-        run_seconds(booking, at), before_of(booking), given_up_seconds(booking, at)
-    )
+    rest = given_up_seconds(booking, at) if booking.redo_seconds else 0
+    seconds = end_seconds(run_seconds(booking, at), before_of(booking), rest)
     return min(booking.held, booking.settled + booking_cost(booking, seconds))
 
 

@@ -14,7 +14,7 @@ from allocation.rules.catalogue import BY_CODE, Rule
 from allocation.rules.leases import SILENCE_SECONDS
 from allocation.rules.states import State
 from allocation.services.conflicts import RULE, conflict_note
-from allocation.services.costs import run_seconds
+from allocation.services.costs import granted_seconds, run_seconds
 from allocation.services.history import event_add
 from allocation.services.leases import HELD
 from allocation.services.lifecycle import STARTED, run_break_off
@@ -126,6 +126,8 @@ def booking_replace(
     It is charged in the end for what it had until `until`. False when less than a minute is left:
     then it ends where it is.
     """
+    # As long as it was granted by now, extensions included.
+    booking.duration_seconds = granted_seconds(booking)
     kept = run_seconds(booking, until)
     booking.used_seconds = used = booking.used_seconds + kept
     if time_left(booking, now)[0] < WORTH_SECONDS:

@@ -4,7 +4,7 @@ from allocation.rules.fencing import STARTED
 from allocation.rules.leases import SILENCE_SECONDS
 from allocation.solver import Reason
 from tests.simulation import healing, lifecycle
-from tests.simulation.accounts import SHORTEST, run_seconds, time_left
+from tests.simulation.accounts import SHORTEST, granted_seconds, run_seconds, time_left
 from tests.simulation.rows import Booking, Row, Site, Tables
 
 SILENCE, TOO_EARLY = SILENCE_SECONDS, 60
@@ -87,10 +87,11 @@ def _lost(tables: Tables, booking: Booking, until: float, now: float) -> None:
 
 
 def _replace(tables: Tables, booking: Booking, until: float, now: float, reason: Reason) -> bool:
-    before = booking.used_seconds
+    before, length = booking.used_seconds, booking.duration
+    booking.duration = granted_seconds(booking)
     booking.used_seconds = before + run_seconds(booking, until)
     if time_left(booking, now)[0] < SHORTEST:
-        booking.used_seconds = before
+        booking.used_seconds, booking.duration = before, length
         return False
     lifecycle.run_break_off(tables, booking, now)
     booking.state, booking.replaced = "queued", booking.replaced + 1
