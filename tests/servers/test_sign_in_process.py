@@ -1,14 +1,15 @@
 """Signing in at a real process: its server program must not believe a header either."""
 
 import httpx
-from django.utils import timezone
+from django.core.cache import cache
 
-from portal.web.limits import ADDRESS, Attempt, sign_in_try
+from portal.web.limits import ADDRESS, Attempt
 
 
 def test_a_rotated_header_from_this_machine_is_still_one_address(live_portal: str) -> None:
-    for each in range(ADDRESS.free):
-        assert sign_in_try(Attempt(f"name-{each}", "127.0.0.1"), timezone.now()) == 0
+    # So many before that the next try opens the longest pause: a slow machine is no reason to fail.
+    _, (key, _) = Attempt("", "127.0.0.1").limits
+    cache.set(f"tries:{key}", ADDRESS.free + 10)
     token = "x" * 32
     with httpx.Client(
         base_url=live_portal, cookies={"portal-csrf": token}, headers={"X-CSRFToken": token}
