@@ -23,6 +23,7 @@ from allocation.agent import run, saved
 from allocation.agent.accounts import Accounts
 from allocation.agent.bookings import Bookings
 from allocation.agent.cdi import Cdi, DeviceNodes, driver_edits
+from allocation.agent.cgroups import Cgroups, NoCgroups, subtree_open
 from allocation.agent.device_nodes import DriverDeviceNodes
 from allocation.agent.doors import Access, Doors, SetFacl
 from allocation.agent.enrol import (
@@ -37,6 +38,7 @@ from allocation.agent.gpu import GpuError, GpuPort, WatchPort
 from allocation.agent.handover import Handover, Owner
 from allocation.agent.hooks import Hooks
 from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
+from allocation.agent.host_cores import topology_read, topology_simulated
 from allocation.agent.lanes import OPEN_S, Lanes
 from allocation.agent.link import Link
 from allocation.agent.metrics import Board, address_parse, metrics_serve
@@ -141,6 +143,13 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         help="acl: open the device files of a booking to its owner's account (needs setfacl)",
     )
     parser.add_argument(
+        "--cgroup",
+        default=default("GPU_AGENT_CGROUP", "off"),
+        metavar="own|DIR|off",
+        help="keep bookings to their host cores and memory by cgroup v2: in the agent's own group"
+        " (a unit with Delegate=yes), or below a folder that is the agent's (default: off)",
+    )
+    parser.add_argument(
         "--mps",
         type=Path,
         default=Path(default("GPU_AGENT_MPS", "/run/gpu-agent/mps")),
@@ -179,7 +188,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
-            machine = _machine(options, stack)
+            machine = _limited(_machine(options, stack), options.cgroup)
             identity = _identity(options, machine)
             supervisor = Supervisor(environment)
             node = _node(options, identity, machine, stack)
@@ -203,10 +212,26 @@ class Machine:
     access: Callable[[], Access] = SetFacl
     owners: tuple[Owner, ...] = ()
     driver: Callable[[], dict[str, Any]] = dict
+    cgroups: Cgroups | None = None
 
     def inventory(self) -> wire.Inventory:
         """Raises GpuError."""
         return inventory_take(self.host, self.port)
+
+
+def _limited(machine: Machine, option: str) -> Machine:
+    """The same, keeping bookings to their cores and memory where it may."""
+    if option == "off":
+        host = dataclasses.replace(machine.host, limits_note="the agent runs without --cgroup")
+        return dataclasses.replace(machine, host=host)
+    try:
+        cgroups = Cgroups(subtree_open(option), machine.programs)
+    except NoCgroups as error:
+        log.warning("host cores and memory are not enforced: %s", error)
+        host = dataclasses.replace(machine.host, limits_note=str(error))
+        return dataclasses.replace(machine, host=host)
+    host = dataclasses.replace(machine.host, limits="enforced")
+    return dataclasses.replace(machine, host=host, cgroups=cgroups)
 
 
 def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machine:
@@ -285,6 +310,11 @@ def _node(
 ) -> Node:
     state: Path = options.state
     store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
+    gpus = machine.port.inventory()
+    near = {gpu.uuid: gpu.numa for gpu in gpus}
+    topology = topology_read(near)
+    if options.simulate:
+        topology = topology_simulated(machine.host.cores, near)
     cdi = Cdi(options.cdi, machine.nodes, machine.driver()) if options.cdi else None
     hooks = Hooks(options.hooks, state) if options.hooks else None
     if hooks is not None:
@@ -292,7 +322,7 @@ def _node(
     doors = None
     if options.device_permissions == "acl":
         doors = Doors(machine.nodes, machine.access(), state / "doors.json")
-    memory = {gpu.uuid: gpu.memory_mb for gpu in machine.port.inventory()}
+    memory = {gpu.uuid: gpu.memory_mb for gpu in gpus}
     board = None
     if options.metrics:
         board = Board(identity.node)
@@ -307,8 +337,8 @@ def _node(
         keys=Keys(identity, state / IDENTITY),
         port=machine.port,
         store=store,
-        handover=Handover(place.root, machine.owners, place.share),
-        bookings=Bookings(place.root, cdi=cdi, doors=doors, hooks=hooks),
+        handover=Handover(place.root, machine.owners, place.share, topology),
+        bookings=Bookings(place.root, cdi=cdi, doors=doors, hooks=hooks, cgroups=machine.cgroups),
         inventory=machine.inventory,
         watch=machine.watch,
         board=board,

@@ -156,7 +156,7 @@ class Applier:
             case steps.Create(_, place):
                 self._port.create(gpu, place)
             case steps.HandOver(allocation, device):
-                self._handover.give(allocation, device, self._clock())
+                self._handover.give(allocation, device, gpu, self._clock())
         return True
 
     def _unreachable(self, wish: Wish, error: GpuError) -> Outcome:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from allocation.agent.cdi import Cdi
+from allocation.agent.cgroups import Cgroups
 from allocation.agent.doors import Doors
 from allocation.agent.handover import write_whole
 from allocation.agent.hooks import Hooks
@@ -30,8 +31,10 @@ class Bookings:
         cdi: Cdi | None = None,
         doors: Doors | None = None,
         hooks: Hooks | None = None,
+        cgroups: Cgroups | None = None,
     ) -> None:
         self._root = root
+        self._cgroups = cgroups
         self._cdi = cdi
         self._doors = doors
         self._hooks = hooks
@@ -60,6 +63,8 @@ class Bookings:
             troubles += self._doors.sync(parts)
         if self._cdi is not None:
             troubles += self._cdi.sync(parts)
+        if self._cgroups is not None:
+            troubles += filter(None, [self._cgroups.sync(parts)])
         if self._hooks is not None:
             self._hooks.want({name: environment(part) for name, part in parts.items()})
         return "; ".join(troubles) or None

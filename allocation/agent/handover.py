@@ -10,11 +10,12 @@ import json
 import logging
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from allocation.agent.host_cores import Topology, cores_text
 from allocation.wire import DesiredAllocation
 
 log = logging.getLogger(__name__)
@@ -30,11 +31,12 @@ class Owner(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Given:
-    """`since` is Unix seconds of the first hand-over."""
+    """`since` is Unix seconds of the first hand-over; `cores` of the host are nobody else's."""
 
     device: str
     since: int
     folder: Path
+    cores: tuple[int, ...] = ()
 
 
 class Handover:
@@ -43,10 +45,13 @@ class Handover:
         root: Path,
         owners: Iterable[Owner] = (),
         share: Callable[[str, int], Mapping[str, str]] = lambda _, __: {},
+        topology: Topology | None = None,
     ) -> None:
-        """`share` gives what a program needs to use so many thousandths of a GPU."""
+        """`share` gives what a program needs to use so many thousandths of a GPU. Without a
+        `topology` no cores of the host are handed over."""
         self.root = root
         self._share = share
+        self._topology = topology or Topology()
         self._owners = tuple(owners)
         root.mkdir(parents=True, exist_ok=True)
         self._remove_unfinished()
@@ -54,7 +59,8 @@ class Handover:
         for file in root.glob("*/*/booking.json"):
             try:
                 data = json.loads(file.read_bytes())
-                found = Given(str(data["device"]), int(data["ready"]), file.parent)
+                cores = tuple(int(core) for core in data.get("cores", ()))
+                found = Given(str(data["device"]), int(data["ready"]), file.parent, cores)
             except (ValueError, KeyError, TypeError):
                 log.warning("%s is damaged and will be written anew", file)
                 continue
@@ -70,21 +76,38 @@ class Handover:
         """The device of each allocation that is handed over."""
         return {allocation: given.device for allocation, given in self.given.items()}
 
-    def give(self, allocation: DesiredAllocation, device: str, now: float) -> None:
-        """Raises OSError; what was not handed over before is then not there in part."""
+    def cores(self) -> dict[str, tuple[int, ...]]:
+        """The host's cores of each allocation that is handed over with some."""
+        return {name: given.cores for name, given in self.given.items() if given.cores}
+
+    def _cores_of(self, allocation: DesiredAllocation, gpu: str) -> tuple[int, ...]:
+        """What it has keeps; cores are not taken from others."""
+        before = self.given.get(allocation.id)
+        if before is not None and len(before.cores) == allocation.cores:
+            return before.cores
+        others = (each for name, each in self.given.items() if name != allocation.id)
+        taken = {core for each in others for core in each.cores}
+        return self._topology.choose(gpu, allocation.cores, taken)
+
+    def give(self, allocation: DesiredAllocation, device: str, gpu: str, now: float) -> None:
+        """`device` is the GPU or a slice of it. Raises OSError; what was not handed over before is
+        then not there in part."""
         before = self.given.get(allocation.id)
         since = int(now) if before is None else before.since
+        cores = self._cores_of(allocation, gpu)
         folder = self.root / full_name(allocation) / allocation.id
         try:
             folder.mkdir(parents=True, exist_ok=True)
             share = {} if allocation.share is None else self._share(device, allocation.share)
-            write_whole(folder / "env", exports({**_environment(allocation, device), **share}))
-            write_whole(folder / "booking.json", _description(allocation, device, since))
+            host = host_environment(cores, allocation.memory_mb)
+            values = {**_environment(allocation, device), **share, **host}
+            write_whole(folder / "env", exports(values))
+            write_whole(folder / "booking.json", _description(allocation, device, since, cores))
         except OSError:
             if before is None and folder.is_dir():
                 _remove(folder)
             raise
-        self.given[allocation.id] = Given(device, since, folder)
+        self.given[allocation.id] = Given(device, since, folder, cores)
         if before is None or before.device != device:
             for owner in self._owners:
                 owner.given(allocation, device)
@@ -139,7 +162,17 @@ def exports(values: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
-def _description(allocation: DesiredAllocation, device: str, since: int) -> str:
+def host_environment(cores: Collection[int], memory_mb: int) -> dict[str, str]:
+    """What programs are told of the host's cores and memory that are theirs."""
+    values = {"GPU_BOOKING_MEMORY_MB": str(memory_mb)} if memory_mb else {}
+    if cores:
+        values |= {"GPU_BOOKING_CORES": cores_text(cores), "OMP_NUM_THREADS": str(len(cores))}
+    return values
+
+
+def _description(
+    allocation: DesiredAllocation, device: str, since: int, cores: Collection[int]
+) -> str:
     data = {
         "booking": allocation.booking,
         "allocation": allocation.id,
@@ -151,5 +184,7 @@ def _description(allocation: DesiredAllocation, device: str, since: int) -> str:
         "starts": allocation.starts,
         "ends": allocation.ends,
         "ready": since,
+        "cores": list(cores),
+        "memory_mb": allocation.memory_mb,
     }
     return json.dumps(data, indent=2) + "\n"

@@ -21,6 +21,8 @@ class Host:
     boot: str
     cores: int
     memory_mb: int
+    limits: wire.HostLimits = "counted"
+    limits_note: str = ""
 
 
 def host_read(name: str) -> Host:
@@ -45,6 +47,8 @@ def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
         cores=host.cores,
         memory_mb=host.memory_mb,
         gpus=port.inventory(),
+        limits=host.limits,
+        limits_note=host.limits_note[:200],
     )
 
 

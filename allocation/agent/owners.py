@@ -50,8 +50,9 @@ class Owners:
             log.warning("what was suspended waits: %s", error)
 
     def _parts(self, now: float) -> dict[str, Part]:
-        given = self._node.handover.devices()
-        return parts_of(self._node.store.desired, given, now, self._place)
+        handover = self._node.handover
+        desired, given = self._node.store.desired, handover.devices()
+        return parts_of(desired, given, now, self._place, handover.cores())
 
     def warn(self, before: Mapping[str, Held]) -> None:
         """Sends the signal to programs under a notice that is not in the records of `before`."""

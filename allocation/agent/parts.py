@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from allocation import wire
-from allocation.agent.handover import exports, full_name
+from allocation.agent.handover import exports, full_name, host_environment
 
 SAVED, NOTICE = "saved", "notice.json"
 HOSTS, MACHINES = "hosts", "machines"
@@ -58,7 +58,7 @@ class Part:
     the order of their ranks, `rank` is this node's place among them. Times in Unix seconds.
     `account` is its owner's here, empty where that is not known. `folder` is where its files are.
     `shares` has what a program must know to use each device if they are shares of GPUs, else
-    nothing.
+    nothing. `cores` and `memory_mb` of the host are its own here.
     """
 
     name: str
@@ -76,6 +76,8 @@ class Part:
     shares: tuple[Mapping[str, str], ...] = ()
     notice: wire.Notice | None = None
     resumes: tuple[Resume, ...] = ()
+    cores: tuple[int, ...] = ()
+    memory_mb: int = 0
 
     @property
     def divided(self) -> bool:
@@ -100,9 +102,14 @@ class Part:
 
 
 def parts_of(
-    desired: wire.Desired | None, given: Mapping[str, str], now: float, place: Place
+    desired: wire.Desired | None,
+    given: Mapping[str, str],
+    now: float,
+    place: Place,
+    cores: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, Part]:
-    """The bookings that are whole on this node, by full name; `given` maps allocations to devices.
+    """The bookings that are whole on this node, by full name; `given` maps allocations to devices,
+    and `cores` to those of the host.
 
     One that misses a device, at its start or because its end has begun, is not there.
     """
@@ -115,7 +122,10 @@ def parts_of(
                 wanted[full_name(allocation)].append(allocation)
     gangs = {f"{gang.tenant}.{gang.booking}": gang.members for gang in desired.gangs}
     return {
-        name: _part(name, allocations, given, gangs.get(name), place)
+        name: dataclasses.replace(
+            _part(name, allocations, given, gangs.get(name), place),
+            cores=tuple(sorted(c for each in allocations for c in (cores or {}).get(each.id, ()))),
+        )
         for name, allocations in wanted.items()
         if all(each.id in given for each in allocations)
     }
@@ -151,6 +161,7 @@ def _part(
         resumes=tuple(
             Resume(each.id, each.resumes, given[each.id]) for each in allocations if each.resumes
         ),
+        memory_mb=sum(each.memory_mb for each in allocations),
     )
 
 
@@ -181,6 +192,7 @@ def environment(part: Part, only: int | None = None) -> dict[str, str]:
         "PET_MASTER_ADDR": part.address,
         "PET_MASTER_PORT": port,
         **_visible(part, only),
+        **host_environment(part.cores, part.memory_mb),
         **_files(part.folder),
         **_pause(part),
     }
@@ -263,6 +275,8 @@ def description(part: Part) -> dict[str, Any]:
         "node_rank": part.rank,
         "world_size": part.world_size,
         "master": {"address": part.address, "port": part.port},
+        "cores": list(part.cores),
+        "memory_mb": part.memory_mb,
         "environment": environment(part),
         "parts": [_visible(part, number) for number in range(len(part.devices))],
     }

@@ -110,6 +110,10 @@ class NodeOut(serializers.Serializer[Any]):
     gpus = serializers.IntegerField(source="gpu_count")
     cores = serializers.IntegerField()
     memory_mb = serializers.IntegerField()
+    host_limits = serializers.CharField(
+        help_text="Host cores and memory of bookings are `counted` in plans, or `enforced`, too."
+    )
+    host_note = serializers.CharField(help_text="Why they are only counted.")
     driver = serializers.CharField()
     agent_version = serializers.CharField()
     generation = serializers.IntegerField()

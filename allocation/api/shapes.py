@@ -72,6 +72,10 @@ class AllocationOut(serializers.Serializer[Any]):
         allow_null=True, help_text="Thousandths of the GPU, shared with others and not isolated."
     )
     units = serializers.IntegerField()
+    host_limits = serializers.CharField(
+        source="gpu.node.host_limits",
+        help_text="Its host cores and memory are `counted` there only, or `enforced`.",
+    )
     starts = serializers.DateTimeField(source="period.lower")
     ends = serializers.DateTimeField(source="period.upper")
     state = serializers.CharField()

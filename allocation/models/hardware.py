@@ -38,7 +38,8 @@ class Node(models.Model):
     `ahead_epoch` is the epoch of a word that its agent has and this database does not: it was
     restored. It has said `conflicts` times what contradicts the portal's record of a run, and for
     `refunded_seconds` of GPU time nothing was charged because it said that hardware had failed.
-    `differences` wait for an operator's approval.
+    `differences` wait for an operator's approval. `host_limits`: whether its agent keeps bookings
+    to their host cores and memory, or these are only counted, and with `host_note` why.
 
     Who uses what nobody gave them is told of always; their terminals are written to
     `foreign_warn_after` seconds, and their programs end `foreign_end_after` seconds after they were
@@ -59,6 +60,13 @@ class Node(models.Model):
     drain_by = models.DateTimeField(null=True, blank=True)
     cores = models.PositiveIntegerField(default=0)
     memory_mb = models.PositiveIntegerField(default=0)
+    host_limits = models.CharField(
+        max_length=8,
+        choices=[("counted", "Counted"), ("enforced", "Enforced")],
+        default="counted",
+        db_default="counted",
+    )
+    host_note = models.CharField(max_length=200, blank=True, default="", db_default="")
     driver = models.CharField(max_length=40, blank=True)
     agent_version = models.CharField(max_length=40, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)

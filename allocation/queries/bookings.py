@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
 from allocation.queries.booking_list import GROUPS
+from allocation.queries.fleet import limits_words
 from allocation.queries.projects import quota_of
 from allocation.queries.timeline import bookings_seen
 from allocation.queries.timeline_rows import SLOTS
@@ -36,10 +37,12 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """The booking's part of one node: all its GPUs' indices, and the places on them."""
+    """The booking's part of one node: all its GPUs' indices, and the places on them. `limits`:
+    whether its host cores and memory are kept to there."""
 
     name: str
     rack: str
+    limits: str
     indices: tuple[int, ...]
     gpus: tuple[Slots, ...]
     allocation: UUID | None
@@ -145,6 +148,7 @@ def _by_node(
         NodePlace(
             name=node.name,
             rack=node.rack.name,
+            limits=limits_words(node),
             indices=tuple(indices[node.id]),
             gpus=tuple(
                 sorted(

@@ -111,6 +111,8 @@ class NodeNow:
     enrolled: bool = True
     rotating: bool = False
     doubt: str = ""
+    limits: str = "counted, not enforced"
+    limits_note: str = ""
 
     @property
     def in_service(self) -> bool:
@@ -280,7 +282,16 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         enrolled=row.link_digest is not None,
         rotating=row.key_confirmed < row.key_version,
         doubt=doubt_of(row),
+        limits=limits_words(row),
+        limits_note=row.host_note,
     )
+
+
+def limits_words(node: Node) -> str:
+    """Whether bookings are kept to their host cores and memory there."""
+    if node.host_limits == "enforced":
+        return "enforced"
+    return "counted, not enforced"
 
 
 def _blocks(

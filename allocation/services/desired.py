@@ -3,7 +3,7 @@ one."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from allocation.services.strangers import ladder_of
 _METHODS: dict[str, wire.PauseMethod] = {"stop": "stop", "signal": "signal", "suspend": "suspend"}
 _ROW = (
     "state", "booking_id", "gpu_id", "model_id", "profile", "start", "size", "share", "period",
-    "leased", "left", "booking__number", "booking__owner__username", "tenant__slug",
+    "leased", "left", "booking__number", "booking__ask", "booking__owner__username", "tenant__slug",
 )  # fmt: skip
 
 # A run of a booking: what has begun together.
@@ -78,7 +78,12 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
     for row in site.told.get(node.id, ()):
         # To older agents the end in the document alone says to give the place back in time.
         pause = site.pauses.get(row.booking_id) if knows_pauses else None
-        told[row.gpu_id].append(_allocation(row, pause, frozen.resumes.get(row.id), site))
+        wanted = _allocation(row, pause, frozen.resumes.get(row.id), site)
+        if reads(node, wire.HOST_SINCE):
+            ask = row.booking.ask
+            cores, memory_mb = ask.get("cores", 0), ask.get("memory", 0) * 1_024
+            wanted = replace(wanted, cores=cores, memory_mb=memory_mb)
+        told[row.gpu_id].append(wanted)
     return wire.Desired(
         node=node.name,
         epoch=epoch,

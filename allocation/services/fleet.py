@@ -154,6 +154,7 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
         node.generation += 1
     node.cores = inventory.cores
     node.memory_mb = inventory.memory_mb
+    node.host_limits, node.host_note = inventory.limits, inventory.limits_note[:200]
     node.driver = inventory.driver[:40]
     if node.agent_version != inventory.agent[:40]:
         # What it is told may be more, or less, than what its last version could read.

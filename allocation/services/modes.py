@@ -14,7 +14,7 @@ from django.db.models import F, Q
 
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node, Occupancy
-from allocation.services.fleet import reads
+from allocation.services.fleet import node_note, reads
 from tenants.errors import Refused, invalid
 from tenants.models import User
 from tenants.outbox import nudge
@@ -100,6 +100,8 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
         node=gpu.node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now,
         sentence=f"{operator.username} {said}{why.rstrip('.')}.",
     )  # fmt: skip
+    detail = {"gpu": gpu.index, "mode": mode, "note": note.strip()[:120]}
+    node_note(operator, gpu.node, "node.gpu_mode_pinned", now, detail)
     logger.warning("%s: GPU %d: %s %s", gpu.node.name, gpu.index, operator.username, said)
     nudge("allocation.cycle")
 

@@ -54,6 +54,7 @@ from allocation.wire.messages import (
     Gang,
     HardwareError,
     Heartbeat,
+    HostLimits,
     Instance,
     Inventory,
     InventoryGpu,
@@ -78,6 +79,7 @@ from allocation.wire.messages import (
 from allocation.wire.strict import WireError
 
 __all__ = [
+    "HOST_SINCE",
     "LADDER_SINCE",
     "LATER_SINCE",
     "LEASES_SINCE",
@@ -102,6 +104,7 @@ __all__ = [
     "Gang",
     "HardwareError",
     "Heartbeat",
+    "HostLimits",
     "Instance",
     "Inventory",
     "InventoryGpu",
@@ -145,6 +148,8 @@ SHARES_SINCE = (0, 3)
 LADDER_SINCE = (0, 4)
 MODES_SINCE = (0, 5)
 """From here on agents change modes that need a reset."""
+HOST_SINCE = (0, 5)
+"""From here on agents hand over host cores and memory."""
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
 SAMPLES_MOST = 256

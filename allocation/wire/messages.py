@@ -20,6 +20,7 @@ AllocationState = Literal["preparing", "ready", "ending", "empty", "failed"]
 PciePath = Literal["board", "switch", "switches", "bridge", "numa", "system"]
 """From nearest to farthest: one board, one PCIe switch, several, one host bridge, one NUMA node,
 across the machine."""
+HostLimits = Literal["counted", "enforced"]
 PauseMethod = Literal["stop", "signal", "suspend"]
 """stop: TERM, then KILL. signal: the owner's program ends itself, KILL at the deadline. suspend:
 copied to the host's memory and frozen, to go on later on the same node."""
@@ -41,7 +42,7 @@ class DesiredAllocation:
     Whole GPU: profile and profile_id are None; a `share` in thousandths is a part of one. A
     "release" stays until "empty" was reported. With a `notice`, `ends` is its `at`. `resumes` is
     the allocation that was suspended on this node. With `lease` it may run only while the node's
-    Lease lasts: it may be begun anew elsewhere."""
+    Lease lasts: it may be begun anew elsewhere. `cores` and `memory_mb` are of the host."""
 
     id: Name
     booking: Name
@@ -58,6 +59,8 @@ class DesiredAllocation:
     resumes: Name | None = dataclasses.field(default=None, metadata=_LATER)
     share: int | None = dataclasses.field(default=None, metadata=_LATER)
     lease: bool = dataclasses.field(default=False, metadata=_LATER)
+    cores: int = dataclasses.field(default=0, metadata=_LATER)
+    memory_mb: int = dataclasses.field(default=0, metadata=_LATER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +179,9 @@ class InventoryGpu:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """`seq` is 0 while the node is not let in yet: no key signs that one."""
+    """`seq` is 0 while the node is not let in yet: no key signs that one. Bookings' host cores and
+    memory are `counted` in plans only, or `enforced` on the node, too; `limits_note` says why not.
+    """
 
     kind: ClassVar[str] = "inventory"
     hostname: str
@@ -187,6 +192,8 @@ class Inventory:
     memory_mb: int
     gpus: tuple[InventoryGpu, ...] = ()
     seq: int = dataclasses.field(default=0, metadata=_LATER)
+    limits: HostLimits = dataclasses.field(default="counted", metadata=_LATER)
+    limits_note: str = dataclasses.field(default="", metadata=_LATER)
     version: int = VERSION
 
 

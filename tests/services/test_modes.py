@@ -13,6 +13,7 @@ from allocation.rules.states import State
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.modes import mode_pin, modes_follow
 from tenants.errors import Refused
+from tenants.models import AuditEntry
 from tests.builders import a_gpu_class, a_user
 from tests.builders_allocation import Lab, a_lab, a_policy, a_price_book, a_wish, an_ask
 from tests.roles import as_system
@@ -142,7 +143,9 @@ class TestPins:
         assert [reason["rule"] for reason in refused.reasons] == ["R95"]
         with as_system():
             said = GpuEvent.objects.get(kind="operator").sentence
+            (kept,) = AuditEntry.objects.filter(action="node.gpu_mode_pinned")
         assert "pinned it to slices: for the course." in said
+        assert kept.detail == {"gpu": 0, "mode": "sliced", "note": "for the course"}
 
     def test_what_is_planned_in_the_other_mode_is_placed_elsewhere(
         self, plant: Plant, lab: Lab

@@ -1,6 +1,7 @@
 """What nodes are told, and that losing Redis loses nothing."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,6 +14,7 @@ from allocation import wire
 from allocation.models import Booking, Gpu, Node
 from allocation.services.bookings import booking_request
 from allocation.services.desired import documents
+from allocation.services.fleet import inventory_apply
 from allocation.services.links import agents_redis
 from allocation.services.publish import publish_due, republish_all
 from allocation.services.reader import Reader
@@ -184,3 +186,26 @@ def test_a_generation_never_says_two_things(plant: Plant) -> None:
             publish_due(plant.now)
         after = document(plant)
         assert (after.gpus == before.gpus) == (after.generation == before.generation)
+
+
+def test_a_node_is_told_of_host_cores_and_memory_and_says_whether_it_keeps_to_them(
+    plant: Plant,
+) -> None:
+    lab = a_lab("helix", gpus=0)
+    with as_system():
+        wish = a_wish(lab.project, an_ask(cores=3, memory=8))
+        booking_request(actor=lab.actor, wish=wish, now=NOW)
+    plant.round()
+    (wanted,) = [each for gpu in document(plant).gpus for each in gpu.allocations]
+    assert (wanted.cores, wanted.memory_mb) == (3, 8_192)
+    with as_system():
+        node = Node.objects.get()
+        assert (node.host_limits, node.host_note) == ("counted", "")
+        found = replace(plant.node.inventory(), limits="enforced", limits_note="")
+        inventory_apply(node=node, inventory=found, now=plant.now)
+        assert Node.objects.get().host_limits == "enforced"
+        # An agent that is too old would refuse its whole document for a field it does not know.
+        node.agent_version = "0.4.0"
+        (old,) = documents([node], 1)
+    (wanted,) = [each for gpu in old.gpus for each in gpu.allocations]
+    assert (wanted.cores, wanted.memory_mb) == (0, 0)

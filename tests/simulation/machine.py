@@ -189,7 +189,7 @@ class WatchedHandover(Handover):
         kept = node.occupancy.given
         node.occupancy.given = {name: kept[name] for name in self.given if name in kept}
 
-    def give(self, allocation: DesiredAllocation, device: str, now: float) -> None:
+    def give(self, allocation: DesiredAllocation, device: str, gpu: str, now: float) -> None:
         self._node.at("before a device is handed over")
         occupancy = self._node.occupancy
         if allocation.share is not None:
@@ -199,7 +199,7 @@ class WatchedHandover(Handover):
         occupancy.given[allocation.id] = self._node.slots_of(device)
         self._node.look()
         try:
-            super().give(allocation, device, now)
+            super().give(allocation, device, gpu, now)
         except OSError:
             if allocation.id not in self.given:
                 occupancy.given.pop(allocation.id)

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.api.shapes import why
-from allocation.models import Booking
+from allocation.models import Booking, Node
 from allocation.rules.states import State
 from allocation.web.booking_scene import Scene
 from allocation.web.booking_story import Story, story_of
@@ -262,6 +262,23 @@ def test_the_place_and_the_command_to_use_it_are_shown_while_it_runs() -> None:
     assert f"source /var/lib/gpu-agent/bookings/{folder}/env" in page
     assert "GPU 1: 2g.20gb, memory slots" in page
     assert page.partition("geo8")[2].count('class="own"') == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"), [("counted", "counted, not enforced."), ("enforced", ": enforced.")]
+)
+def test_host_cores_and_memory_are_said_to_be_kept_to_or_not(limits: str, words: str) -> None:
+    member = a_member(a_project())
+    booking = a_booking(member, now=timezone.now())
+    node = a_node(now=timezone.now())
+    a_place(booking, node.gpus.all()[0])
+    with as_system():
+        booking.ask = {**booking.ask, "cores": 16, "memory": 64}
+        booking.save(update_fields=["ask"])
+        Node.objects.filter(id=node.id).update(host_limits=limits)
+    page = _client(member).get(_url(booking)).content.decode()
+    assert "With each 16 host cores and 64 GiB of memory" in page
+    assert words in page
 
 
 def test_the_list_filters_by_state_and_project_and_keeps_to_its_pages() -> None:
