@@ -34,7 +34,12 @@ def _server(name: str, port: int, public: str, own: dict[str, str]) -> Program:
     return Program(
         name=name,
         command=(sys.executable, "-m", "portal.web.server", "--port", str(port)),
-        environment={**os.environ, "PUBLIC_URL": public, **own},
+        environment={
+            **os.environ,
+            "PUBLIC_URL": public,
+            "METRICS_ALLOW": "127.0.0.0/8",
+            **own,
+        },
         folder=ROOT,
         is_ready=lambda: http_answers(port, "/healthz"),
     )

@@ -23,7 +23,7 @@ from tests.web.crawl import METHODS, TEXTS, Crawler, Form, escaped, filled, form
 pytestmark = pytest.mark.django_db
 ROLES = ("researcher", "admin", "operator")
 ALL = 1000
-AMOUNTS = [pytest.param(3, id="some"), pytest.param(ALL, id="all", marks=pytest.mark.long)]
+AMOUNTS = [pytest.param(2, id="some"), pytest.param(ALL, id="all", marks=pytest.mark.long)]
 START = ["/", "/t/helix/", "/sign-in", "/ops/fleet"]
 VALUES: tuple[Any, ...] = (
     *TEXTS.values(), "a\x00b", "\ud800", 10**400, -1, 1e308, 0.5, True, None, [], {}, [None],
@@ -105,7 +105,7 @@ def test_no_text_in_a_path_or_a_parameter_breaks_anything(
                 undone(partial(one.ask, "GET", filled(route, {"tenant": "helix"}, text), why=why))
             query = f"q={text}&page={text}&{text}={text}&q={text}"
             undone(partial(one.ask, "GET", f"{address}?{query}", why=why))
-    nothing_broken(crawlers, 500)
+    nothing_broken(crawlers, 300)
 
 
 def pages_of(one: Crawler) -> dict[str, str]:
@@ -147,7 +147,7 @@ def test_no_text_in_a_form_breaks_anything(crawlers: list[Crawler], most: int) -
             for name in form.fields:
                 for why, text in islice(texts, min(most, len(escaped()))):
                     undone(partial(one.submit, form, {**form.fields, name: text}, why))
-    nothing_broken(crawlers, 500)
+    nothing_broken(crawlers, 300)
     assert len(seen) > 25
 
 
@@ -205,7 +205,7 @@ def test_no_value_in_json_or_a_parameter_of_the_api_breaks_anything(
         for why, text in islice(texts, min(most, len(escaped()))):
             for method in ("GET", "HEAD"):
                 next(turn).ask(method, f"{address}?{name}={text}", why=why)
-    nothing_broken(crawlers, 500)
+    nothing_broken(crawlers, 300)
 
 
 @pytest.mark.parametrize(
