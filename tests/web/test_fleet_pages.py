@@ -368,7 +368,7 @@ def test_an_operator_pins_the_mode_of_a_gpu_on_its_page(client: Client) -> None:
     answer = client.post(f"{url}/mode", {"mode": "whole", "note": "for the course"})
     assert (answer.status_code, answer["Location"]) == (302, url)
     page = _page(client, url)
-    assert "Whole now · pinned" in page
+    assert "Whole now · pinned to whole<" in page
     assert '<option value="whole" selected>Whole only</option>' in page
     assert "pinned it to whole GPU: for the course." in _page(client, f"/ops/fleet/{node.name}")
     assert client.post(f"{url}/mode", {"mode": "quarter"}).status_code == 422
