@@ -46,6 +46,8 @@ AGENTS = {
 }
 DECIDES = "solver"
 PORT_DEFAULT = 8000
+# What who starts the demo may set for its processes.
+PASSED_ON = ("ALLOWED_HOSTS", "DEBUG", "CALLS_PER_TOKEN", "CALLS_PER_ADDRESS", "QUOTES_PER_PERSON")
 
 
 class CannotRun(Exception):
@@ -187,7 +189,7 @@ def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[
         "MAIL_URL": f"file://{demo.var}/mail",
         "DEMO_FILE": str(demo.seeded),
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
-        **{name: os.environ[name] for name in ("ALLOWED_HOSTS", "DEBUG") if name in os.environ},
+        **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
     }
 
 
