@@ -44,10 +44,11 @@ def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
     whose = "yours" if block.kind == "mine" else line.project
     shape = _shape(block)
     until = f"until {clock(block.ends, look.span.zone)}"
-    sub = line.project if block.kind == "project" else until
+    sub = _sub(line.project if block.kind == "project" else until, spot, width)
     name = ", ".join(
         (
-            f"{shape}{line.title}",
+            # The words on screen come first, in their order: who speaks to a page says these.
+            f"{shape}{line.title} {sub}".rstrip(),
             whose,
             line.tier,
             _where(block, spot),
@@ -63,7 +64,7 @@ def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
         height=spot.height - 2 * EDGE,
         key=f"{spot.key}@{line.label}",
         title=f"{shape}{line.title}" if width > TINY else "",
-        sub=_sub(sub, spot, width),
+        sub=sub,
         name=name,
         icon=_icon(block, line, spot.whole) if width > TINY else "",
         href=f"{look.base}bookings/{line.label}",
@@ -146,7 +147,7 @@ def maintenance_bar(look: Look, away: Away, spot: Spot) -> Bar:
         key=f"{spot.key}~{away.starts:%d%H%M}",
         title=f"Maintenance: {away.reason}" if width > TINY else "",
         sub="",
-        name=f"maintenance, {away.reason}, GPU {spot.gpu} on {spot.node}, {words}",
+        name=f"Maintenance: {away.reason}, GPU {spot.gpu} on {spot.node}, {words}",
         icon="wrench" if width > TINY else "",
     )
 

@@ -80,7 +80,10 @@ def test_own_and_project_bookings_are_told_apart_and_open_their_page() -> None:
     assert bars["own"].css == "bar mine"
     assert bars["theirs"].css == "bar proj"
     assert bars["own"].href == f"/t/x/bookings/{own.label}"
-    assert "own, yours, Standard, GPU 0 on gpu-a1-01, today 09:00 – 15:00" in bars["own"].name
+    assert (
+        "own until 15:00, yours, Standard, GPU 0 on gpu-a1-01, today 09:00 – 15:00"
+        in bars["own"].name
+    )
 
 
 def test_what_can_be_paused_is_hatched() -> None:

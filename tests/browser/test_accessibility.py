@@ -1,0 +1,132 @@
+"""axe-core on every page, light on a desk and dark on a phone: nothing serious."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver, resolve
+from playwright.sync_api import Browser, Page
+
+from tests.browser.chromium import chromium, sign_in
+from tests.browser.screens import PAGES, address_of
+from tests.browser.site import Site
+
+pytestmark = pytest.mark.browser
+
+AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+RUN = """
+async (only) => {
+  // The rule is experimental, so off by default: names that do not contain the words on screen.
+  const rules = { 'label-content-name-mismatch': { enabled: true } };
+  const runOnly = only.length ? { type: 'rule', values: only } : undefined;
+  const found = await axe.run(document, { rules, runOnly, resultTypes: ['violations'] });
+  return found.violations.filter((each) => ['serious', 'critical'].includes(each.impact))
+    .flatMap((each) => each.nodes.map((node) => `${each.id}: ${node.target.join(' ')}`));
+}
+"""
+ON_LOOKS = (
+    *("color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"),
+    *("label-content-name-mismatch", "aria-hidden-focus", "nested-interactive"),
+)
+"""Rules whose answer depends on theme and width; the others answer by the markup alone."""
+LOOKS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("light", 1440, 900, ()),
+    ("dark", 390, 844, ON_LOOKS),
+)
+MORE = {
+    "researcher": (
+        ("account", "/account"),
+        ("search-empty", "/t/helix/search"),
+        ("bookings-none", "/t/helix/bookings?q=nothing-has-this-name"),
+    ),
+    "operator": (("ops-gpu", "/ops/fleet/gpu-a1-01/0"),),
+}
+"""Pages of which no picture is taken."""
+NO_PAGES = {
+    # What only POST reaches, files, and what other programs ask.
+    *("booking-saved", "booking-more-time", "booking-extend", "booking-change"),
+    *("booking-check-in", "ops-maintenance-end", "ops-gpu-return", "ops-fence", "ops-drain"),
+    *("ops-ready", "ops-rotate-key", "ops-revoke", "bookings-csv", "sign-out"),
+    *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
+    *("ops-clock", "ops-gpu-mode", "ops-strangers"),
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
+    browser: Browser, running: Site
+) -> None:
+    faults: list[str] = []
+    seen: set[str] = set()
+    page = browser.new_page()
+    page.goto(f"{running.url}/sign-in")
+    faults += [f"sign-in {fault}" for fault in _looked(page)]
+    seen.add("sign-in")
+    page.close()
+    for role, pages in PAGES.items():
+        context = browser.new_context(reduced_motion="reduce")
+        page = context.new_page()
+        sign_in(page, running, running.people[role])
+        for name, address in (*pages, *MORE.get(role, ())):
+            url = address_of(page, running, address)
+            assert url is not None, name
+            page.goto(url)
+            seen.add(resolve(urlsplit(page.url).path).view_name)
+            faults += [f"{name} {fault}" for fault in _looked(page)]
+        if role == "researcher":
+            faults += [f"dialog {fault}" for fault in _asked(page, running)]
+            faults += [f"found {fault}" for fault in _found(page, running)]
+            seen |= {"booking-release", "booking-cancel", "series-cancel"}
+        context.close()
+    assert faults == []
+    assert _named() - NO_PAGES - seen == set()
+
+
+def _looked(page: Page) -> Iterator[str]:
+    page.evaluate(AXE)
+    for theme, width, height, only in LOOKS:
+        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]  # light or dark
+        page.set_viewport_size({"width": width, "height": height})
+        yield from (f"{theme} at {width}: {fault}" for fault in page.evaluate(RUN, only))
+    page.set_viewport_size({"width": LOOKS[0][1], "height": LOOKS[0][2]})
+
+
+def _asked(page: Page, running: Site) -> Iterator[str]:
+    """The question before a release, over the page, and as a page of its own."""
+    url = address_of(page, running, "bookings:state=running&mine=1")
+    page.goto(url or "")
+    page.get_by_role("button", name="Release now").click()
+    page.locator("dialog").wait_for()
+    yield from _looked(page)
+    for act in ("release", "cancel"):
+        page.goto(f"{url}/{act}")
+        yield from _looked(page)
+    page.goto(f"{address_of(page, running, 'series:')}/cancel")
+    yield from _looked(page)
+
+
+def _found(page: Page, running: Site) -> Iterator[str]:
+    """What is found while one types, with one of it chosen by the arrow keys."""
+    page.goto(running.tenant(""))
+    page.fill("[data-find]", "fold")
+    page.locator(".found .hit").nth(1).wait_for()
+    page.keyboard.press("ArrowDown")
+    yield from _looked(page)
+
+
+def _named(patterns: Any = None) -> set[str]:  # noqa: ANN401 (resolvers have no common type)
+    """The names of all addresses outside the REST API."""
+    found: set[str] = set()
+    for each in get_resolver().url_patterns if patterns is None else patterns:
+        if isinstance(each, URLResolver):
+            found |= _named(each.url_patterns)
+        elif isinstance(each, URLPattern) and each.name and not each.name.startswith("api-"):
+            found.add(each.name)
+    return found
