@@ -18,7 +18,8 @@ from allocation.rules.ask_repairs import missing_of, refused_words, repairs_that
 from allocation.rules.ask_series import SERIES_RULES, series_end, series_of
 from allocation.rules.ask_shape import SHAPE_RULES, classes_of
 from allocation.rules.ask_tokens import tokens_of
-from allocation.rules.ask_when import WHEN_PARTS, When, when_add, when_resolve
+from allocation.rules.ask_when import when_resolve
+from allocation.rules.ask_when_parts import WHEN_PARTS, When, when_add
 
 LONGEST_TEXT = 200
 _SPACES = "\t\u00a0\u202f"

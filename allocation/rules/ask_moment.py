@@ -12,8 +12,10 @@ from allocation.rules.ask_times import Clock, Day, clock_read, day_read, instant
 
 PARTS = {"morning": (6, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (18, 24)}
 """From which hour to which."""
+ONE_MINUTE = timedelta(minutes=1)
 ONE_DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
+NOON = 12
 
 
 @dataclass(slots=True)

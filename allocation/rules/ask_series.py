@@ -12,7 +12,7 @@ from allocation.rules.ask_moment import Moment
 from allocation.rules.ask_numbers import number_of
 from allocation.rules.ask_reading import Reading, span_of
 from allocation.rules.ask_times import WEEKDAY_WORDS
-from allocation.rules.ask_when import When
+from allocation.rules.ask_when_parts import When
 from allocation.rules.recurrence import Freq, Recurrence, recurrence_check, rule_read
 from allocation.rules.recurrence_words import (
     WORKDAY_WORDS,
