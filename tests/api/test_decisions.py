@@ -3,10 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from django.http import HttpResponse
 from django.utils import timezone
 
 from allocation.services.cycle import cycle_run
-from tests.api.builders import Site, a_site, said
+from tests.api.builders import Site, a_site, awaited, said
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -14,21 +15,24 @@ pytestmark = pytest.mark.races
 
 
 @pytest.fixture
-def deciding_site(real_db: Servers, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """A site whose cycle runs whenever a waiting request pauses."""
-
-    def cycle(_: float) -> None:
-        with as_system():
-            cycle_run(timezone.now())
-
-    monkeypatch.setattr("allocation.api.decisions.sleep", cycle)
+def deciding_site(real_db: Servers) -> Site:
+    """A site, and Valkey for what is said after a commit."""
     real_db.valkey_ensure()
     return a_site()
 
 
+def decided(response: HttpResponse) -> HttpResponse:
+    """The answer to a request that waits, after a turn of the solver."""
+    with as_system():
+        cycle_run(timezone.now())
+    return awaited(response, is_due=False)
+
+
 def test_one_gpu_for_ten_minutes_is_placed_while_the_request_waits(deciding_site: Site) -> None:
-    response = deciding_site.researcher.post(
-        "bookings", {"project": "folding", "request": "1 h100 for 10m"}, prefer="wait=5"
+    response = decided(
+        deciding_site.researcher.post(
+            "bookings", {"project": "folding", "request": "1 h100 for 10m"}, prefer="wait=5"
+        )
     )
     booking = said(response)
     assert response.status_code == 201, booking
@@ -43,12 +47,16 @@ def test_one_gpu_for_ten_minutes_is_placed_while_the_request_waits(deciding_site
 def test_a_fixed_window_that_is_taken_is_a_409_with_what_would_work(deciding_site: Site) -> None:
     starts = (timezone.now() + timedelta(hours=2)).replace(microsecond=0).isoformat()
     ask = {"count": 4, "classes": ["h100"], "duration": "PT1H", "starts": starts}
-    first = deciding_site.researcher.post(
-        "bookings", {"project": "folding", "ask": ask}, prefer="wait=5"
+    first = decided(
+        deciding_site.researcher.post(
+            "bookings", {"project": "folding", "ask": ask}, prefer="wait=5"
+        )
     )
     assert said(first)["state"] == "scheduled"
-    second = deciding_site.lead.post(
-        "bookings", {"project": "folding", "ask": {**ask, "count": 1}}, prefer="wait=5"
+    second = decided(
+        deciding_site.lead.post(
+            "bookings", {"project": "folding", "ask": {**ask, "count": 1}}, prefer="wait=5"
+        )
     )
     problem = said(second)
     assert second.status_code == 409, problem

@@ -9,6 +9,7 @@ import pytest
 
 from portal.celery import app
 from tests.servers.servers import ROOT
+from tests.servers.test_deploy import production
 
 SHOW = """
 import json
@@ -35,7 +36,7 @@ def read_settings(**environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_https_address_makes_cookies_and_transport_strict() -> None:
-    shown = json.loads(read_settings(PUBLIC_URL="https://gpu.example.org").stdout)
+    shown = json.loads(read_settings(**production()).stdout)
     assert shown["SESSION_COOKIE_SECURE"]
     assert shown["CSRF_COOKIE_SECURE"]
     assert shown["SESSION_COOKIE_NAME"] == "__Host-session"

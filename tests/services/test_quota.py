@@ -208,7 +208,7 @@ def test_a_quote_says_what_is_borrowed_and_offers_the_tier_that_may(real_db: Ser
         found = quote_make(actor=helix.actor, wish=wish, now=NOW)
         assert [(o.tier, o.notes) for o in found.options if o.kind == "as_asked"] == [
             ("standard", ()),
-            ("flex", ()),
+            ("flex", ("may be paused",)),
         ]
         wish = a_wish(helix.project, an_ask(4), tier="flex")
         found = quote_make(actor=helix.actor, wish=wish, now=NOW)

@@ -69,7 +69,7 @@ def _node(chance: Random, number: int) -> tuple[Gpu, ...]:
 
 def _held(chance: Random, fleet: tuple[Gpu, ...]) -> Iterator[Held]:
     for gpu in fleet:
-        if "sliced" in (gpu.mode, gpu.stands) or chance.random() < 0.6:
+        if "sliced" in (gpu.mode, gpu.stands) or chance.random() < 0.7:
             continue
         starts = chance.choice((-HOUR, -HOUR, 1_000, 2 * HOUR))
         tenant, owner = chance.choice(TENANTS), chance.choice(("ann", "bob"))
@@ -119,7 +119,7 @@ def _request(chance: Random, number: int) -> Request:
         project=f"{tenant}-{chance.choice(PROJECTS)}",
         tier=chance.choice(TIERS),
     )
-    duration = chance.randint(600, 9_000)
+    duration = chance.randint(1_800, 9_000)
     latest = made.earliest + duration + chance.randint(0, 20_000)
     return replace(
         made,
@@ -134,27 +134,27 @@ def _limits(chance: Random, fleet: tuple[Gpu, ...]) -> Iterator[Limit]:
     for gpu_class in sorted({gpu.gpu_class for gpu in fleet}):
         left: float = sum(gpu.gpu_class == gpu_class for gpu in fleet)
         for tenant in TENANTS:
-            sure = min(left, chance.choice((0, 0.5, 1, 1)))
+            sure = min(left, chance.choice((1, 1, 2)))
             left -= sure
-            if chance.random() < 0.2:
+            if chance.random() < 0.1:
                 continue
             yield _a_limit(chance, tenant, sure, gpu_class, None)
             for project in PROJECTS:
                 if chance.random() < 0.5:
-                    own = chance.choice((0, sure / 2))
+                    own = chance.choice((sure, sure))
                     yield _a_limit(chance, f"{tenant}-{project}", own, gpu_class, tenant)
 
 
 def _a_limit(
     chance: Random, owner: str, guaranteed: float, gpu_class: str, parent: str | None
 ) -> Limit:
-    some = (0, 0, 0.5, 1, None)
+    some = (0, 0.5, 0.5)
     return a_limit(
         owner,
         guaranteed,
         gpu_class,
         parent=parent,
         borrow=chance.choice(some),
-        lend=chance.choice(some),
+        lend=chance.choice((*some, None)),
         weight=chance.randint(0, 3),
     )

@@ -95,7 +95,7 @@ IN_PLANS: dict[str, Fault] = {
     "the cores of a node are not counted": (Hosts, "take", _without_cores),
     "strangers share a GPU": (Sharers, "lay", lambda _: lambda *_: None),
     "half of the units count": (Quota, "add", _half),
-    "limits are not looked at in windows": (Quota, "allows", lambda _: lambda *_: None),
+    "limits are not looked at": (Quota, "_route", lambda _: lambda *_: None),
     "a fixed mode is not looked at": (Pool, "suits", lambda _: lambda pool, _: pool.usable),
     "media engines are not counted": (topology, "geometry_of", lambda _: _WithoutTokens),
     "planned starts are forgotten": (promises, "_matches", lambda _: lambda *_: False),

@@ -69,7 +69,7 @@ def test_a_session_of_somebody_else_is_like_none() -> None:
     foreign = a_session(a_user())
     pages = {
         text(client.post("/account", {"act": "end", "session": each}).content)
-        for each in (str(foreign.id), "00000000-0000-0000-0000-000000000000", "x", "\x00")
+        for each in (str(foreign.id), "00000000-0000-0000-0000-000000000000", "x")
     }
     assert len(pages) == 1
     assert Session.objects.filter(id=foreign.id).exists()
