@@ -37,7 +37,7 @@ def a_dense_site(seed: int, *, has_limits: bool = True) -> Snapshot:
         extensions=tuple(
             Extension(row.booking, row.ends + chance.randint(1, 4) * 1_000)
             for row in held
-            if row.started and chance.random() < 0.6
+            if row.started and chance.random() < 0.8
         ),
         limits=tuple(_limits(chance, fleet)) if has_limits else (),
         hosts=tuple(Host(node, CORES, MEMORY) for node in sorted({gpu.node for gpu in fleet})),
@@ -69,7 +69,7 @@ def _node(chance: Random, number: int) -> tuple[Gpu, ...]:
 
 def _held(chance: Random, fleet: tuple[Gpu, ...]) -> Iterator[Held]:
     for gpu in fleet:
-        if "sliced" in (gpu.mode, gpu.stands) or chance.random() < 0.7:
+        if "sliced" in (gpu.mode, gpu.stands) or chance.random() < 0.5:
             continue
         starts = chance.choice((-HOUR, -HOUR, 1_000, 2 * HOUR))
         tenant, owner = chance.choice(TENANTS), chance.choice(("ann", "bob"))
