@@ -42,6 +42,8 @@ RESUMING = Q(
 )
 # Outcomes by which owners give up time that they still had.
 GIVEN_UP = ("cancelled", "released", "no_show")
+# A node's clock may be a little fast.
+TOO_EARLY = timedelta(minutes=1)
 
 
 def ends_due(now: datetime) -> int:
@@ -135,6 +137,10 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         if allocation.state in STARTED and is_over:
             # The agent ended it by its own clock before our cycle did.
             _end(booking, now)
+        elif booking.state == State.STARTING and allocation.period.upper > now + TOO_EARLY:
+            # By a wrong clock it is over already, and nobody will begin it. See `run_conflict` for
+            # what was handed over.
+            allocation_failed(allocation_id, "it was cleared before it was ready", now)
         allocation.refresh_from_db()
         booking.refresh_from_db()
         if allocation.state != Allocation.State.RELEASING:

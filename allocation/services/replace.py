@@ -17,7 +17,7 @@ from allocation.services.conflicts import RULE, conflict_note
 from allocation.services.costs import granted_seconds, run_seconds
 from allocation.services.history import event_add
 from allocation.services.leases import HELD
-from allocation.services.lifecycle import STARTED, run_break_off
+from allocation.services.lifecycle import STARTED, TOO_EARLY, run_break_off
 from allocation.services.pause_breaks import pause_break
 from tenants.outbox import nudge
 
@@ -27,8 +27,6 @@ WORTH_SECONDS = 60
 LOSABLE = (State.STARTING, State.ACTIVE, State.PAUSING)
 SILENT = BY_CODE["node_silent"]
 SILENCE = timedelta(seconds=SILENCE_SECONDS)
-# A node's clock may be a little fast.
-TOO_EARLY = timedelta(minutes=1)
 
 
 def node_replace(*, node_id: UUID, seq: int, now: datetime) -> int:

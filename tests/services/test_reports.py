@@ -4,6 +4,7 @@ import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -260,4 +261,21 @@ def test_a_node_that_says_a_run_is_over_early_makes_no_time_free(
         paid = (over.price_per_hour * over.used_seconds / 3600).quantize(over.held)
         assert (over.state, over.charged) == ("cancelled", paid)
         assert paid > 0
+        assert invariants_check() == []
+
+
+@pytest.mark.parametrize("word", ["empty", "failed"])
+def test_what_is_cleared_before_it_was_ready_fails_at_once_and_costs_nothing(
+    plant: Plant, starting: Booking, word: wire.AllocationState
+) -> None:
+    """A node whose clock runs ahead takes it for over: nobody is held until the planned end."""
+    plant.now += timedelta(minutes=1)
+    for said in (word, "empty"):
+        # It has read that it is to clear them before it says so again.
+        plant.told(plant.report(*[a_word(name, said) for name in names(starting)]))
+    over = fresh(starting)
+    assert (over.state, over.outcome, over.charged) == ("failed", "failed", Decimal(0))
+    with as_system():
+        assert not Occupancy.objects.filter(closed=None).exists()
+        assert not GpuEvent.objects.filter(kind="conflict").exists()
         assert invariants_check() == []

@@ -6,6 +6,8 @@ from allocation.rules.fencing import STARTED
 from tests.simulation.accounts import none_left, pause_over, run_paused
 from tests.simulation.rows import Booking, Pause, Row, Tables, shares_fit
 
+TOO_EARLY = 60
+
 
 def ends_due(tables: Tables, now: float) -> None:
     """Ends what is over by the clock, was given back or is paused."""
@@ -83,6 +85,8 @@ def empty(tables: Tables, row: Row, now: float) -> None:
     booking = tables.bookings[row.booking]
     if row.state in STARTED and (row.ends <= now or booking.state == "ending"):
         end(tables, booking, now)
+    elif booking.state == "starting" and row.ends > now + TOO_EARLY:
+        failed(tables, row, now)
     if row.state != "releasing":
         return
     row.state, row.occupied = "ended", False

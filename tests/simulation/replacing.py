@@ -7,7 +7,7 @@ from tests.simulation import healing, lifecycle
 from tests.simulation.accounts import SHORTEST, granted_seconds, run_seconds, time_left
 from tests.simulation.rows import Booking, Row, Site, Tables
 
-SILENCE, TOO_EARLY = SILENCE_SECONDS, 60
+SILENCE = SILENCE_SECONDS
 MOST, WITHIN = 3, 86_400
 LOSABLE = (*STARTED, "pausing")
 _SILENT = Reason("", "node_silent", "", "")
@@ -48,7 +48,7 @@ def conflict(tables: Tables, site: Site, row: Row, now: float) -> bool:
     """See run_conflict."""
     booking = tables.bookings[row.booking]
     runs = booking.state in ("active", "pausing") and row.state in STARTED
-    if not runs or row.ends <= now + TOO_EARLY:
+    if not runs or row.ends <= now + lifecycle.TOO_EARLY:
         return False
     if booking.state == "pausing":
         is_news = healing.pause_break(tables, booking, now, is_hardware=False)
