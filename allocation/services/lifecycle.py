@@ -170,6 +170,7 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         booking.released_at = now
         _save(booking, "state", "outcome", "released_at")
         event_add(booking, kind="ending", sentence=f"The node could not start it: {error}", now=now)
+        never_ready_note(booking, now)
         _release_rows(booking)
 
 

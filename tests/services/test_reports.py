@@ -279,3 +279,17 @@ def test_what_is_cleared_before_it_was_ready_fails_at_once_and_costs_nothing(
         assert not Occupancy.objects.filter(closed=None).exists()
         assert not GpuEvent.objects.filter(kind="conflict").exists()
         assert invariants_check() == []
+
+
+@pytest.mark.parametrize("word", ["empty", "failed"])
+def test_a_node_that_says_late_that_nothing_was_begun_is_counted(
+    plant: Plant, starting: Booking, word: wire.AllocationState
+) -> None:
+    """Nothing but its word shows that nobody worked there meanwhile, and nothing is charged."""
+    plant.now += timedelta(minutes=11)
+    plant.told(plant.report(*[a_word(name, word) for name in names(starting)]))
+    assert fresh(starting).outcome == "failed"
+    with as_system():
+        noted = GpuEvent.objects.filter(kind="conflict")
+        assert sorted(event.instance for event in noted) == sorted(names(starting))
+        assert Node.objects.get(name=NAME).conflicts == 2
