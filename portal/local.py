@@ -201,10 +201,15 @@ def prepare(demo: Demo, environment: Mapping[str, str]) -> dict[str, str]:
     command = (sys.executable, "-m", "portal.prepare", str(folder), *new)
     program = Program("prepare", command, environment, ROOT)
     done = subprocess.run(  # noqa: S603 (our own module, never a shell)
-        program.command, check=False, **spawn_options(program)
+        program.command,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        **spawn_options(program),
     )
     if done.returncode:
-        raise CannotRun("The database could not be prepared; the reason stands above.")
+        said = done.stdout.decode("utf-8", "replace")
+        raise CannotRun(f"The database could not be prepared:\n{said}")
     return {name: (folder / name).read_text(encoding="utf-8") for name in new}
 
 

@@ -1,6 +1,7 @@
 """`make demo` as a user meets it: starts, stops, starts again, and leaves nothing behind."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,8 +52,9 @@ class Demo:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self.said = self._read_until("The portal is ready")
-        self.port = int(self.said.rpartition(":")[2])
+        self.said = self._read_until("Ctrl-C stops everything")
+        [port] = re.findall(r"The portal is ready: http://localhost:(\d+)", self.said)
+        self.port = int(port)
         self.seconds_to_ready = time.monotonic() - began
 
     def _read_until(self, words: str) -> str:
@@ -99,7 +101,7 @@ def test_ctrl_c_stops_everything_and_leaves_the_data(demo: Demo, var: Path) -> N
     assert "Traceback" not in demo.said + last_words
     # One line of progress, then how to begin, then nothing but the launcher's own words.
     assert len(demo.said.split("\n\n")[0].splitlines()) == 1, demo.said
-    assert "type `2 h100 6h`" in last_words
+    assert "type `2 h100 6h`" in demo.said
     said = [line for line in last_words.splitlines() if " | " in line]
     assert all(line.startswith("launcher") for line in said), said
     wait_until(lambda: all_gone(family), seconds=5)
