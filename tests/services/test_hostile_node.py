@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -305,7 +306,8 @@ def test_without_the_database_the_flood_ends_all_the_same(
         raise OperationalError("the connection is gone")
 
     monkeypatch.setattr(link_guard, "node_flooded", gone)
-    monkeypatch.setattr("allocation.services.link_guard.connections.close_all", lambda: None)
+    # The name in that module alone: the fixture's own connection is closed as ever.
+    monkeypatch.setattr(link_guard, "connections", SimpleNamespace(close_all=lambda: None))
     fill(rig.bad, 70)
     assert rig.look() == {NODE}
     assert agents_redis().xlen(STREAM) == 0
