@@ -156,6 +156,11 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         metavar="DIR",
         help="where the MPS daemon of each shared GPU listens, in a folder named as its UUID",
     )
+    _protection_options(parser, environment)
+
+
+def _protection_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    default = environment.get
     parser.add_argument(
         "--never-end-strangers",
         action="store_true",
