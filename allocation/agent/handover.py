@@ -163,7 +163,7 @@ def exports(values: Mapping[str, str]) -> str:
 
 
 def host_environment(cores: Collection[int], memory_mb: int) -> dict[str, str]:
-    """What programs are told of the host's cores and memory that are theirs."""
+    """Variables that name the host cores and memory of a booking for its programs."""
     values = {"GPU_BOOKING_MEMORY_MB": str(memory_mb)} if memory_mb else {}
     if cores:
         values |= {"GPU_BOOKING_CORES": cores_text(cores), "OMP_NUM_THREADS": str(len(cores))}

@@ -135,7 +135,7 @@ class Availability(ApiView):
 
 def _span_check(since: datetime, until: datetime) -> None:
     if until <= since:
-        raise invalid("end_before_start", "`until` must lie after `from`.", "until")
+        raise invalid("end_before_start", "`until` must be after `from`.", "until")
     if until - since > SPAN_MAX:
         raise invalid("span_too_long", "Ask for at most 28 days at once.", "until")
 

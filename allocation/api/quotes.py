@@ -97,7 +97,7 @@ class Quotes(ApiView):
 
 
 def quote_answer(actor: Actor, wish: Wish, now: datetime) -> dict[str, Any]:
-    """The quote as it is told; inside a transaction of the tenant. Raises Refused."""
+    """The quote as JSON values; inside a transaction of the tenant. Raises Refused."""
     quote = quote_make(actor=actor, wish=wish, now=now)
     said = QuoteOut(
         {

@@ -188,7 +188,7 @@ class SeriesCancel(ApiView):
 
 
 def told(shown: SeriesShown) -> dict[str, Any]:
-    """The series as it is told; inside a transaction of its tenant."""
+    """The series as JSON values; inside a transaction of its tenant."""
     series = shown.series
     said = SeriesOut(
         {

@@ -115,7 +115,7 @@ def _span(asked: dict[str, datetime], end: datetime) -> tuple[datetime, datetime
     until = asked.get("until", end)
     since = asked.get("from", min(until, end) - SPAN_DEFAULT)
     if until <= since:
-        raise invalid("end_before_start", "`until` must lie after `from`.", "until")
+        raise invalid("end_before_start", "`until` must be after `from`.", "until")
     if until - since > SPAN_MAX:
         raise invalid("span_too_long", "Ask for at most 90 days at once.", "until")
     return since, until

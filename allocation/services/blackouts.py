@@ -258,7 +258,7 @@ def _blackout_of(operator: User, wish: BlackoutWish, now: datetime) -> Blackout:
 
 def _window_check(wish: BlackoutWish, now: datetime) -> None:
     if wish.ends <= wish.starts:
-        raise invalid("end_before_start", "The end must lie after the start.", "ends")
+        raise invalid("end_before_start", "The end must be after the start.", "ends")
     if wish.starts < now - JUST_NOW:
         raise invalid("window_past", "Maintenance can't begin in the past.", "starts")
     if wish.starts - now > AHEAD:

@@ -155,7 +155,7 @@ def test_the_button_tells_moved_starts_from_lost_ones(
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"ends": "2026-01-01T00:00"}, "The end must lie after the start."),
+        ({"ends": "2026-01-01T00:00"}, "The end must be after the start."),
         ({"starts": "soon"}, "aria-invalid"),
         ({"gpu": "60"}, "There is no such GPU"),
         ({"where": "node:nope"}, "There is no such node"),
