@@ -69,8 +69,7 @@ def _configuration() -> dict[str, Any]:
         "worker_enable_remote_control": False,
         "timezone": "UTC",
         "enable_utc": True,
-        # The schedule is short and its tasks are idempotent: nothing to keep in a file.
-        "beat_scheduler": "celery.beat:Scheduler",
+        "beat_scheduler": "portal.beat:SharedScheduler",
         "beat_max_loop_interval": 5,
         "beat_schedule": {
             name: {

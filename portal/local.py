@@ -35,6 +35,7 @@ from portal.embedded import (
     valkey_prepare,
 )
 from portal.processes import DidNotStart, Program, leftovers_end, spawn_options
+from portal.programs import DECIDES, PROGRAMS, PortalProgram
 from portal.supervisor import Lines, StopAsked, Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,7 +45,6 @@ AGENTS = {
     "gpu-b1-01": "a100-40:4,a100-40+mig:4",
     "gpu-c1-01": "l40s:4",
 }
-DECIDES = "solver"
 PORT_DEFAULT = 8000
 # What who starts the demo may set for its processes.
 PASSED_ON = ("ALLOWED_HOSTS", "DEBUG", "CALLS_PER_TOKEN", "CALLS_PER_ADDRESS", "QUOTES_PER_PERSON")
@@ -215,40 +215,34 @@ def prepare(demo: Demo, environment: Mapping[str, str]) -> dict[str, str]:
 
 def portal_programs(demo: Demo, own: Secrets, stores: Stores) -> list[Program]:
     """Web, operators' process, workers, beat and reader, each with the role that it needs."""
-    web = environment_of(demo, own, stores, "portal_web")
-    system = environment_of(demo, own, stores, "portal_system")
-    celery = ("-m", "celery", "--quiet", "-A", "portal")
-    worker = ("worker", "--without-gossip", "--without-mingle", "--without-heartbeat")
-    commands: dict[str, tuple[str, ...]] = {
-        "worker": (*celery, *worker, "-Q", "default", "-c", "2", "-n", "worker@%h"),
-        DECIDES: (*celery, *worker, "-Q", "solver", "-c", "1", "-n", "solver@%h"),
-        "beat": (*celery, "beat", "--pidfile="),
-        "reader": ("manage.py", "reports_reader", "--skip-checks"),
-    }
-    # Celery fears code in pickled tasks of a worker that runs as root; ours take JSON only.
-    system["PYTHONWARNINGS"] = "ignore:You're running the worker with superuser privileges"
-    programs = [
-        Program(name, (sys.executable, *command), system, ROOT)
-        for name, command in commands.items()
-    ]
     inner = free_port()
-    operators = environment_of(demo, own, stores, "portal_operators")
-    operators |= {"SERVES_OPERATORS": "1", "WEB_THREADS": "4"}
-    web["OPERATORS_URL"] = f"http://127.0.0.1:{inner}"
+    places = {"operators": ("127.0.0.1", inner), "web": (demo.host, demo.port)}
     return [
-        _server("operators", "127.0.0.1", inner, operators),
-        _server("web", demo.host, demo.port, web),
-        *programs,
+        _portal_program(
+            each,
+            {
+                **environment_of(demo, own, stores, each.role),
+                **dict.fromkeys(each.needs, f"http://127.0.0.1:{inner}"),
+            },
+            places.get(each.name),
+        )
+        for each in PROGRAMS
     ]
 
 
-def _server(name: str, host: str, port: int, environment: Mapping[str, str]) -> Program:
+def _portal_program(
+    one: PortalProgram, environment: Mapping[str, str], place: tuple[str, int] | None
+) -> Program:
+    command = (sys.executable, *one.arguments)
+    # Celery fears code in pickled tasks of a worker that runs as root; ours take JSON only.
+    quiet = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges"}
+    environment = {**environment, **one.settings, **quiet}
+    if place is None:
+        return Program(one.name, command, environment, ROOT)
+    host, port = place
     return Program(
-        name=name,
-        command=(
-            *(sys.executable, "-m", "portal.web.server"),
-            *("--host", host, "--port", str(port)),
-        ),
+        name=one.name,
+        command=(*command, "--host", host, "--port", str(port)),
         environment=environment,
         folder=ROOT,
         is_ready=lambda: http_answers(port, "/healthz"),
