@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tenants.models import AuditEntry
+from tenants.models import AuditEntry, Tenant
 
 
 def audit_record(
@@ -24,6 +24,30 @@ def audit_record(
     audit_entry(
         tenant_id=tenant_id, actor_id=actor_id, action=action, target=target, now=now, detail=detail
     ).save(force_insert=True)
+
+
+def audit_everywhere(
+    *,
+    actor_id: int | None,
+    action: str,
+    target: tuple[str, object],
+    now: datetime,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes the entry into the platform's log and into that of every tenant: for what an operator
+    changes for all of them. In `operator_tx`."""
+    tenants = Tenant.objects.order_by("slug").values_list("id", flat=True)
+    audit_write(
+        audit_entry(
+            tenant_id=tenant_id,
+            actor_id=actor_id,
+            action=action,
+            target=target,
+            now=now,
+            detail=detail,
+        )
+        for tenant_id in (None, *tenants)
+    )
 
 
 def audit_entry(

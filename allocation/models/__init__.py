@@ -4,7 +4,15 @@ from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupa
 from allocation.models.compaction import CompactionOrder
 from allocation.models.decisions import Decision, MachineClock, PolicyVersion, SolverState
 from allocation.models.feeds import CalendarFeed
-from allocation.models.hardware import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack
+from allocation.models.hardware import (
+    EnrolmentToken,
+    Gpu,
+    GpuModel,
+    MigPlacement,
+    Node,
+    NodeInventory,
+    Rack,
+)
 from allocation.models.maintenance import Blackout, GpuEvent
 from allocation.models.pauses import Own, Pause, PauseCause
 from allocation.models.series import Series, WorkSpeed
@@ -27,6 +35,7 @@ __all__ = [
     "MachineClock",
     "MigPlacement",
     "Node",
+    "NodeInventory",
     "Occupancy",
     "Own",
     "Pause",

@@ -138,6 +138,19 @@ class Node(models.Model):
         return self.state == Node.State.READY and trusted and self.ahead_epoch is None
 
 
+class NodeInventory(models.Model):
+    """What a node's agent reported last, as wire.inventory_to_plain writes it.
+
+    Kept so that GPUs of a model that nobody had named are taken in as soon as somebody names it.
+    """
+
+    node = models.OneToOneField(
+        Node, on_delete=models.CASCADE, primary_key=True, related_name="inventory"
+    )
+    document = models.JSONField()
+    at = models.DateTimeField()
+
+
 class EnrolmentToken(models.Model):
     """Lets one agent in, once, for 15 minutes. Only the SHA-256 is stored."""
 

@@ -9,12 +9,11 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F, Max
+from django.db.models import F
 
 from allocation import wire
-from allocation.models import EnrolmentToken, Gpu, GpuModel, MigPlacement, Node, Rack, SolverState
-from allocation.services.differences import differences_of
-from allocation.services.health import gpu_found, gpus_lost
+from allocation.models import EnrolmentToken, Node, Rack, SolverState
+from allocation.services.inventories import inventory_apply, inventory_of
 from allocation.services.links import link_password, link_replace, link_url
 from allocation.services.node_policies import node_policy
 from tenants.audit import audit_record
@@ -26,7 +25,6 @@ from tenants.wall import operator_tx
 logger = logging.getLogger(__name__)
 
 NODE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
-DIFFERENCES_KEPT = 50
 TOKEN_LIFETIME = timedelta(minutes=15)
 
 
@@ -141,92 +139,20 @@ def node_key(node: Node, version: int | None = None) -> bytes:
     return wire.node_key(settings.AGENTS_MASTER_KEY.encode(), node.name, version)
 
 
-def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> None:
-    """Makes rows for what the agent found, and says why when something does not fit.
-
-    Geometry of a model is taken from the first node that shows it. The node is saved.
-    """
-    told = _modes(node)
-    changed = differences_of(node, inventory)
-    problems = [problem for item in inventory.gpus if (problem := _gpu_apply(node, item))]
-    if _modes(node) != told:
-        # GPUs and their modes stand in the node's document: other words need another generation.
-        node.generation += 1
-    node.cores = inventory.cores
-    node.memory_mb = inventory.memory_mb
-    node.host_limits, node.host_note = inventory.limits, inventory.limits_note[:200]
-    node.driver = inventory.driver[:40]
-    if node.agent_version != inventory.agent[:40]:
-        # What it is told may be more, or less, than what its last version could read.
-        node.generation += 1
-    node.agent_version = inventory.agent[:40]
-    node.boot_id = inventory.boot[:64]
-    node.last_seen = now
-    reported = {item.uuid for item in inventory.gpus}
-    gpus_lost([gpu for gpu in node.gpus.all() if gpu.uuid not in reported], now)
-    if problems or changed:
-        news = [text for text in (*problems, *changed) if text not in node.differences]
-        node.differences = [*node.differences, *news][-DIFFERENCES_KEPT:]
-        node.state, node.drain_by = Node.State.QUARANTINED, None
-        node.state_reason = (problems or changed)[0][:200]
-    elif node.state == Node.State.EXPECTED:
-        node.state, node.state_reason = Node.State.READY, ""
-    node.save()
-
-
-def _modes(node: Node) -> list[tuple[str, str]]:
-    return list(Gpu.objects.filter(node=node).order_by("index").values_list("uuid", "mode"))
-
-
-def _gpu_apply(node: Node, item: wire.InventoryGpu) -> str | None:
-    model = GpuModel.objects.filter(product_name=item.name).first()
-    if model is None:
-        return f"GPU {item.index} is a {item.name}, and no model of that name is in the catalogue."
-    known = Gpu.objects.filter(uuid=item.uuid).select_related("node").first()
-    if known is not None and known.node_id != node.id:
-        return f"GPU {item.index} ({item.uuid}) is already known on {known.node.name}."
-    _placements_apply(model, item)
-    if known is None:
-        highest = Gpu.objects.aggregate(top=Max("number"))["top"]
-        known = Gpu(
-            number=0 if highest is None else highest + 1,
-            node=node,
-            uuid=item.uuid,
-            model=model,
-            gpu_class=model.gpu_class,
-        )
-    known.index = item.index
-    known.domain = item.nvlink_domain
-    known.numa = item.numa
-    known.peers = [[peer.index, peer.nvlinks, peer.path] for peer in item.peers]
-    known.mode = item.mode
-    gpu_found(known)
-    known.save()
-    return None
-
-
-def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
-    if model.placements.exists():
-        return
-    MigPlacement.objects.bulk_create(
-        [
-            MigPlacement(
-                model=model,
-                profile=place.profile,
-                profile_id=place.profile_id,
-                start=place.start,
-                size=place.size,
-                compute=place.compute,
-                limit=place.max,
-            )
-            for place in item.placements
-        ],
-        ignore_conflicts=True,
-    )
-
-
 def node_ready(*, operator: User, node: Node, now: datetime) -> None:
-    """Puts a drained or quarantined node back into planning, as it is made now."""
+    """Puts a drained or quarantined node back into planning, as it is made now.
+
+    Raises:
+        Refused: `models_unknown`, when no GPU of the node has a model in the catalogue.
+    """
+    inventory = inventory_of(node)
+    if inventory is not None and inventory.gpus and not node.gpus.exists():
+        names = sorted({item.name for item in inventory.gpus})
+        raise Refused(
+            "models_unknown",
+            f"Nothing can be planned on {node.name}: no model named {', '.join(names)} is in the"
+            " catalogue. Add the model first.",
+        )
     node.differences = []
     node.save(update_fields=["differences"])
     node_note(operator, node, "node.approved", now)

@@ -14,9 +14,10 @@ from allocation.models import Allocation, Booking, Node
 from allocation.rules.clocks import clock_is_wrong
 from allocation.rules.fencing import Known, has_gone_on, is_ahead, is_news, is_proof, is_stale
 from allocation.services.epochs import ahead_tell, epoch_now
-from allocation.services.fleet import inventory_apply, key_confirm, node_key, reads
+from allocation.services.fleet import key_confirm, node_key, reads
 from allocation.services.healing import Because, run_break
 from allocation.services.health import errors_apply, gone_apply, troubles_apply
+from allocation.services.inventories import inventory_apply
 from allocation.services.leases import leases_grant
 from allocation.services.lifecycle import (
     STARTED,

@@ -9,9 +9,9 @@ from django.db import transaction
 from allocation.models import Booking, WorkSpeed
 from allocation.rules.ask import LONGEST_SECONDS, AskDocument
 from allocation.rules.catalogue import BY_CODE
-from tenants.audit import audit_record
+from tenants.audit import audit_everywhere
 from tenants.errors import Refused, invalid, missing
-from tenants.models import GpuClass, Tenant, User
+from tenants.models import GpuClass, User
 from tenants.services.words import slug_read
 
 Lengths = Mapping[str, int]
@@ -89,7 +89,7 @@ def speeds_set(
     *, operator: User, workload: str, speeds: Mapping[str, int], now: datetime
 ) -> dict[str, int]:
     """States how fast a kind of work goes on each class, in thousandths; without any the kind is
-    gone. Bookings keep the lengths that they were booked with. Every tenant's log says so.
+    gone. Bookings keep the lengths that they were booked with. Every log says so.
 
     Raises:
         Refused: `bad_slug`, `bad_speed` or `not_found` (class).
@@ -110,15 +110,13 @@ def speeds_set(
         WorkSpeed(workload=workload, gpu_class_id=name, thousandths=speeds[name])
         for name in sorted(speeds)
     )
-    for tenant_id in Tenant.objects.order_by("id").values_list("id", flat=True):
-        audit_record(
-            tenant_id=tenant_id,
-            actor_id=operator.id,
-            action="workload.set",
-            target=("workload", workload),
-            now=now,
-            detail={"before": before, "after": dict(speeds)},
-        )
+    audit_everywhere(
+        actor_id=operator.id,
+        action="workload.set",
+        target=("workload", workload),
+        now=now,
+        detail={"before": before, "after": dict(speeds)},
+    )
     return dict(speeds)
 
 

@@ -7,9 +7,9 @@ from decimal import Decimal
 from django.db import IntegrityError, transaction
 
 from billing.models import Price, PriceBook
-from tenants.audit import audit_record
+from tenants.audit import audit_everywhere
 from tenants.errors import Refused, invalid
-from tenants.models import GpuClass, Tenant, Tier
+from tenants.models import GpuClass, Tier
 
 
 def price_book_publish(
@@ -22,7 +22,8 @@ def price_book_publish(
 ) -> PriceBook:
     """Adds a version of all prices, by (class, tier), in force from `valid_from` on.
 
-    Running bookings keep the price they were booked at. Every tenant's audit says so.
+    Running bookings keep the price they were booked at. The platform's log and every tenant's say
+    so. The first version sets the currency, which stays.
 
     Raises:
         Refused: `price_book_past`, `price_book_overlaps`, `price_missing`, `bad_amount`,
@@ -50,15 +51,13 @@ def price_book_publish(
         Price(book=book, gpu_class_id=gpu_class, tier_id=tier, per_gpu_hour=price)
         for (gpu_class, tier), price in sorted(prices.items())
     )
-    for tenant in Tenant.objects.order_by("slug"):
-        audit_record(
-            tenant_id=tenant.id,
-            actor_id=actor_id,
-            action="prices.published",
-            target=("price_book", book.version),
-            now=now,
-            detail={"valid_from": valid_from.isoformat(), "note": book.note},
-        )
+    audit_everywhere(
+        actor_id=actor_id,
+        action="prices.published",
+        target=("price_book", book.version),
+        now=now,
+        detail={"valid_from": valid_from.isoformat(), "note": book.note},
+    )
     return book
 
 

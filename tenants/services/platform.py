@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from tenants.audit import audit_record
+from tenants.audit import audit_everywhere, audit_record
 from tenants.errors import invalid
 from tenants.models import Membership, Role, Tenant, Tier, User
 from tenants.services.account import password_check
@@ -55,7 +55,8 @@ LIMITS = {
 
 @transaction.atomic
 def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> Tier:
-    """Makes the tier or changes it; running bookings keep their place. Every tenant's log says so.
+    """Makes the tier or changes it; running bookings keep their place. The platform's log and every
+    tenant's say so.
 
     Raises:
         Refused: `bad_slug`, `bad_name` or `bad_tier`, with the field.
@@ -83,15 +84,13 @@ def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> T
     before = {field: getattr(tier, field) for field in values} if tier else None
     tier, _ = Tier.objects.update_or_create(slug=slug, defaults=values)
     if before != values:
-        for tenant_id in Tenant.objects.order_by("id").values_list("id", flat=True):
-            audit_record(
-                tenant_id=tenant_id,
-                actor_id=operator.id,
-                action="tier.set",
-                target=("tier", slug),
-                now=now,
-                detail={"before": before, "after": values},
-            )
+        audit_everywhere(
+            actor_id=operator.id,
+            action="tier.set",
+            target=("tier", slug),
+            now=now,
+            detail={"before": before, "after": values},
+        )
     return tier
 
 

@@ -14,7 +14,7 @@ from allocation import wire
 from allocation.models import Booking, Gpu, Node
 from allocation.services.bookings import booking_request
 from allocation.services.desired import documents
-from allocation.services.fleet import inventory_apply
+from allocation.services.inventories import inventory_apply
 from allocation.services.links import agents_redis
 from allocation.services.publish import publish_due, republish_all
 from allocation.services.reader import Reader

@@ -1,0 +1,126 @@
+"""The shipped catalogue: data-centre GPUs by the names that NVML reports, and a new site's tiers.
+
+It suggests and explains; what a driver reports replaces what is expected here.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+WORKLOADS = ("training", "inference")
+_CENT = Decimal("0.01")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProfile:
+    """A MIG profile that a model is expected to have."""
+
+    name: str
+    compute: int
+    size: int
+    starts: tuple[int, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A GPU model as shipped. `speeds` are thousandths of an H100 by kind of work, `price` is that
+    of the tier with factor 1."""
+
+    slug: str
+    names: tuple[str, ...]
+    pci: tuple[str, ...]
+    memory_mb: int
+    gpu_class: str
+    label: str
+    reset_seconds: int
+    nvlinks: int
+    profiles: tuple[KnownProfile, ...]
+    speeds: Mapping[str, int]
+    price: Decimal
+
+    @property
+    def mode_switch(self) -> str:
+        """As GpuModel has it."""
+        return "reset" if self.reset_seconds else "online"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTier:
+    """A tier as shipped; `terms` are the fields of TierTerms."""
+
+    slug: str
+    price_factor: Decimal
+    terms: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCatalogue:
+    """All that is shipped, in the file's order: the fastest models and the first tiers first."""
+
+    currency: str
+    models: Mapping[str, KnownModel]
+    tiers: Mapping[str, KnownTier]
+
+    def by_name(self, name: str) -> KnownModel | None:
+        """The model that NVML calls `name`."""
+        return next((model for model in self.models.values() if name in model.names), None)
+
+    def of_class(self, gpu_class: str) -> KnownModel | None:
+        """The first model for which this class is suggested: its speeds and prices are typical."""
+        return next((model for model in self.models.values() if model.gpu_class == gpu_class), None)
+
+    def price(self, model: KnownModel, tier: str) -> Decimal:
+        """The typical price of a GPU-hour in a tier; one that is not shipped has factor 1."""
+        known = self.tiers.get(tier)
+        factor = known.price_factor if known else Decimal(1)
+        return (model.price * factor).quantize(_CENT, ROUND_HALF_UP)
+
+    def speeds(self, gpu_classes: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Typical thousandths by kind of work and class, for the classes that are known."""
+        known = {slug: model for slug in gpu_classes if (model := self.of_class(slug))}
+        return {
+            workload: {slug: model.speeds[workload] for slug, model in known.items()}
+            for workload in WORKLOADS
+            if known
+        }
+
+
+@lru_cache(maxsize=1)
+def known_catalogue() -> KnownCatalogue:
+    """The shipped catalogue, read once."""
+    raw = tomllib.loads(Path(__file__).with_name("known_models.toml").read_text("utf-8"))
+    return KnownCatalogue(
+        currency=raw["currency"],
+        models={slug: _model(slug, data, raw["geometry"]) for slug, data in raw["models"].items()},
+        tiers={slug: _tier(slug, data) for slug, data in raw["tiers"].items()},
+    )
+
+
+def _model(slug: str, data: dict[str, Any], geometries: dict[str, Any]) -> KnownModel:
+    geometry = geometries[data["mig"]]["profiles"] if "mig" in data else []
+    return KnownModel(
+        slug=slug,
+        names=tuple(data["names"]),
+        pci=tuple(data["pci"]),
+        memory_mb=data["memory_mb"],
+        gpu_class=data["gpu_class"],
+        label=data["label"],
+        reset_seconds=data["reset_seconds"],
+        nvlinks=data["nvlinks"],
+        profiles=tuple(
+            KnownProfile(name, row["compute"], row["size"], tuple(row["starts"]), row["limit"])
+            for name, row in zip(data.get("profiles", ()), geometry, strict=True)
+        ),
+        speeds={workload: data[workload] for workload in WORKLOADS},
+        price=Decimal(data["price"]),
+    )
+
+
+def _tier(slug: str, data: dict[str, Any]) -> KnownTier:
+    terms = {name: value for name, value in data.items() if name != "price_factor"}
+    return KnownTier(slug, Decimal(data["price_factor"]), terms)

@@ -1,0 +1,64 @@
+"""The shipped catalogue: complete, free of contradictions, and true of the simulated drivers."""
+
+from decimal import Decimal
+
+from allocation.agent.simulated_hardware import models_load
+from allocation.rules.known_models import known_catalogue
+from tenants.services import TierTerms
+from tenants.services.platform import LIMITS
+
+CATALOGUE = known_catalogue()
+REQUIRED = (
+    *("A100-SXM4-80GB", "A100-SXM4-40GB", "A100 80GB PCIe", "A100-PCIE-40GB", "A30"),
+    *("H100 80GB HBM3", "H100 PCIe", "H100 NVL", "H200", "H200 NVL", "B200", "GH200 480GB"),
+    *("L4", "L40", "L40S", "RTX 6000 Ada Generation"),
+    "RTX PRO 6000 Blackwell Server Edition",
+)
+
+
+def test_the_models_of_data_centres_are_there_each_under_one_name_and_id() -> None:
+    assert all(CATALOGUE.by_name(f"NVIDIA {name}") for name in REQUIRED)
+    names = [name for model in CATALOGUE.models.values() for name in model.names]
+    ids = [pci for model in CATALOGUE.models.values() for pci in model.pci]
+    assert len(names) == len(set(names))
+    assert len(ids) == len(set(ids))
+    assert all(len(pci) == 4 and int(pci, 16) for pci in ids)
+    assert CATALOGUE.by_name("NVIDIA Nothing") is None
+
+
+def test_every_geometry_can_be_built_and_its_names_say_its_compute_slices() -> None:
+    for model in CATALOGUE.models.values():
+        slots = max((start + p.size for p in model.profiles for start in p.starts), default=0)
+        for profile in model.profiles:
+            assert profile.name.startswith(f"{profile.compute}g."), (model.slug, profile)
+            assert len(profile.starts) * profile.size <= slots
+            assert profile.limit <= len(profile.starts)
+        full = [profile for profile in model.profiles if profile.size == slots]
+        assert len(full) == bool(model.profiles)
+
+
+def test_the_expected_geometry_is_that_of_the_simulated_drivers() -> None:
+    for simulated in models_load().values():
+        known = CATALOGUE.by_name(simulated.name)
+        assert known is not None
+        assert known.memory_mb == simulated.memory_mb
+        assert known.mode_switch == {"none": "online"}.get(
+            simulated.mode_switch, simulated.mode_switch
+        )
+        assert known.nvlinks == simulated.nvlinks
+        assert {(p.name, p.compute, p.size, p.starts, p.limit) for p in known.profiles} == {
+            (p.name, p.compute, p.size, p.starts, p.max) for p in simulated.profiles
+        }
+
+
+def test_tiers_fit_the_services_limits_and_prices_follow_them() -> None:
+    for tier in CATALOGUE.tiers.values():
+        terms = TierTerms(**tier.terms)
+        for field, (low, high, _) in LIMITS.items():
+            value = getattr(terms, field)
+            assert value is None or low <= value <= high
+    a100 = CATALOGUE.models["a100-80gb"]
+    assert CATALOGUE.price(a100, "spot") == Decimal("0.74")
+    assert CATALOGUE.price(a100, "a-tier-of-our-own") == a100.price
+    same_class = [m.gpu_class for m in CATALOGUE.models.values() if m.gpu_class == "rtx-pro-6000"]
+    assert len(same_class) == 2

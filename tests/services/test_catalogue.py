@@ -1,0 +1,218 @@
+"""Classes and models: made by operators, in use by nodes, and filled in by drivers."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from allocation import wire
+from allocation.models import Gpu, GpuModel, MigPlacement, Node
+from allocation.services.catalogue import (
+    ModelTerms,
+    class_remove,
+    class_set,
+    model_remove,
+    model_set,
+)
+from allocation.services.fleet import enrolment_token_create, node_enrol, node_ready
+from allocation.services.inventories import inventory_apply
+from tenants.errors import Refused
+from tenants.models import AuditEntry, GpuClass, Quota, User
+from tenants.wall import operator_tx
+from tests.builders import a_tenant, an_operator
+from tests.builders_allocation import NOW
+from tests.roles import as_system
+
+pytestmark = pytest.mark.django_db
+H100 = ModelTerms("NVIDIA H100 80GB HBM3", "h100", 80_000)
+
+
+def a_gpu(index: int, name: str, *profiles: tuple[str, int, int, int, int]) -> wire.InventoryGpu:
+    """Profiles are (name, start, size, compute, most)."""
+    return wire.InventoryGpu(
+        index=index,
+        uuid=f"GPU-{index}",
+        name=name,
+        memory_mb=81_559,
+        mig_capable=bool(profiles),
+        mode="whole",
+        numa=0,
+        pci=f"00000000:{index:02X}:00.0",
+        nvlink_domain=None,
+        placements=tuple(
+            wire.Placement(profile=p, profile_id=n, start=start, size=size, compute=c, max=most)
+            for n, (p, start, size, c, most) in enumerate(profiles)
+        ),
+    )
+
+
+def an_inventory(*gpus: wire.InventoryGpu) -> wire.Inventory:
+    return wire.Inventory(
+        hostname="gpu-a1-01",
+        driver="570.1",
+        agent="0.4.0",
+        boot="b",
+        cores=8,
+        memory_mb=65_536,
+        gpus=gpus,
+    )
+
+
+def enrolled(inventory: wire.Inventory, name: str = "gpu-a1-01") -> Node:
+    with as_system():
+        token = enrolment_token_create(node_name=name, rack_name="a1", now=NOW)
+    sent: Any = json.loads(json.dumps(wire.inventory_to_plain(inventory)))
+    node_enrol(token=token, inventory=sent, now=NOW)
+    return there(name)
+
+
+def there(name: str = "gpu-a1-01") -> Node:
+    with as_system():
+        return Node.objects.get(name=name)
+
+
+def said(operator: User, terms: ModelTerms, slug: str = "h100-80gb") -> GpuModel:
+    with operator_tx():
+        class_set(operator=operator, slug=terms.gpu_class, label=terms.gpu_class.upper(), now=NOW)
+        return model_set(operator=operator, slug=slug, terms=terms, now=NOW)
+
+
+@pytest.fixture
+def operator() -> User:
+    return an_operator("olaf")
+
+
+def test_gpus_wait_for_their_model_and_come_in_when_it_is_named(operator: User) -> None:
+    ones = [("1g.6gb", start, 1, 1, 4) for start in range(4)]
+    sliced = a_gpu(0, H100.product_name, *ones, ("4g.24gb", 0, 4, 4, 1))
+    inventory = an_inventory(sliced, a_gpu(1, "NVIDIA L4"))
+    node = enrolled(inventory)
+    assert node.state == Node.State.QUARANTINED
+    assert node.state_reason.startswith("GPU 0 is a NVIDIA H100 80GB HBM3, and no model")
+    with pytest.raises(Refused, match="models_unknown"), operator_tx():
+        node_ready(operator=operator, node=node, now=NOW)
+
+    said(operator, H100)
+    node = there()
+    assert node.state == Node.State.QUARANTINED
+    assert node.differences == [
+        "GPU 1 is a NVIDIA L4, and no model of that name is in the catalogue."
+    ]
+    with as_system():
+        assert Gpu.objects.get().model_id == "h100-80gb"
+        model = GpuModel.objects.get()
+    # The driver's word replaces what the operator was told to expect.
+    assert (model.memory_mb, model.memory_slots, model.compute_slices) == (81_559, 4, 4)
+
+    said(operator, ModelTerms("NVIDIA L4", "l4", 23_034), "l4")
+    node = there()
+    assert node.differences == []
+    assert node.state_reason.startswith("Its GPUs are in the catalogue now.")
+    with operator_tx():
+        node_ready(operator=operator, node=node, now=NOW)
+    with as_system():
+        # What its agent reports again is no news.
+        inventory_apply(node=there(), inventory=inventory, now=NOW + timedelta(1))
+    assert there().state == Node.State.READY
+
+
+def test_a_driver_that_numbers_more_slots_than_there_are_offers_whole_gpus(operator: User) -> None:
+    said(operator, dataclasses.replace(H100, product_name="NVIDIA RTX PRO 6000"))
+    places = [("1g.24gb", start, 3, 1, 4) for start in (0, 3, 6, 9)]
+    node = enrolled(an_inventory(a_gpu(0, "NVIDIA RTX PRO 6000", *places)))
+    assert node.state == Node.State.READY
+    with as_system():
+        assert not MigPlacement.objects.exists()
+
+
+def test_a_name_that_an_older_driver_gives_means_the_same_model(operator: User) -> None:
+    said(operator, ModelTerms("NVIDIA A100-SXM4-80GB", "a100", 81_920, 30), "big")
+    assert enrolled(an_inventory(a_gpu(0, "A100-SXM4-80GB"))).state == Node.State.READY
+
+
+def test_what_is_in_use_stays(operator: User) -> None:
+    said(operator, H100)
+    said(operator, ModelTerms("NVIDIA L4", "l4", 23_034), "l4")
+    enrolled(an_inventory(a_gpu(0, "NVIDIA H100 80GB HBM3")))
+    with as_system():
+        Quota.objects.create(tenant=a_tenant(), gpu_class_id="l4")
+
+    def refused(work: Callable[..., object], **arguments: object) -> Refused:
+        with pytest.raises(Refused) as caught, operator_tx():
+            work(operator=operator, now=NOW, **arguments)
+        return caught.value
+
+    assert "1 model and 1 GPU" in refused(class_remove, slug="h100").sentence
+    assert "1 model and 1 quota" in refused(class_remove, slug="l4").sentence
+    assert refused(model_remove, slug="h100-80gb").code == "model_in_use"
+    used = dataclasses.replace(H100, memory_mb=81_559)
+    for terms, param in (
+        (dataclasses.replace(used, product_name="NVIDIA H200"), "product_name"),
+        (dataclasses.replace(used, gpu_class="l4"), "gpu_class"),
+        (dataclasses.replace(used, memory_mb=1), "memory_mb"),
+    ):
+        assert refused(model_set, slug="h100-80gb", terms=terms).param == param
+    with operator_tx():
+        terms = dataclasses.replace(used, switch_seconds=20)
+        assert model_set(operator=operator, slug="h100-80gb", terms=terms, now=NOW).mode_switch == (
+            "reset"
+        )
+        model_remove(operator=operator, slug="l4", now=NOW)
+    with as_system():
+        Quota.objects.all().delete()
+    with operator_tx():
+        class_remove(operator=operator, slug="l4", now=NOW)
+    with as_system():
+        actions = list(
+            AuditEntry.objects.filter(tenant=None, actor=operator)
+            .order_by("id")
+            .values_list("action", "object_id")
+        )
+        assert GpuClass.objects.get().slug == "h100"
+    assert actions == [
+        ("gpu_class.set", "h100"),
+        ("gpu_model.set", "h100-80gb"),
+        ("gpu_class.set", "l4"),
+        ("gpu_model.set", "l4"),
+        ("gpu_model.set", "h100-80gb"),
+        ("gpu_model.removed", "l4"),
+        ("gpu_class.removed", "l4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "param"),
+    [
+        ({"product_name": ""}, "bad_name", "product_name"),
+        ({"product_name": "NVIDIA L4"}, "product_name_taken", "product_name"),
+        ({"gpu_class": "nope"}, "not_found", "gpu_class"),
+        ({"memory_mb": 0}, "bad_model", "memory_mb"),
+        ({"memory_mb": 2**40}, "bad_model", "memory_mb"),
+        ({"switch_seconds": 601}, "bad_model", "switch_seconds"),
+        ({"switch_seconds": -1}, "bad_model", "switch_seconds"),
+    ],
+)
+def test_senseless_models_are_refused_at_their_field(
+    operator: User, change: dict[str, Any], code: str, param: str
+) -> None:
+    said(operator, H100)
+    said(operator, ModelTerms("NVIDIA L4", "l4", 23_034), "l4")
+    terms = dataclasses.replace(H100, **change)
+    with pytest.raises(Refused) as caught, operator_tx():
+        model_set(operator=operator, slug="h100-80gb", terms=terms, now=NOW)
+    assert (caught.value.code, caught.value.param) == (code, param)
+
+
+def test_two_classes_never_have_one_name(operator: User) -> None:
+    with operator_tx():
+        class_set(operator=operator, slug="a", label="H100 80 GB", now=NOW)
+        made = class_set(operator=operator, slug="b", label="L4", now=NOW)
+        assert made.order == 1
+        class_set(operator=operator, slug="b", label="L4 24 GB", now=NOW)
+    for label, order in (("h100 80 gb", None), ("", None), ("L4", 1001)):
+        with pytest.raises(Refused) as caught, operator_tx():
+            class_set(operator=operator, slug="b", label=label, order=order, now=NOW)
+        assert caught.value.param in ("label", "order")
