@@ -75,6 +75,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "tenants.web.text.TextMiddleware",
+    "tenants.web.address.AddressMiddleware",
     # Last: what it passes on has been through everything above as any other request.
     "portal.web.operators.OperatorsMiddleware",
 ]

@@ -1,11 +1,49 @@
 """The record of who did what, written inside the caller's transaction."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from tenants.models import AuditEntry, Tenant
+
+_address: ContextVar[str] = ContextVar("audit_address", default="")
+
+
+@contextmanager
+def acting_from(address: str) -> Iterator[None]:
+    """Notes `address` in platform entries that are written inside, as where the act came from."""
+    before = _address.set(address)
+    try:
+        yield
+    finally:
+        _address.reset(before)
+
+
+def platform_record(
+    *,
+    operator_id: int | None,
+    action: str,
+    target: tuple[str, object],
+    now: datetime,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes what an operator did into the platform's log: in `operator_tx`, or as the system.
+
+    `before` and `after` hold the values that the act changed, as JSON, under the same names. The
+    address is that of `acting_from`; acts of `manage.py` have none.
+    """
+    audit_record(
+        tenant_id=None,
+        actor_id=operator_id,
+        action=action,
+        target=target,
+        now=now,
+        detail={"before": dict(before or {}), "after": dict(after or {})},
+    )
 
 
 def audit_record(
@@ -35,7 +73,8 @@ def audit_everywhere(
     detail: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the entry into the platform's log and into that of every tenant: for what an operator
-    changes for all of them. In `operator_tx`."""
+    changes for all of them. `detail` has `before` and `after` as in `platform_record`, which is
+    for what is only the platform's. In `operator_tx`."""
     tenants = Tenant.objects.order_by("slug").values_list("id", flat=True)
     audit_write(
         audit_entry(
@@ -61,6 +100,7 @@ def audit_entry(
 ) -> AuditEntry:
     """The entry, not written yet: for those who write many at once by `audit_write`."""
     kind, identifier = target
+    address = _address.get() if tenant_id is None else ""
     return AuditEntry(
         tenant_id=tenant_id,
         at=now,
@@ -68,7 +108,7 @@ def audit_entry(
         action=action,
         object_kind=kind,
         object_id=str(identifier),
-        detail=dict(detail or {}),
+        detail={**(detail or {}), **({"address": address} if address else {})},
     )
 
 

@@ -390,7 +390,8 @@ class IdempotencyKey(models.Model):
 class AuditEntry(models.Model):
     """Who did what to what. Written with the work, never changed; no personal data but ids.
 
-    Without a tenant it is about the platform: sign-ins, and what operators do to nodes and people.
+    Without a tenant it is about the platform: sign-ins, and every act of operators, with the
+    address that it came from.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -12,6 +12,7 @@ from tenants.access import client_address
 from tenants.api.base import ApiView
 from tenants.api.fields import Strict, Text
 from tenants.api.schema import described
+from tenants.models import User
 from tenants.services.calls import call_count
 from tenants.wall import operator_tx
 
@@ -51,7 +52,10 @@ class Enrolments(ApiView):
             self.require_operator()
             with operator_tx():
                 token = enrolment_token_create(
-                    node_name=sent["node"], rack_name=sent["rack"], now=self.now
+                    node_name=sent["node"],
+                    rack_name=sent["rack"],
+                    now=self.now,
+                    operator=User.objects.get(id=self.actor.user_id),
                 )
             made = {
                 "node": sent["node"],

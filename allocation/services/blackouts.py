@@ -27,6 +27,7 @@ from allocation.services.policies import policy_of
 from allocation.services.snapshot import instant, requests_of, seconds, snapshot_read
 from allocation.services.snapshot_blackouts import blackouts_laid
 from allocation.solver import Plan, Snapshot, solve
+from tenants.audit import platform_record
 from tenants.errors import Refused, invalid, missing
 from tenants.models import User
 from tenants.outbox import nudge
@@ -105,6 +106,20 @@ def blackout_plan(*, operator: User, wish: BlackoutWish, now: datetime) -> Black
     first = blackouts[0]
     often = f", {recurrence_words(wish.repeat)}" if wish.repeat else ""
     _note(first, f"{operator.username} planned maintenance: {first.reason}{often}.", now)
+    platform_record(
+        operator_id=operator.id,
+        action="maintenance.planned",
+        target=("maintenance", first.id),
+        now=now,
+        after={
+            "where": first.where,
+            "starts": first.starts.isoformat(),
+            "ends": first.ends.isoformat(),
+            "drain_by": first.drain_by.isoformat(),
+            "reason": first.reason,
+            "dates": len(blackouts),
+        },
+    )
     because = Because("R33", f"Maintenance of {first.where}: {first.reason}.")
     told = Q(pk=None)
     for blackout in _while_anything_runs(blackouts):
@@ -139,6 +154,15 @@ def blackout_end(
         more = rest.filter(ended_at=None, ends__gt=now).update(ended_at=now)
     also = f" and {more} dates that follow" if more else ""
     _note(blackout, f"{operator.username} ended maintenance: {blackout.reason}{also}.", now)
+    where = {"where": blackout.where}
+    platform_record(
+        operator_id=operator.id,
+        action="maintenance.ended",
+        target=("maintenance", blackout.id),
+        now=now,
+        before={**where, "ends": blackout.ends.isoformat()},
+        after={**where, "ends": now.isoformat(), "later_dates_called_off": more},
+    )
     nudge("allocation.cycle")
     return blackout
 

@@ -83,7 +83,9 @@ def class_remove(*, operator: User, slug: str, now: datetime) -> None:
         )
     WorkSpeed.objects.filter(gpu_class_id=slug).delete()
     found.delete()
-    _note(operator, "gpu_class.removed", ("gpu_class", slug), now, {"label": found.label})
+    _note(
+        operator, "gpu_class.removed", ("gpu_class", slug), now, {"before": {"label": found.label}}
+    )
 
 
 def class_uses(slug: str) -> list[str]:
@@ -145,7 +147,13 @@ def model_remove(*, operator: User, slug: str, now: datetime) -> None:
             param="slug",
         )
     found.delete()
-    _note(operator, "gpu_model.removed", ("gpu_model", slug), now, asdict(_terms_of(found)))
+    _note(
+        operator,
+        "gpu_model.removed",
+        ("gpu_model", slug),
+        now,
+        {"before": asdict(_terms_of(found))},
+    )
 
 
 def _values(terms: ModelTerms) -> dict[str, object]:

@@ -13,7 +13,9 @@ from django.db import connection, transaction
 from redis import RedisError
 
 from allocation.models import MachineClock
+from tenants.audit import platform_record
 from tenants.errors import Refused
+from tenants.models import User
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
@@ -58,7 +60,7 @@ def clock_holds(reading: ClockReading) -> bool:
     return True
 
 
-def clock_accept(*, operator: str) -> timedelta:
+def clock_accept(*, operator: User, now: datetime) -> timedelta:
     """Somebody has looked: the clock as it is now is right. Returns by how much it had jumped.
 
     Raises:
@@ -73,7 +75,15 @@ def clock_accept(*, operator: str) -> timedelta:
         for row in found:
             row.apart, row.jump = row.apart + (row.jump or timedelta(0)), None
             row.save(update_fields=["apart", "jump"])
-    logger.warning("%s says that the clock is right; it had jumped by %s", operator, most)
+        platform_record(
+            operator_id=operator.id,
+            action="clock.accepted",
+            target=("clock", "portal"),
+            now=now,
+            before={"jump_seconds": round(most.total_seconds()), "machines": len(found)},
+            after={"jump_seconds": 0, "machines": len(found)},
+        )
+    logger.warning("%s says that the clock is right; it had jumped by %s", operator.username, most)
     _show(0)
     nudge("allocation.cycle")
     return most

@@ -15,7 +15,7 @@ from allocation.services.policies import policy_of
 from allocation.services.snapshot import snapshot_read
 from allocation.solver import Place, solve
 from allocation.solver.compaction import Proposal, propose
-from tenants.audit import audit_record
+from tenants.audit import audit_record, platform_record
 from tenants.errors import Refused
 from tenants.models import User
 from tenants.outbox import nudge
@@ -86,6 +86,13 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
         # Two pressed at once.
         return order
     moved = [move.booking for move in proposal.moves]
+    platform_record(
+        operator_id=operator.id,
+        action="compaction.ordered",
+        target=("compaction_order", order.id),
+        now=now,
+        after={"for": order.beneficiary.label, "moves": len(moved), "document": order.document},
+    )
     for booking in Booking.objects.filter(id__in=[proposal.beneficiary, *moved]).order_by("id"):
         audit_record(
             tenant_id=booking.tenant_id,

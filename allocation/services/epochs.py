@@ -7,13 +7,14 @@ from django.db import transaction
 from django.db.models import F, Max
 
 from allocation.models import Node, SolverState
-from tenants.audit import audit_record
+from tenants.audit import platform_record
+from tenants.models import User
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
 
-def epoch_raise(now: datetime) -> int:
+def epoch_raise(now: datetime, operator: User | None = None) -> int:
     """Makes what we say from now on newer than anything that any node has heard; returns the epoch.
 
     Unix seconds, so above every backup's; above what nodes have told of, should a clock be wrong.
@@ -22,15 +23,17 @@ def epoch_raise(now: datetime) -> int:
         fence, _ = SolverState.objects.get_or_create(id=1)
         fence = SolverState.objects.select_for_update().get(id=fence.id)
         ahead = Node.objects.aggregate(top=Max("ahead_epoch"))["top"] or 0
+        before = fence.epoch
         fence.epoch = max(fence.epoch + 1, ahead + 1, int(now.timestamp()))
         fence.save(update_fields=["epoch"])
         Node.objects.update(generation=F("generation") + 1, ahead_epoch=None)
-        audit_record(
-            tenant_id=None,
-            actor_id=None,
+        platform_record(
+            operator_id=operator.id if operator else None,
             action="epoch.raised",
             target=("epoch", fence.epoch),
             now=now,
+            before={"epoch": before},
+            after={"epoch": fence.epoch},
         )
     logger.warning("The epoch is %d now; every node is told anew", fence.epoch)
     nudge("allocation.publish")

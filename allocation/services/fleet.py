@@ -16,7 +16,7 @@ from allocation.models import EnrolmentToken, Node, Rack, SolverState
 from allocation.services.inventories import inventory_apply, inventory_of
 from allocation.services.links import link_password, link_replace, link_url
 from allocation.services.node_policies import node_policy
-from tenants.audit import audit_record
+from tenants.audit import platform_record
 from tenants.errors import Refused, invalid
 from tenants.models import User
 from tenants.outbox import nudge
@@ -51,7 +51,8 @@ def enrolment_token_create(
         EnrolmentToken.objects.create(
             digest=hashlib.sha256(clear.encode()).digest(), node=node, expires=now + TOKEN_LIFETIME
         )
-        node_note(operator, node, "node.enrolment_token_made", now)
+        after = {"rack": node.rack.name, "token_expires": (now + TOKEN_LIFETIME).isoformat()}
+        node_note(operator, node, "node.enrolment_token_made", now, after=after)
     return clear
 
 
@@ -94,7 +95,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         node.published_generation = -1
         node.observed_generation = -1
         inventory_apply(node=node, inventory=found, now=now)
-        node_note(None, node, "node.enrolled", now, {"key_version": node.key_version})
+        node_note(None, node, "node.enrolled", now, after={"key_version": node.key_version})
         epoch = SolverState.objects.get_or_create(id=1)[0].epoch
     link_replace(node.name, link_digest)
     nudge("allocation.publish")
@@ -157,12 +158,14 @@ def node_ready(*, operator: User, node: Node, now: datetime) -> None:
             f"Nothing can be planned on {node.name}: no model named {', '.join(names)} is in the"
             " catalogue. Add the model first.",
         )
+    before = {"state": node.state, "differences": node.differences}
     node.differences = []
     node.save(update_fields=["differences"])
-    node_note(operator, node, "node.approved", now)
     node_state_set(
         node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC"
     )
+    after = {"state": node.state, "differences": []}
+    node_note(operator, node, "node.approved", now, before=before, after=after)
 
 
 def node_note(
@@ -170,16 +173,18 @@ def node_note(
     node: Node,
     action: str,
     now: datetime,
-    detail: Mapping[str, object] | None = None,
+    *,
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
 ) -> None:
     """Writes what an operator did to a node, or an agent's enrolment, into the platform's log."""
-    audit_record(
-        tenant_id=None,
-        actor_id=operator.id if operator else None,
+    platform_record(
+        operator_id=operator.id if operator else None,
         action=action,
         target=("node", node.name),
         now=now,
-        detail=detail,
+        before=before,
+        after=after,
     )
 
 
@@ -202,9 +207,11 @@ def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
     node = Node.objects.select_for_update().get(id=node.id)
     if node.link_digest is None:
         raise not_enrolled(node)
-    node_note(operator, node, "node.locked_out", now)
+    before = {"state": node.state, "key_version": node.key_version}
     who = f"was locked out by {operator.username}, {now:%d %b %H:%M} UTC"
     _lock_out(node, f"Its agent {who}; enrol it anew", now)
+    after = {"state": node.state, "key_version": node.key_version}
+    node_note(operator, node, "node.locked_out", now, before=before, after=after)
 
 
 def node_flooded(*, node_name: str, lock_out: bool, now: datetime) -> None:
@@ -256,7 +263,8 @@ def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
     node.key_version += 1
     node.generation += 1
     node.save(update_fields=["key_version", "generation"])
-    node_note(operator, node, "node.key_rotated", now, {"version": node.key_version})
+    before, after = ({"key_version": node.key_version - back} for back in (1, 0))
+    node_note(operator, node, "node.key_rotated", now, before=before, after=after)
     logger.warning("%s gives %s its key %d", operator.username, node.name, node.key_version)
     nudge("allocation.publish")
 

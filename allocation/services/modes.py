@@ -92,7 +92,7 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
         )
     if gpu.mode_pinned == mode:
         return
-    gpu.mode_pinned = mode
+    was, gpu.mode_pinned = gpu.mode_pinned, mode
     gpu.save(update_fields=["mode_pinned"])
     said = f"pinned it to {WORDS[mode]}" if mode else "unpinned its mode"
     why = f": {note.strip()[:120]}" if note.strip() else ""
@@ -100,8 +100,9 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
         node=gpu.node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now,
         sentence=f"{operator.username} {said}{why.rstrip('.')}.",
     )  # fmt: skip
-    detail = {"gpu": gpu.index, "mode": mode, "note": note.strip()[:120]}
-    node_note(operator, gpu.node, "node.gpu_mode_pinned", now, detail)
+    before = {"gpu": gpu.index, "mode": was}
+    after = {"gpu": gpu.index, "mode": mode, "note": note.strip()[:120]}
+    node_note(operator, gpu.node, "node.gpu_mode_pinned", now, before=before, after=after)
     logger.warning("%s: GPU %d: %s %s", gpu.node.name, gpu.index, operator.username, said)
     nudge("allocation.cycle")
 

@@ -1,6 +1,6 @@
 """Policy documents: the solver's tunables as the operator versions them."""
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any
 
@@ -8,11 +8,11 @@ from django.db import transaction
 
 from allocation.models import PolicyVersion
 from allocation.rules.node_policy import NODE_MOST, node_policy_of
-from allocation.rules.presence import PRESENCE_MOST
-from allocation.services.snapshot import snapshot_take
+from allocation.rules.presence import PRESENCE_MOST, presence_policy_of
+from allocation.services.snapshot import snapshot_read
 from allocation.services.strangers import ladder_by_policy
 from allocation.solver import Policy, solve
-from tenants.audit import audit_record
+from tenants.audit import platform_record
 from tenants.errors import invalid
 
 _DAY = 86_400
@@ -82,6 +82,22 @@ def policy_tunables(policy: Policy) -> dict[str, int]:
     return {each.name: getattr(policy, each.name) for each in fields(policy)[1:]}
 
 
+def policy_values(document: dict[str, Any]) -> dict[str, int]:
+    """Every entry of a document that was taken, defaults included."""
+    own = asdict(node_policy_of(document)) | asdict(presence_policy_of(document))
+    return policy_tunables(policy_read(document, 0)) | own
+
+
+def policy_changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """The entries whose value differs, as they are `before` and `after`."""
+    old, new = policy_values(before), policy_values(after)
+    changed = [name for name in new if old[name] != new[name]]
+    return {
+        "before": {name: old[name] for name in changed},
+        "after": {name: new[name] for name in changed},
+    }
+
+
 def policy_publish(
     *, document: object, now: datetime, created_by_id: int | None = None
 ) -> PolicyVersion:
@@ -92,7 +108,7 @@ def policy_publish(
     """
     try:
         policy = policy_read(document, 0)
-        solve(snapshot_take(now), policy)
+        solve(snapshot_read(now), policy)
     except SOLVER_FAULTS as error:
         raise invalid(
             "bad_policy", f"The policy was not taken. {error}"[:300], "document"
@@ -109,12 +125,12 @@ def policy_publish(
             created=now,
             created_by_id=created_by_id,
         )
-        audit_record(
-            tenant_id=None,
-            actor_id=created_by_id,
+        platform_record(
+            operator_id=created_by_id,
             action="policy.published",
             target=("policy", version.number),
             now=now,
+            **policy_changes(live.document, version.document),
         )
         ladder_by_policy(node_policy_of(version.document), now)
     return version

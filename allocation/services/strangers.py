@@ -54,10 +54,10 @@ def ladder_set(
                 f"The agent of {node.name} ({node.agent_version or 'version not known'}) only"
                 f" tells. Upgrade it to {'.'.join(map(str, wire.LADDER_SINCE))} or later first.",
             )
+        before = _ladder(node)
         _ladder_write(node, warn_after, end_after, own=True)
         _note(node, f"{operator.username} set: {ladder_words(warn_after, end_after)}", now)
-        detail = {"warn_after": warn_after, "end_after": end_after}
-        node_note(operator, node, "node.ladder_set", now, detail)
+        node_note(operator, node, "node.ladder_set", now, before=before, after=_ladder(node))
     logger.warning("%s changed what %s does about strangers", operator.username, node.name)
     nudge("allocation.publish")
 
@@ -68,10 +68,12 @@ def ladder_follow(*, operator: User, node: Node, now: datetime) -> None:
     warn_after, end_after = policy.strangers_warn_after or None, policy.strangers_end_after or None
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node.id)
+        before = _ladder(node)
         _ladder_write(node, warn_after, end_after, own=False)
         words = ladder_words(warn_after, end_after)
         _note(node, f"{operator.username} set: as the policy says. {words}", now)
-        node_note(operator, node, "node.ladder_follows_policy", now)
+        after = _ladder(node)
+        node_note(operator, node, "node.ladder_follows_policy", now, before=before, after=after)
     nudge("allocation.publish")
 
 
@@ -84,6 +86,14 @@ def ladder_by_policy(policy: NodePolicy, now: datetime) -> None:
             _ladder_write(node, warn_after, end_after, own=False)
             _note(node, f"The policy changed. {ladder_words(warn_after, end_after)}", now)
     nudge("allocation.publish")
+
+
+def _ladder(node: Node) -> dict[str, object]:
+    return {
+        "warn_after": node.foreign_warn_after,
+        "end_after": node.foreign_end_after,
+        "by": "node" if node.foreign_own else "policy",
+    }
 
 
 def _ladder_write(node: Node, warn_after: int | None, end_after: int | None, *, own: bool) -> None:

@@ -29,9 +29,15 @@ def node_drain(
     if by is not None and by < now:
         raise invalid("deadline_past", "The deadline has passed already.", "by")
     until = "" if by is None else f"; empty by {by:%d %b %H:%M} UTC"
+    before = {"state": node.state}
+    after = {
+        "state": Node.State.DRAINING.value,
+        "by": by.isoformat() if by else None,
+        "reason": reason,
+    }
     reason = f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC{until})"
     node_state_set(node, Node.State.DRAINING, reason, by)
-    node_note(operator, node, "node.drained", now, {"by": by.isoformat() if by else None})
+    node_note(operator, node, "node.drained", now, before=before, after=after)
     if by is not None:
         sentence = f"{node.name} is being emptied: {node.state_reason}."
         leave_by_tell(Q(gpu__node=node), by, Because("R63", sentence), now)
@@ -47,6 +53,7 @@ def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
     if gpu.health == Gpu.Health.OK:
         raise Refused("gpu_in_service", f"{_where(gpu)} is in service already.")
     was = gpu.health_reason.rstrip(".")
+    before = {"gpu": gpu.index, "health": gpu.health, "reason": gpu.health_reason}
     gpu.health, gpu.health_reason = Gpu.Health.OK, ""
     gpu.drain_by, gpu.needs_operator = None, False
     gpu.save(update_fields=["health", "health_reason", "drain_by", "needs_operator"])
@@ -56,7 +63,8 @@ def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
         f"{operator.username} put it back into service: {_said(note)}. It was out: {was}.",
         now,
     )
-    node_note(operator, gpu.node, "gpu.returned", now, {"gpu": str(gpu.id)})
+    after = {"gpu": gpu.index, "health": gpu.health, "note": _said(note)}
+    node_note(operator, gpu.node, "gpu.returned", now, before=before, after=after)
     nudge("allocation.cycle")
 
 
@@ -88,8 +96,14 @@ def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, no
     for identifier in list(rows.order_by("booking_id", "id").values_list("id", flat=True)):
         allocation_empty(identifier, now)
     closed = before - _open_places(node)
-    detail = {"gpu": str(gpu.id) if gpu else None, "closed": closed}
-    node_note(operator, node, "node.fenced", now, detail)
+    node_note(
+        operator,
+        node,
+        "node.fenced",
+        now,
+        before={"gpu": gpu.index if gpu else None, "open_places": before},
+        after={"open_places": before - closed, "note": reason},
+    )
     logger.warning("%s fenced %s: %d places closed", operator.username, node.name, closed)
     nudge("allocation.cycle")
     return closed

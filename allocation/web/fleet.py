@@ -227,7 +227,7 @@ def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse
 @operator_page
 def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
     """The operator has looked: the portal's clock is right as it is."""
-    jump = clock_accept(operator=operator.username)
+    jump = clock_accept(operator=operator, now=timezone.now())
     seconds = round(jump.total_seconds())
     messages.success(request, f"The clock counts again; it had jumped by {seconds} s.")
     return redirect("ops-fleet")

@@ -56,9 +56,25 @@ def price_book_publish(
         action="prices.published",
         target=("price_book", book.version),
         now=now,
-        detail={"valid_from": valid_from.isoformat(), "note": book.note},
+        detail={
+            "before": _prices_kept(latest),
+            "after": {
+                **_prices_kept(book),
+                "valid_from": valid_from.isoformat(),
+                "note": book.note,
+            },
+        },
     )
     return book
+
+
+def _prices_kept(book: PriceBook | None) -> dict[str, str]:
+    """The prices of a version by class and tier, as the log keeps them."""
+    rows = Price.objects.filter(book=book) if book else Price.objects.none()
+    return {
+        f"{row.gpu_class_id} {row.tier_id}": f"{row.per_gpu_hour:.4f}"
+        for row in rows.order_by("gpu_class_id", "tier_id")
+    }
 
 
 def _dates_checked(latest: PriceBook | None, valid_from: datetime, now: datetime) -> None:

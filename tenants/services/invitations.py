@@ -16,7 +16,7 @@ from django.core.validators import validate_email
 from django.db import transaction
 
 from tenants.access import Actor
-from tenants.audit import audit_record
+from tenants.audit import audit_record, platform_record
 from tenants.errors import Refused, invalid, missing
 from tenants.models import Invitation, Membership, Project, Role, Tenant, User
 from tenants.outbox import outbox_add
@@ -62,7 +62,15 @@ def admin_invite(*, operator: User, tenant: Tenant, to: str, now: datetime) -> I
         Refused: `bad_invitee` or `too_many_invitations`.
     """
     asked = Asked(_invitee_read(to), Role.TENANT_ADMIN, None)
-    return _invite(tenant.id, operator.pk, asked, now)
+    invitation = _invite(tenant.id, operator.pk, asked, now)
+    platform_record(
+        operator_id=operator.pk,
+        action="tenant.admin_invited",
+        target=("tenant", tenant.slug),
+        now=now,
+        after={"invitee": invitation.invitee, "expires": invitation.expires.isoformat()},
+    )
+    return invitation
 
 
 @transaction.atomic

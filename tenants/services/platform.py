@@ -1,6 +1,7 @@
 """What only the platform's operators change: tiers, tenants, accounts. Always in `operator_tx`."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -8,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from tenants.audit import audit_everywhere, audit_record
+from tenants.audit import audit_everywhere, audit_record, platform_record
 from tenants.errors import invalid
 from tenants.models import Membership, Role, Tenant, Tier, User
 from tenants.services.account import password_check
@@ -107,7 +108,8 @@ def tenant_create(*, operator: User, slug: str, name: str, admin: str, now: date
     )
     if not is_new:
         raise invalid("slug_taken", "Another tenant has this short name.", "slug")
-    _note(operator, tenant, "tenant.created", now)
+    after = {"name": tenant.name, "is_open": True, "admin": user.username}
+    _note(operator, tenant, "tenant.created", now, after=after)
     membership = Membership.objects.create(tenant=tenant, user=user, role=Role.TENANT_ADMIN)
     audit_record(
         tenant_id=tenant.id,
@@ -123,7 +125,9 @@ def tenant_create(*, operator: User, slug: str, name: str, admin: str, now: date
 def tenant_open_set(*, operator: User, tenant: Tenant, is_open: bool, now: datetime) -> None:
     """Opens or closes a tenant: nobody gets into a closed one, its data stays."""
     if Tenant.objects.filter(id=tenant.id).exclude(is_open=is_open).update(is_open=is_open):
-        _note(operator, tenant, "tenant.opened" if is_open else "tenant.closed", now)
+        action = "tenant.opened" if is_open else "tenant.closed"
+        before, after = {"is_open": not is_open}, {"is_open": is_open}
+        _note(operator, tenant, action, now, before=before, after=after)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -162,12 +166,12 @@ def account_create(*, operator: User, account: NewAccount, now: datetime) -> Use
     password_check(account.password, user)
     user.set_password(account.password)
     user.save()
-    audit_record(
-        tenant_id=None,
-        actor_id=operator.id,
+    platform_record(
+        operator_id=operator.id,
         action="account.created",
         target=("user", user.id),
         now=now,
+        after={"username": user.username, "has_email": bool(user.email)},
     )
     return user
 
@@ -188,7 +192,24 @@ def _person_read(username: str) -> User:
     return user
 
 
-def _note(operator: User, tenant: Tenant, action: str, now: datetime) -> None:
+def _note(
+    operator: User,
+    tenant: Tenant,
+    action: str,
+    now: datetime,
+    *,
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
+) -> None:
+    """Writes into the tenant's log and into the platform's."""
+    platform_record(
+        operator_id=operator.id,
+        action=action,
+        target=("tenant", tenant.slug),
+        now=now,
+        before=before,
+        after=after,
+    )
     audit_record(
         tenant_id=tenant.id,
         actor_id=operator.id,

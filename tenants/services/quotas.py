@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import QuerySet, Sum
 
 from tenants.access import Actor, require_tenant_admin
-from tenants.audit import audit_record
+from tenants.audit import audit_record, platform_record
 from tenants.errors import Refused, invalid, missing
 from tenants.models import GpuClass, Project, Quota, Tenant, User
 from tenants.services.words import gpus_text
@@ -213,6 +213,17 @@ def _write(row: Quota, share: Share, user_id: int, now: datetime) -> Quota:
     for name, value in values.items():
         setattr(quota, name, value)
     quota.save(update_fields=list(values))
+    if quota.project_id is None:
+        # Only operators set what a whole tenant has.
+        where = {"tenant": quota.tenant.slug, "gpu_class": quota.gpu_class_id}
+        platform_record(
+            operator_id=user_id,
+            action="quota.set",
+            target=("quota", quota.id),
+            now=now,
+            before={**where, **(before or {})},
+            after={**where, **values},
+        )
     audit_record(
         tenant_id=quota.tenant_id,
         actor_id=user_id,

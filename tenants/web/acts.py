@@ -6,7 +6,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, QueryDict
 
-from tenants.errors import Refused, invalid, missing
+from tenants.errors import Refused, missing
 from tenants.web.text import form_fault
 
 Act = Callable[[QueryDict], str]
@@ -26,7 +26,9 @@ def act_run(request: HttpRequest, acts: Mapping[str, Act]) -> Refused | None:
         return fault
     act = acts.get(request.POST.get("act", ""))
     if act is None:
-        return invalid("unknown_act", "This form is not known here. Load the page again.", "act")
+        sentence = "This form is not known here. Load the page again."
+        known = tuple({"act": name} for name in acts)
+        return Refused("unknown_act", sentence, "invalid", "act", alternatives=known)
     try:
         sentence = act(request.POST)
     except Refused as refusal:

@@ -127,7 +127,7 @@ def test_an_operator_may_say_that_it_is_right(machine: Machine, starting: Bookin
 def test_the_command_does_the_same_and_refuses_when_there_is_nothing_to_accept(
     machine: Machine, starting: Booking, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    a_user("olga", is_staff=True)
+    olga = a_user("olga", is_staff=True)
     with as_system(), pytest.raises(CommandError, match="nothing to accept"):
         call_command("clock_accept", "--operator", "olga")
     machine.wall += 2 * HOUR
@@ -136,7 +136,7 @@ def test_the_command_does_the_same_and_refuses_when_there_is_nothing_to_accept(
         call_command("clock_accept", "--operator", "olga")
         assert "jumped by 7200 s" in capsys.readouterr().out
         with pytest.raises(Refused):
-            clock_accept(operator="olga")
+            clock_accept(operator=olga, now=machine.wall)
 
 
 def test_small_steps_and_slow_drift_are_no_jump(machine: Machine, starting: Booking) -> None:

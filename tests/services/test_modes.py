@@ -145,7 +145,10 @@ class TestPins:
             said = GpuEvent.objects.get(kind="operator").sentence
             (kept,) = AuditEntry.objects.filter(action="node.gpu_mode_pinned")
         assert "pinned it to slices: for the course." in said
-        assert kept.detail == {"gpu": 0, "mode": "sliced", "note": "for the course"}
+        assert kept.detail == {
+            "before": {"gpu": 0, "mode": ""},
+            "after": {"gpu": 0, "mode": "sliced", "note": "for the course"},
+        }
 
     def test_what_is_planned_in_the_other_mode_is_placed_elsewhere(
         self, plant: Plant, lab: Lab

@@ -52,14 +52,20 @@ def escaped(texts: Mapping[str, str] = TEXTS) -> dict[str, str]:
     return {**RAW, **{name: quote(text, safe="") for name, text in texts.items()}}
 
 
-def routes(found: Iterable[Any] | None = None, before: str = "/") -> Iterator[str]:
+def routes() -> Iterator[str]:
     """Every route, as it is declared."""
+    for route, _ in views():
+        yield route
+
+
+def views(found: Iterable[Any] | None = None, before: str = "/") -> Iterator[tuple[str, Any]]:
+    """Every route with the view behind it."""
     for each in get_resolver().url_patterns if found is None else found:
         here = before + str(each.pattern)
         if isinstance(each, URLResolver):
-            yield from routes(each.url_patterns, here)
+            yield from views(each.url_patterns, here)
         elif isinstance(each, URLPattern):
-            yield here
+            yield here, each.callback
 
 
 def filled(route: str, values: Mapping[str, str], default: str) -> str:

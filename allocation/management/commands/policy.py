@@ -6,6 +6,7 @@ from dataclasses import asdict
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from allocation.management.operator import operator_argument, operator_named
 from allocation.models import PolicyVersion
 from allocation.rules.node_policy import node_policy_of
 from allocation.services.policies import policy_of, policy_publish, policy_tunables
@@ -13,21 +14,25 @@ from tenants.errors import Refused
 
 
 class Command(BaseCommand):
-    """`manage.py policy [name=value …]`, in the system's role."""
+    """`manage.py policy [name=value …] [--operator ada]`, in the system's role."""
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Entries that change; a name without a value goes back to its default."""
         parser.add_argument("entries", nargs="*", metavar="name=value")
+        operator_argument(parser)
 
-    def handle(self, *_: object, entries: list[str], **__: object) -> None:
+    def handle(self, *_: object, entries: list[str], operator: str, **__: object) -> None:
         """Prints every tunable of the version that is live afterwards."""
         live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
         if entries:
             try:
                 document = changed(dict(live.document), entries)
-                live = policy_publish(document=document, now=timezone.now())
+                by = operator_named(operator)
+                live = policy_publish(
+                    document=document, now=timezone.now(), created_by_id=by.id if by else None
+                )
             except Refused as refusal:
                 raise CommandError(f"{refusal.sentence} Version {live.number} stays.") from None
         self.stdout.write(f"Version {live.number} is live.")

@@ -1,0 +1,395 @@
+"""Every act of operators stands in the platform's log, with its values and where it came from.
+
+The acts are found in the URL configuration and on the pages; one that is not in ACTS fails here.
+"""
+
+import inspect
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command, get_commands
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import Allocation, Gpu, MachineClock, Node, WorkSpeed
+from allocation.rules.states import State
+from allocation.services.blackouts import BlackoutWish, blackout_plan
+from allocation.services.compaction import compaction_proposals
+from portal.audit_sources import audit_sealed
+from tenants.models import AuditEntry, Tier
+from tests.api.builders import Site, a_site
+from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
+from tests.roles import as_system
+from tests.web.crawl import filled, routes, views
+
+pytestmark = pytest.mark.django_db
+NODE = "gpu-a1-01"
+ADDRESS = "203.0.113.9"
+UNSAFE = ("post", "put", "delete")
+OWN_COMMANDS = ("allocation", "portal", "tenants", "billing")
+READING_COMMANDS = {
+    "audit_verify", "decision_replay", "invariants", "reports_reader", "seed_demo", "simulate",
+}  # fmt: skip
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Act:
+    """What is sent, what it writes, and about what. `made` prepares the site and returns more
+    values: those of the address by their names there, the rest of the form or the body."""
+
+    action: str
+    kind: str
+    values: Values = field(default_factory=dict)
+    made: Callable[[Site], Values] = lambda site: {}
+    has_before: bool = True
+    has_after: bool = True
+
+
+def _drained(site: Site) -> Values:
+    Node.objects.update(state=Node.State.DRAINING)
+    return {}
+
+
+def _enrolled(site: Site) -> Values:
+    Node.objects.update(link_digest=b"x" * 32, key_version=1, key_confirmed=1, agent_version="9.0")
+    return {}
+
+
+def _ill(site: Site) -> Values:
+    Gpu.objects.filter(index=0).update(health=Gpu.Health.DRAINING, health_reason="Xid 79")
+    return {"gpu_id": str(Gpu.objects.get(index=0).id)}
+
+
+def _of_gpu(site: Site) -> Values:
+    return {"gpu_id": str(Gpu.objects.get(index=0).id)}
+
+
+def _jumped(site: Site) -> Values:
+    day = timedelta(days=1)
+    MachineClock.objects.create(machine="portal", apart=day, jump=day)
+    return {}
+
+
+def _maintained(site: Site) -> Values:
+    now = timezone.now()
+    wish = BlackoutWish(now + HOUR, now + 2 * HOUR, "New fans", node=NODE)
+    made = blackout_plan(operator=site.people["operator"], wish=wish, now=now)
+    return {"blackout_id": str(made.id)}
+
+
+def _of_tenant(site: Site) -> Values:
+    return {"tenant": str(site.tenant.id)}
+
+
+def _closed(site: Site) -> Values:
+    site.tenant.is_open = False
+    site.tenant.save(update_fields=["is_open"])
+    return _of_tenant(site)
+
+
+def _trained(site: Site) -> Values:
+    WorkSpeed.objects.create(workload="training", gpu_class_id="h100", thousandths=1000)
+    return {"slug": "training"}
+
+
+def _on_its_own(site: Site) -> Values:
+    Node.objects.update(foreign_own=True)
+    return {}
+
+
+def _proposed(site: Site) -> Values:
+    """Two slices on two GPUs, the only ones in service, and a booking that waits for a whole."""
+    now = timezone.now().replace(microsecond=0)
+    Gpu.objects.filter(index__gt=1).update(health=Gpu.Health.LOST)
+    for gpu in Gpu.objects.filter(index__lte=1):
+        began = now - 2 * HOUR
+        running = a_booking(
+            site.project, site.people["researcher"].id, state=State.ACTIVE, hours=6, starts=began,
+            ask=an_ask(1, profile="1g.10gb", hours=6), now=now,
+        )  # fmt: skip
+        an_allocation(
+            running, gpu, profile="1g.10gb", ends=now + 4 * HOUR, starts=began,
+            state=Allocation.State.ACTIVE,
+        )  # fmt: skip
+    a_booking(site.project, site.people["researcher"].id, starts=now, now=now)
+    Tier.objects.update(pausable=True, grace_seconds=120)
+    return {"proposal": compaction_proposals(now)[0].key}
+
+
+_WINDOW = {
+    "starts": (timezone.now() + HOUR).isoformat(timespec="minutes")[:16],
+    "ends": (timezone.now() + 3 * HOUR).isoformat(timespec="minutes")[:16],
+}
+_INSTANTS = {name: f"{text}:00Z" for name, text in _WINDOW.items()}
+_TIER_PAGE = {
+    "slug": "standard", "name": "Standard", "priority": "60", "grace": "10m", "protected": "0",
+    "max_duration": "7d", "advance": "28d", "credit_cap": "4h", "more_times": "0",
+    "more_time": "0", "counts": "on",
+}  # fmt: skip
+_TIER = {
+    "name": "Standard", "priority": 60, "pausable": False, "grace_seconds": 600,
+    "protected_seconds": 0, "max_duration_seconds": 86_400, "advance_seconds": 86_400,
+}  # fmt: skip
+_PRICES = [
+    {"gpu_class": "h100", "tier": tier, "per_gpu_hour": "5.00"} for tier in ("standard", "spot")
+]
+_NOTE = {"note": "pulled the plug"}
+_ACCOUNT = {"username": "nina", "name": "Nina", "email": "", "password": "correct horse battery"}
+
+ACTS: dict[str, Act] = {
+    "ops/fleet/<slug:name>/drain": Act("node.drained", "node", {"reason": "fans"}),
+    "ops/fleet/<slug:name>/ready": Act("node.approved", "node", made=_drained),
+    "ops/fleet/<slug:name>/revoke": Act("node.locked_out", "node", made=_enrolled),
+    "ops/fleet/<slug:name>/rotate-key": Act("node.key_rotated", "node", made=_enrolled),
+    "ops/fleet/<slug:name>/fence": Act("node.fenced", "node", _NOTE, _drained),
+    "ops/fleet/<slug:name>/strangers": Act("node.ladder_set", "node", {"warn": "", "end": ""}),
+    "ops/fleet/<slug:name>/<int:index>/return": Act("gpu.returned", "node", _NOTE, _ill),
+    "ops/fleet/<slug:name>/<int:index>/mode": Act(
+        "node.gpu_mode_pinned", "node", {"mode": "whole"}
+    ),
+    "ops/install": Act(
+        "node.enrolment_token_made",
+        "node",
+        {"node_name": "gpu-z9-01", "rack_name": "z9"},
+        has_before=False,
+    ),
+    "ops/clock": Act("clock.accepted", "clock", made=_jumped),
+    "ops/maintenance": Act(
+        "maintenance.planned",
+        "maintenance",
+        {"act": "save", "where": f"node:{NODE}", "reason": "fans", **_WINDOW},
+        has_before=False,
+    ),
+    "ops/maintenance/<uuid:blackout_id>/end": Act(
+        "maintenance.ended", "maintenance", made=_maintained
+    ),
+    "ops/compaction": Act(
+        "compaction.ordered", "compaction_order", made=_proposed, has_before=False
+    ),
+    "ops/prices": Act(
+        "prices.published",
+        "price_book",
+        {"price-h100-standard": "5", "price-h100-spot": "2", "valid_from": "", "note": ""},
+    ),
+    "ops/speeds set": Act(
+        "workload.set", "workload", {"workload": "training", "speed-h100": "2"}, _trained
+    ),
+    "ops/tiers set": Act("tier.set", "tier", _TIER_PAGE),
+    "ops/quotas set": Act(
+        "quota.set", "quota", {"gpu_class": "h100", "guaranteed": "5"}, _of_tenant
+    ),
+    "ops/quotas more": Act(
+        "quota.set",
+        "quota",
+        {"gpu_class": "h100", "weight": "3", "cap": "10", "days": "7"},
+        _of_tenant,
+    ),
+    "ops/tenants create": Act(
+        "tenant.created",
+        "tenant",
+        {"slug": "new", "name": "New", "username": "mara"},
+        has_before=False,
+    ),
+    "ops/tenants open": Act("tenant.opened", "tenant", made=_closed),
+    "ops/tenants close": Act("tenant.closed", "tenant", made=_of_tenant),
+    "ops/tenants admin": Act(
+        "tenant.admin_invited", "tenant", {"to": "mara"}, _of_tenant, has_before=False
+    ),
+    "ops/tenants account": Act("account.created", "user", _ACCOUNT, has_before=False),
+    "put api/v1/fleet/nodes/<slug:name>": Act(
+        "node.ladder_follows_policy", "node", {"strangers_by": "policy"}, _on_its_own
+    ),
+    "post api/v1/fleet/nodes/<slug:name>/drain": Act("node.drained", "node", {"reason": "fans"}),
+    "post api/v1/fleet/nodes/<slug:name>/ready": Act("node.approved", "node", made=_drained),
+    "post api/v1/fleet/nodes/<slug:name>/revoke": Act("node.locked_out", "node", made=_enrolled),
+    "post api/v1/fleet/nodes/<slug:name>/rotate-key": Act(
+        "node.key_rotated", "node", made=_enrolled
+    ),
+    "post api/v1/fleet/nodes/<slug:name>/fence": Act("node.fenced", "node", _NOTE, _drained),
+    "put api/v1/fleet/gpus/<uuid:gpu_id>": Act(
+        "node.gpu_mode_pinned", "node", {"mode_pinned": "whole"}, _of_gpu
+    ),
+    "post api/v1/fleet/gpus/<uuid:gpu_id>/return": Act("gpu.returned", "node", _NOTE, _ill),
+    "post api/v1/blackouts": Act(
+        "maintenance.planned",
+        "maintenance",
+        {"node": NODE, "reason": "fans", **_INSTANTS},
+        has_before=False,
+    ),
+    "post api/v1/blackouts/<uuid:blackout_id>/end": Act(
+        "maintenance.ended", "maintenance", made=_maintained
+    ),
+    "post api/v1/compaction/orders": Act(
+        "compaction.ordered", "compaction_order", made=_proposed, has_before=False
+    ),
+    "post api/v1/fleet/enrolments": Act(
+        "node.enrolment_token_made", "node", {"node": "gpu-z9-01", "rack": "z9"}, has_before=False
+    ),
+    "post api/v1/price-books": Act("prices.published", "price_book", {"prices": _PRICES}),
+    "put api/v1/tiers/<slug:slug>": Act("tier.set", "tier", _TIER),
+    "put api/v1/quotas": Act(
+        "quota.set", "quota", {"tenant": "helix", "gpu_class": "h100", "guaranteed_units": 448_000}
+    ),
+    "put api/v1/workloads/<slug:slug>": Act(
+        "workload.set", "workload", {"speeds": {"h100": 500}}, _trained
+    ),
+    "manage.py clock_accept": Act("clock.accepted", "clock", made=_jumped),
+    "manage.py enrol_token": Act(
+        "node.enrolment_token_made", "node", {"node": "gpu-z9-01"}, has_before=False
+    ),
+    "manage.py epoch_raise": Act("epoch.raised", "epoch"),
+    "manage.py policy": Act("policy.published", "policy", {"entries": ["grid=600"]}),
+    "manage.py rotate_key": Act("node.key_rotated", "node", {"node": NODE}, _enrolled),
+}
+# They answer a question by a POST, and write nothing.
+ASKING = {"post api/v1/blackouts/preview"}
+PLACES = {"name": NODE, "index": "0", "slug": "standard"}
+
+
+@pytest.fixture
+def site(db: None) -> Site:
+    """One that has every price, so that a page can publish others."""
+    return a_site()
+
+
+def test_every_act_of_operators_is_in_the_log_with_its_values_and_address(site: Site) -> None:
+    found = {*_page_acts(site), *_rest_acts(), *_commands()} - ASKING
+    assert found == ACTS.keys()
+    wrong = {}
+    for key, act in ACTS.items():
+        with transaction.atomic():
+            wrong[key] = _fault(site, key, act)
+            # Each act meets the same site.
+            transaction.set_rollback(True)
+    assert {key: fault for key, fault in wrong.items() if fault} == {}
+    again = ACTS["ops/tiers set"]
+    _done(site, "ops/tiers set", again, _values(site, again))
+    with as_system():
+        assert audit_sealed(timezone.now()) > 0
+        call_command("audit_verify", stdout=io.StringIO())
+
+
+def _fault(site: Site, key: str, act: Act) -> str:
+    """What is wrong with the entry of the act; empty when nothing is."""
+    values = _values(site, act)
+    last = _last()
+    answer = _done(site, key, act, values)
+    with as_system():
+        entries = list(AuditEntry.objects.filter(tenant=None, id__gt=last))
+    if [entry.action for entry in entries] != [act.action]:
+        return f"{[entry.action for entry in entries]}, answered {answer}"
+    (entry,) = entries
+    address = None if key.startswith("manage.py") else ADDRESS
+    said = {
+        "who": entry.actor_id == site.people["operator"].id,
+        "on what": entry.object_kind == act.kind and bool(entry.object_id),
+        "before": bool(entry.detail["before"]) == act.has_before,
+        "after": bool(entry.detail.get("after")) == act.has_after,
+        "a change": entry.detail.get("after") != entry.detail["before"],
+        "from where": entry.detail.get("address") == address,
+        "when": abs(entry.at - timezone.now()) < timedelta(minutes=1),
+    }
+    return ", ".join(part for part, holds in said.items() if not holds)
+
+
+def _values(site: Site, act: Act) -> Values:
+    with as_system():
+        return PLACES | act.values | act.made(site)
+
+
+def _done(site: Site, key: str, act: Act, values: Values) -> str:
+    if key.startswith("manage.py"):
+        return _command(key.partition(" ")[2], act.values)
+    method, _, route = key.rpartition(" ") if "api/v1" in key else ("", "", key.partition(" ")[0])
+    path = filled(route, {name: str(value) for name, value in values.items()}, "x")
+    sent = {name: value for name, value in values.items() if name in act.values}
+    if method:
+        return _rest(site, method, path, sent, values)
+    named = key.partition(" ")[2]
+    form = values | ({"act": named} if named else {}) | {"sure": "1"}
+    client = Client(REMOTE_ADDR=ADDRESS)
+    client.force_login(site.people["operator"])
+    answer = client.post(f"/{path}", form)
+    refusal = answer.context.get("refusal") if answer.context else None
+    return f"{answer.status_code} {refusal}"
+
+
+def _rest(site: Site, method: str, path: str, sent: Values, values: Values) -> str:
+    body = sent | {name: values[name] for name in ("proposal",) if name in values}
+    client = Client(REMOTE_ADDR=ADDRESS)
+    answer = client.generic(
+        method.upper(),
+        f"/{path}",
+        json.dumps(body) if body else "",
+        content_type="application/json",
+        headers={"authorization": f"Bearer {site.operator.token}"},
+    )
+    return f"{answer.status_code} {answer.content[:300]!r}"
+
+
+def _command(name: str, values: Mapping[str, Any]) -> str:
+    with as_system():
+        out = io.StringIO()
+        entries = values.get("entries", ())
+        named = {key: value for key, value in values.items() if key != "entries"}
+        call_command(name, *entries, **named, operator="otto", stdout=out)
+    return out.getvalue()
+
+
+def _last() -> int:
+    with as_system():
+        return AuditEntry.objects.order_by("-id").values_list("id", flat=True).first() or 0
+
+
+def _page_acts(site: Site) -> Iterator[str]:
+    """Operators' pages that take a POST; of those with several forms, each act."""
+    client = Client()
+    client.force_login(site.people["operator"])
+    for route in sorted(set(routes())):
+        if not route.startswith("/ops/"):
+            continue
+        path = filled(route, PLACES | {"blackout_id": "0" * 8 + "-0000" * 3 + "-" + "0" * 12}, "x")
+        if "POST" not in client.generic("PATCH", path)["Allow"]:
+            continue
+        with transaction.atomic():
+            answer = client.post(path, {"act": "?", "sure": "1"})
+            transaction.set_rollback(True)
+        refusal = (answer.context or {}).get("refusal")
+        if refusal is not None and refusal.code == "unknown_act":
+            yield from (f"{route[1:]} {each['act']}" for each in refusal.alternatives)
+        else:
+            yield route[1:]
+
+
+def _rest_acts() -> Iterator[str]:
+    """REST's unsafe methods that ask for an operator, there or in what they call."""
+    for route, callback in views():
+        view = getattr(callback, "cls", None)
+        for method in UNSAFE:
+            handler = getattr(view, method, None)
+            if view is not None and handler is not None and _asks_for_operator(view, handler):
+                yield f"{method} {route[1:]}"
+
+
+def _asks_for_operator(view: type, handler: Callable[..., Any]) -> bool:
+    source = inspect.getsource(handler)
+    helpers = [
+        inspect.getsource(each)
+        for name, each in vars(view).items()
+        if inspect.isfunction(each) and f"self.{name}(" in source
+    ]
+    return any("require_operator()" in each for each in (source, *helpers))
+
+
+def _commands() -> Iterator[str]:
+    for name, app in get_commands().items():
+        if app in OWN_COMMANDS and name not in READING_COMMANDS:
+            yield f"manage.py {name}"
