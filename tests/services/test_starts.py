@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 
 import pytest
+from django.db import IntegrityError, transaction
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu, Node, Occupancy
 from allocation.services.starts import allocations_ready, starts_due
@@ -86,3 +87,40 @@ def test_a_gang_is_active_when_all_of_it_is_ready_whatever_comes_together(lab: L
         assert list(rows) == [("active", ["GPU-a"]), ("active", ["GPU-b"]), ("active", ["GPU-c"])]
         assert BookingEvent.objects.filter(kind="started").count() == 2
     assert states(gang, single) == ["active", "active"]
+
+
+def test_an_occupancy_begins_when_the_one_before_it_ended(lab: Lab) -> None:
+    """A turn starts what became free after the turn began; their history does not overlap."""
+    earlier = a_booking(
+        lab.project, lab.actor.user_id, state="ending", starts=NOW - timedelta(hours=2)
+    )
+    ago, freed = NOW - timedelta(hours=2), NOW + timedelta(seconds=2)
+    place = an_allocation(earlier, gpu_of(0), state="releasing", starts=ago, ends=NOW)
+    booking = due(lab, 0)
+    with as_system():
+        Occupancy.objects.filter(allocation=place).update(closed=freed)
+        Allocation.objects.filter(id=place.id).update(state="ended")
+        assert starts_due(NOW) == 1
+        now_here = Occupancy.objects.get(allocation__booking=booking)
+        assert now_here.opened == freed
+        Occupancy.objects.filter(id=now_here.id).update(closed=NOW)
+        now_here.refresh_from_db()
+        assert now_here.closed == freed
+
+
+def test_the_database_keeps_two_from_being_on_one_device_in_the_past_too(lab: Lab) -> None:
+    rows = [an_allocation(a_booking(lab.project, lab.actor.user_id), gpu_of(i)) for i in (0, 1)]
+    gpu, hour = gpu_of(0), timedelta(hours=1)
+    slots = rows[0].slots
+    with as_system():
+        Occupancy.objects.create(
+            allocation=rows[0], gpu=gpu, slots=slots, opened=NOW, closed=NOW + hour
+        )
+        second = Occupancy.objects.create(
+            allocation=rows[1], gpu=gpu, slots=slots, opened=NOW - hour, closed=NOW
+        )
+        with (
+            pytest.raises(IntegrityError, match="occupancy_once_on_hardware"),
+            transaction.atomic(),
+        ):
+            Occupancy.objects.filter(id=second.id).update(closed=NOW + hour / 2)
