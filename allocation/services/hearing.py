@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, connection, transaction
@@ -50,10 +50,11 @@ WHERE node.id = said.id AND node.heartbeat_seq <= said.heartbeat_seq
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message of a node's stream."""
+    """A message of a node's stream, and how long it `waited` there for us."""
 
     node: str
     envelope: wire.Envelope
+    waited: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class _Light:
     place: int
     node: Node
     message: wire.Heartbeat | wire.Telemetry
+    waited: timedelta
 
 
 def messages_apply(said: Sequence[Said], now: datetime) -> list[str]:
@@ -85,7 +87,7 @@ def messages_apply(said: Sequence[Said], now: datetime) -> list[str]:
 
 
 def _one(said: Said, now: datetime) -> str:
-    return message_apply(node_name=said.node, envelope=said.envelope, now=now)
+    return message_apply(node_name=said.node, envelope=said.envelope, now=now, waited=said.waited)
 
 
 def _light_of(said: Sequence[Said], waiting: dict[str, deque[int]]) -> list[_Light]:
@@ -94,7 +96,8 @@ def _light_of(said: Sequence[Said], waiting: dict[str, deque[int]]) -> list[_Lig
     for node in Node.objects.filter(name__in=waiting).only(*_KNOWN):
         places = waiting[node.name]
         while places and (message := _read(node, said[places[0]].envelope)) is not None:
-            found.append(_Light(places.popleft(), node, message))
+            place = places.popleft()
+            found.append(_Light(place, node, message, said[place].waited))
     return found
 
 
@@ -138,7 +141,7 @@ def _taken(light: Sequence[_Light], now: datetime) -> list[str]:
     outcomes, readings = [], []
     for item in light:
         node = nodes[item.node.id]
-        is_news = _note(node, item.message, node.epoch, now)
+        is_news = _note(node, item, node.epoch, now)
         outcomes.append("applied" if is_news else "stale")
         if is_news and isinstance(item.message, wire.Telemetry):
             readings.append((node.id, item.message))
@@ -147,8 +150,9 @@ def _taken(light: Sequence[_Light], now: datetime) -> list[str]:
     return outcomes
 
 
-def _note(node: Node, message: wire.Heartbeat | wire.Telemetry, epoch: int, now: datetime) -> bool:
+def _note(node: Node, item: _Light, epoch: int, now: datetime) -> bool:
     """Notes a message on its node, unless one of its kind with its number or a later was heard."""
+    message = item.message
     field = "heartbeat_seq" if isinstance(message, wire.Heartbeat) else "telemetry_seq"
     if message.seq <= getattr(node, field):
         node.stale_dropped += 1
@@ -156,7 +160,7 @@ def _note(node: Node, message: wire.Heartbeat | wire.Telemetry, epoch: int, now:
     setattr(node, field, message.seq)
     node.last_seen = now
     if isinstance(message, wire.Heartbeat):
-        skew, wrong = clock_read(node, message, now)
+        skew, wrong = clock_read(node, message, now - item.waited)
         if wrong != node.clock_wrong:
             clock_tell(node.name, skew, wrong=wrong)
         if has_gone_on(message, epoch, node.generation):

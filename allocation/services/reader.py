@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -181,7 +181,8 @@ class Reader:
         link: Any = agents_redis()
         for first in range(0, len(entries), AT_ONCE):
             batch = entries[first : first + AT_ONCE]
-            readable = [said for entry in batch if (said := _said(entry)) is not None]
+            at = server_ms(link)
+            readable = [said for entry in batch if (said := _said(entry, at)) is not None]
             messages_apply(readable, self._clock())
             with link.pipeline(transaction=False) as pipe:
                 for entry in batch:
@@ -225,10 +226,18 @@ def _group_make(stream: str) -> None:
             raise
 
 
-def _said(entry: Entry) -> Said | None:
+def server_ms(link: Any) -> int:  # noqa: ANN401 (redis has no types)
+    """The clock of the server that dates the entries, in milliseconds since 1970."""
+    seconds, microseconds = link.time()
+    return int(seconds * 1000 + microseconds // 1000)
+
+
+def _said(entry: Entry, at: int) -> Said | None:
     node = node_of(entry.stream)
     try:
-        return Said(node, wire.Envelope.from_fields(entry.fields))
+        envelope = wire.Envelope.from_fields(entry.fields)
+        waited = timedelta(milliseconds=max(0, at - entry.added_ms))
+        return Said(node, envelope, waited)
     except wire.WireError as error:
         logger.warning("A message of %s can't be read: %s", node, error)
         tally("messages_unreadable")

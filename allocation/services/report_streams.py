@@ -77,6 +77,12 @@ class Entry:
     fields: Mapping[Any, Any]
 
     @property
+    def added_ms(self) -> int:
+        """When it was added, in milliseconds since 1970 by the server's clock. A node can name
+        another time, and does harm to nobody but itself."""
+        return int(self.identifier.split(b"-")[0])
+
+    @property
     def size(self) -> int:
         """Bytes of names and values."""
         return sum(len(name) + len(value) for name, value in self.fields.items())

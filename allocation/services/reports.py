@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
@@ -38,8 +38,11 @@ logger = logging.getLogger(__name__)
 _MOST_SKEW = 2_000_000_000
 
 
-def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> str:
-    """Applies one message of a node's stream; returns what became of it.
+def message_apply(
+    *, node_name: str, envelope: wire.Envelope, now: datetime, waited: timedelta = timedelta(0)
+) -> str:
+    """Applies one message of a node's stream, in which it `waited` for us; returns what became of
+    it.
 
     One of: applied, stale (an old sequence number, or of a word that is not our newest), refused
     (not signed by this node's key, or not readable), unknown_node. Nothing of a stale or refused
@@ -55,7 +58,7 @@ def message_apply(*, node_name: str, envelope: wire.Envelope, now: datetime) -> 
         return _refused(node, error)
     try:
         with transaction.atomic():
-            _message(node, message, now)
+            _message(node, message, now, waited)
             if envelope.key_version > node.key_confirmed:
                 key_confirm(node, envelope.key_version)
     except _Stale as stale:
@@ -91,12 +94,12 @@ def _dropped(node: Node, stale: _Stale) -> str:
     return "stale"
 
 
-def _message(node: Node, message: wire.FromAgent, now: datetime) -> None:
+def _message(node: Node, message: wire.FromAgent, now: datetime, waited: timedelta) -> None:
     match message:
         case wire.Report():
             _report(node, message, now)
         case wire.Heartbeat():
-            _heartbeat(node, message, now)
+            _heartbeat(node, message, now, waited)
         case wire.Telemetry():
             _numbered(node, "telemetry_seq", message.seq, now)
             samples_store([(node.id, message)], now)
@@ -117,10 +120,10 @@ def _numbered(node: Node, field: str, seq: int, now: datetime) -> None:
         raise _Stale
 
 
-def clock_read(node: Node, heartbeat: wire.Heartbeat, now: datetime) -> tuple[int, bool]:
+def clock_read(node: Node, heartbeat: wire.Heartbeat, arrived: datetime) -> tuple[int, bool]:
     """By how many seconds the node's clock is ahead, as a column holds it, and whether that is
-    wrong."""
-    skew = heartbeat.sent_at - int(now.timestamp())
+    wrong. `arrived` is when the heartbeat was sent by our clock: we may read it much later."""
+    skew = heartbeat.sent_at - int(arrived.timestamp())
     wrong = clock_is_wrong(skew=skew, before=node.clock_skew_seconds, was_wrong=node.clock_wrong)
     return max(-_MOST_SKEW, min(skew, _MOST_SKEW)), wrong
 
@@ -132,8 +135,8 @@ def clock_tell(node_name: str, skew: int, *, wrong: bool) -> None:
     nudge("allocation.cycle")
 
 
-def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime) -> None:
-    skew, wrong = clock_read(node, heartbeat, now)
+def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime, waited: timedelta) -> None:
+    skew, wrong = clock_read(node, heartbeat, now - waited)
     gone_on = has_gone_on(heartbeat, epoch_now(), node.generation)
     taken = Node.objects.filter(id=node.id, heartbeat_seq__lt=heartbeat.seq).update(
         heartbeat_seq=heartbeat.seq,

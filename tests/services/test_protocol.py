@@ -11,7 +11,7 @@ import pytest
 from allocation import wire
 from allocation.models import Gpu, GpuSample, Node
 from allocation.rules.clocks import clock_is_wrong
-from allocation.services import throttle
+from allocation.services import reader, throttle
 from allocation.services.bookings import booking_request
 from allocation.services.differences import differences_of
 from allocation.services.fleet import node_ready
@@ -170,6 +170,25 @@ def test_a_node_with_a_wrong_clock_gets_no_new_work_until_it_is_right(
     assert not usable(), "nearly right is not right"
     assert plant.told(heartbeat(plant, skew=1)) == "applied"
     assert usable()
+
+
+def test_a_reader_that_comes_late_makes_no_clock_wrong(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream knows when each heartbeat came."""
+    server: Any = agents_redis()
+    first = node().heartbeat_seq + 1
+    for seq in (first, first + 1):
+        beat = wire.Heartbeat(seq=seq, observed_generation=0, sent_at=int(plant.now.timestamp()))
+        server.xadd(wire.report_stream(NAME), signed(plant, beat).to_fields())
+    late, server_ms = timedelta(minutes=10), reader.server_ms
+    plant.now += late
+    monkeypatch.setattr(
+        reader, "server_ms", lambda link: server_ms(link) + late // timedelta(milliseconds=1)
+    )
+    assert plant.portal_reads() == 2
+    assert node().clock_skew_seconds in (0, 1)
+    assert not node().clock_wrong
 
 
 def test_a_clock_at_the_limit_does_not_come_and_go() -> None:
