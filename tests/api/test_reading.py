@@ -164,8 +164,8 @@ def test_probes_answer_without_a_token() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ["redis", "agents_redis"])
-def test_a_store_that_answers_and_takes_no_write_is_not_ready(
-    settings: Settings, name: str
+def test_a_store_that_answers_and_takes_no_write_degrades_the_portal(
+    settings: Settings, site: Site, name: str
 ) -> None:
     url = settings.CACHE_REDIS_URL if name == "redis" else settings.AGENTS_REDIS_URL
     with redis.Redis.from_url(url) as server:
@@ -174,10 +174,15 @@ def test_a_store_that_answers_and_takes_no_write_is_not_ready(
         try:
             assert server.ping()
             answer = Client().get("/readyz")
+            booking = site.researcher.post(
+                "bookings", {"project": "folding", "request": "1 h100 for 10m"}
+            )
         finally:
             server.config_set("maxmemory", limit)
-    assert (answer.status_code, answer.json()[name]) == (503, "no write")
-    assert Client().get("/readyz").status_code == 200
+    assert (answer.status_code, answer.json()[name]) == (200, "no write")
+    assert answer.json()["status"] == "degraded"
+    assert booking.status_code == 201
+    assert Client().get("/readyz").json()["status"] == "ok"
 
 
 @pytest.mark.django_db
