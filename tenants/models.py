@@ -366,7 +366,7 @@ class ApiToken(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """The claim of a key by one principal, and the answer that its work gave."""
+    """A key that one principal has sent, and the answer that its work gave."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -375,9 +375,9 @@ class IdempotencyKey(models.Model):
     method = models.CharField(max_length=8)
     path = models.CharField(max_length=400)
     body_sha256 = models.BinaryField(max_length=32)
-    locked_until = models.DateTimeField(null=True)
-    status = models.PositiveSmallIntegerField(null=True)
-    answer = models.JSONField(null=True)
+    status = models.PositiveSmallIntegerField()
+    answer = models.JSONField()
+    is_final = models.BooleanField(help_text="False while a better answer is awaited.")
     created = models.DateTimeField()
 
     class Meta:

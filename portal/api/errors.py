@@ -62,7 +62,7 @@ STATUS_OF_CODE = {
     "busy": 503,
     "too_many_requests": 429,
 }
-RETRY_CODES = frozenset({"in_flight", "busy"})
+RETRY_CODES = frozenset({"busy"})
 
 
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:

@@ -24,14 +24,10 @@ from tenants.api.fields import Strict, checked, one_each
 from tenants.api.idempotency import (
     NOT_KEPT,
     Asked,
-    Claim,
-    Replay,
     asked_of,
-    claim,
-    free,
-    improve,
-    keep,
-    working,
+    key_improve,
+    key_keep,
+    key_take,
 )
 from tenants.errors import Refused, denied
 from tenants.models import User
@@ -134,27 +130,29 @@ class ApiView(APIView):
             with self.tx():
                 response = work()
             return self.deferred(response, wait(response)) if wait else response
-        mine = claim(actor=self.actor, asked=asked, now=self.now)
-        if isinstance(mine, Replay):
-            return mine.response()
+        kept = None
         try:
-            with working(self.actor, mine):
-                response = work()
-                keep(mine, _without(response, secret), is_final=wait is None)
+            with self.tx():
+                kept = key_take(self.actor, asked, self.now)
+                if kept is None:
+                    response = work()
+                    shown = _without(response, secret)
+                    key_keep(self.actor, asked, shown, is_final=wait is None)
         except Refused as refusal:
-            return self._refused(mine, refusal)
-        except BaseException:
-            free(self.actor, mine)
-            raise
-        return self.deferred(response, wait(response), mine) if wait else response
+            return self._refused(asked, refusal)
+        if kept is None:
+            return self.deferred(response, wait(response), asked) if wait else response
+        if wait and not kept.is_final:
+            return self.deferred(kept.response(), wait(kept.response()), asked)
+        return kept.replay()
 
     def deferred(
-        self, response: Response, wait: Wait, mine: Claim | None = None
+        self, response: Response, wait: Wait, asked: Asked | None = None
     ) -> DeferredResponse:
         """The answer as it is now, with the promise of a better one."""
 
         def conclude(found: object, applied: bool) -> HttpResponseBase:  # noqa: FBT001 (one call)
-            return self._concluded(wait, mine, found, applied)
+            return self._concluded(wait, asked, found, applied)
 
         answer = DeferredResponse(
             response.data, status=response.status_code, headers=dict(response.items())
@@ -162,19 +160,21 @@ class ApiView(APIView):
         answer.deferred = Deferred(wait, conclude)
         return answer
 
-    def _refused(self, mine: Claim, refusal: Refused) -> Response:
+    def _refused(self, asked: Asked, refusal: Refused) -> HttpResponseBase:
+        """The refusal, kept under its key where it would be the same again."""
         response = self.handle_exception(refusal)
-        if response.status_code in NOT_KEPT:
-            free(self.actor, mine)
-        else:
-            with self.tx():
-                keep(mine, response)
-        return response
+        if response.status_code in NOT_KEPT or refusal.code == "idempotency_key_reused":
+            return response
+        with self.tx():
+            kept = key_take(self.actor, asked, self.now)
+            if kept is None:
+                key_keep(self.actor, asked, response, is_final=True)
+        return response if kept is None else kept.replay()
 
     def _concluded(
         self,
         wait: Wait,
-        mine: Claim | None,
+        asked: Asked | None,
         found: object,
         applied: bool,  # noqa: FBT001 (one call)
     ) -> HttpResponseBase:
@@ -183,8 +183,8 @@ class ApiView(APIView):
             response = wait.render(found, applied)
         except Refused as refusal:
             response = self.handle_exception(refusal)
-        if mine is not None:
-            improve(mine, response)
+        if asked is not None:
+            key_improve(self.actor, asked, response)
         complete: HttpResponseBase = self.finalize_response(self.request, response).render()
         return complete
 

@@ -1,14 +1,14 @@
 """Idempotency keys: the same POST sent twice works once and answers the same.
 
-The claim of a key is its own short transaction. Work and answer are one transaction, which first
-locks the claim: whoever took it over after a crash, and whoever lost it, can't both work.
+Key, work and answer are one transaction. Whoever sends the key meanwhile waits for it on the unique
+index; a request that dies leaves no key, so the next one works at once.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID, uuid4, uuid5
 
 from django.db import connection
@@ -19,15 +19,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.access import Actor
-from tenants.errors import Refused, invalid
+from tenants.errors import invalid
 from tenants.models import IdempotencyKey
-from tenants.wall import tenant_tx
 
-LOCK = timedelta(seconds=60)
 KEY_MAX = 255
 # These say nothing about the work: the same request may well succeed later.
 NOT_KEPT = frozenset({400, 401, 403, 429, 500, 503})
 KEPT_HEADERS = ("Location", "Preference-Applied")
+REPLAYED = {"Idempotency-Replayed": "true"}
 _BOOKINGS = UUID("8d4f6c1e-5c0b-4a5b-9d3f-6f2f0c1b7a55")
 
 
@@ -42,29 +41,27 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to work under a key until `locked_until`."""
-
-    id: UUID
-    locked_until: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """The answer that was given before."""
+class Kept:
+    """The answer that was given before. It is not final while a better one is awaited."""
 
     status: int
     text: str
     content_type: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str]
+    is_final: bool
 
-    def response(self) -> HttpResponse:
+    def replay(self) -> HttpResponse:
         """The same bytes again, marked as a replay."""
         answer = HttpResponse(self.text, content_type=self.content_type, status=self.status)
-        for name, value in self.headers.items():
+        for name, value in {**self.headers, **REPLAYED}.items():
             answer[name] = value
-        answer["Idempotency-Replayed"] = "true"
         return answer
+
+    def response(self) -> Response:
+        """The same answer with its data, for a replay that also waits for the better one."""
+        return Response(
+            json.loads(self.text), status=self.status, headers={**self.headers, **REPLAYED}
+        )
 
 
 def asked_of(request: Request, raw: bytes) -> Asked | None:
@@ -94,111 +91,70 @@ def booking_id(actor: Actor, asked: Asked | None) -> UUID | None:
     return uuid5(_BOOKINGS, f"{actor.tenant_id}:{actor.user_id}:{asked.key}")
 
 
-def claim(*, actor: Actor, asked: Asked, now: datetime) -> Claim | Replay:
-    """Takes the key for this request, or finds the answer it has.
+def key_take(actor: Actor, asked: Asked, now: datetime) -> Kept | None:
+    """Takes the key for the rest of this transaction, or finds the answer that it has.
+
+    Waits for another request that works with the key at this moment.
 
     Raises:
-        Refused: `idempotency_key_reused` for another request, `in_flight` while one works.
+        Refused: `idempotency_key_reused`, when the key was sent with another request.
     """
-    fresh = IdempotencyKey(
-        id=uuid4(),
-        tenant_id=actor.tenant_id,
-        user_id=actor.user_id,
-        key=asked.key,
-        method=asked.method,
-        path=asked.path,
-        body_sha256=asked.digest,
-        locked_until=now + LOCK,
-        created=now,
-    )
-    with tenant_tx(actor.tenant_id):
-        if _inserted(fresh):
-            return Claim(fresh.id, now + LOCK)
-        row = IdempotencyKey.objects.filter(
-            tenant_id=actor.tenant_id, user_id=actor.user_id, key=asked.key
-        ).first()
-        if row is None:
-            raise in_flight()
-        return _found(row, asked, now)
-
-
-def _inserted(fresh: IdempotencyKey) -> bool:
-    """Whether nobody had the key; bulk_create would not say."""
+    mine = uuid4()
     with connection.cursor() as cursor:
+        # The update changes nothing: it locks the row that is there and returns it.
         cursor.execute(
-            "INSERT INTO tenants_idempotencykey (id, tenant_id, user_id, key, method, path,"
-            " body_sha256, locked_until, created) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
-            " ON CONFLICT DO NOTHING RETURNING id",
+            "INSERT INTO tenants_idempotencykey AS taken (id, tenant_id, user_id, key, method,"
+            " path, body_sha256, status, answer, is_final, created)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, 0, '{}', false, %s)"
+            " ON CONFLICT ON CONSTRAINT idempotency_once DO UPDATE SET key = taken.key"
+            " RETURNING id, method, path, body_sha256, status, answer, is_final",
             [
-                fresh.id,
-                fresh.tenant_id,
-                fresh.user_id,
-                fresh.key,
-                fresh.method,
-                fresh.path,
-                bytes(fresh.body_sha256),
-                fresh.locked_until,
-                fresh.created,
+                mine,
+                actor.tenant_id,
+                actor.user_id,
+                asked.key,
+                asked.method,
+                asked.path,
+                asked.digest,
+                now,
             ],
         )
-        return cursor.fetchone() is not None
-
-
-@contextmanager
-def working(actor: Actor, mine: Claim) -> Iterator[None]:
-    """A transaction of the tenant for the work and for keeping its answer.
-
-    Raises:
-        Refused: `in_flight`, when somebody else has taken the key over.
-    """
-    with tenant_tx(actor.tenant_id):
-        rows = IdempotencyKey.objects.select_for_update().filter(
-            id=mine.id, locked_until=mine.locked_until, status=None
+        found, method, path, digest, status, answer, is_final = cursor.fetchone()
+    if found == mine:
+        return None
+    if (method, path, bytes(digest)) != (asked.method, asked.path, asked.digest):
+        raise invalid(
+            "idempotency_key_reused",
+            "This key was sent before with another request. Use a new key for each request.",
+            "Idempotency-Key",
         )
-        if not rows.values_list("id", flat=True):
-            raise in_flight()
-        yield
+    kept = json.loads(answer)
+    return Kept(status, kept["text"], kept["type"], kept["headers"], is_final)
 
 
-def keep(mine: Claim, response: Response, *, is_final: bool = True) -> None:
-    """Stores the answer, unless the claim is lost; inside a transaction of the tenant.
+def key_keep(actor: Actor, asked: Asked, response: Response, *, is_final: bool) -> None:
+    """Stores the answer with its key, in the transaction that took it.
 
-    While a better answer is awaited (`is_final` False) the key counts as in flight.
+    An answer that is not final is replaced by `key_improve`.
     """
-    _store(
-        IdempotencyKey.objects.filter(locked_until=mine.locked_until, status=None),
-        mine,
-        response,
-        None if is_final else mine.locked_until,
+    _store(_rows(actor, asked), response, is_final=is_final)
+
+
+def key_improve(actor: Actor, asked: Asked, response: Response) -> None:
+    """Replaces an answer that was not final by the one it waited for."""
+    _store(_rows(actor, asked).filter(is_final=False), response, is_final=True)
+
+
+def _rows(actor: Actor, asked: Asked) -> QuerySet[IdempotencyKey]:
+    return IdempotencyKey.objects.filter(
+        tenant_id=actor.tenant_id, user_id=actor.user_id, key=asked.key
     )
 
 
-def improve(mine: Claim, response: Response) -> None:
-    """Replaces the answer that this claim's work has stored."""
-    _store(IdempotencyKey.objects.filter(status__isnull=False), mine, response, None)
-
-
-def free(actor: Actor, mine: Claim) -> None:
-    """Gives the key back: nothing was done under it."""
-    with tenant_tx(actor.tenant_id):
-        IdempotencyKey.objects.filter(
-            id=mine.id, locked_until=mine.locked_until, status=None
-        ).delete()
-
-
-def in_flight() -> Refused:
-    """Somebody works under the key right now."""
-    return Refused(
-        "in_flight", "The first request with this key is still working. Ask again in a second."
-    )
-
-
-def _store(
-    rows: QuerySet[IdempotencyKey], mine: Claim, response: Response, until: datetime | None
-) -> None:
-    rows.filter(id=mine.id).update(
+def _store(rows: QuerySet[IdempotencyKey], response: Response, *, is_final: bool) -> None:
+    rows.update(
         status=response.status_code,
-        locked_until=until,
+        is_final=is_final,
         answer={
             # As text: a JSON column would bring the fields back in another order.
             "text": JSONRenderer().render(response.data).decode(),
@@ -206,21 +162,3 @@ def _store(
             "headers": {name: response[name] for name in KEPT_HEADERS if name in response},
         },
     )
-
-
-def _found(row: IdempotencyKey, asked: Asked, now: datetime) -> Claim | Replay:
-    if (row.method, row.path, bytes(row.body_sha256)) != (asked.method, asked.path, asked.digest):
-        raise invalid(
-            "idempotency_key_reused",
-            "This key was sent before with another request. Use a new key for each request.",
-            "Idempotency-Key",
-        )
-    if row.answer is not None and (row.locked_until is None or row.locked_until <= now):
-        kept = row.answer
-        return Replay(row.status or 200, kept["text"], kept["type"], kept["headers"])
-    taken = IdempotencyKey.objects.filter(
-        id=row.id, status=None, locked_until=row.locked_until, locked_until__lt=now
-    ).update(locked_until=now + LOCK)
-    if not taken:
-        raise in_flight()
-    return Claim(row.id, now + LOCK)

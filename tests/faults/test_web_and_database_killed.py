@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,14 +13,12 @@ import httpx
 import psycopg
 import pytest
 from django.db import connections
-from django.utils import timezone
 
 from allocation.models import Booking
 from allocation.services.invariants import invariants_check
 from billing.models import Transfer
 from portal.embedded import free_port, http_answers
 from portal.processes import Program, start, stop
-from tenants.models import IdempotencyKey
 from tests.api.builders import Site, a_site
 from tests.faults.crashing_web import POINTS
 from tests.roles import as_system
@@ -46,13 +43,6 @@ def posted(url: str, site: Site, key: str) -> httpx.Response:
     return httpx.post(f"{url}/api/v1/bookings", json=WISH, headers=headers, timeout=30)
 
 
-def the_minute_is_over() -> None:
-    """Claims of those who died may be taken over."""
-    with as_system():
-        past = timezone.now() - timedelta(seconds=1)
-        IdempotencyKey.objects.filter(status=None).update(locked_until=past)
-
-
 @pytest.fixture
 def dying_web(real_db: Servers, request: pytest.FixtureRequest) -> Iterator[str]:
     port = free_port()
@@ -75,7 +65,6 @@ def test_a_booking_whose_web_process_was_killed_is_made_once_by_the_same_key(
     with as_system():
         assert Booking.objects.count() == (1 if point == "after the commit" else 0)
         assert invariants_check() == []
-    the_minute_is_over()
 
     again = posted(live_portal, site, "the one")
     assert again.status_code == 201
@@ -152,7 +141,6 @@ def test_a_web_process_that_is_asked_to_end_answers_what_it_has_taken(
         for each in running:
             each.result(60)
     writers.url = live_portal
-    the_minute_is_over()
     wait_until(writers.retry, seconds=120)
     with as_system():
         assert Booking.objects.count() == len(writers.accepted)
@@ -180,7 +168,6 @@ def test_what_was_answered_is_there_after_postgresql_was_killed_under_writers(
             writers.stopped.set()
         for each in running:
             each.result(60)
-    the_minute_is_over()
     wait_until(writers.retry, seconds=60)
     with as_system():
         there = {each.hex for each in Booking.objects.values_list("id", flat=True)}

@@ -45,11 +45,6 @@ def test_processes_are_told_the_same(name: str) -> None:
     assert told == launched()[name] - LAUNCHER_ONLY - COMPOSE_ONLY
 
 
-def test_no_web_process_knows_what_nodes_keys_are_made_of() -> None:
-    knows = {name for name, told in launched().items() if "AGENTS_MASTER_KEY" in told}
-    assert knows == launched().keys() - {"web"}
-
-
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_has_its_own_folder_and_nothing_of_the_portal(name: str) -> None:
     agent = SERVICES[name]
