@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from tenants.web.log import log, log_csv, ops_log, ops_log_csv
 from tenants.web.people import people
 from tenants.web.settings import settings
 from tenants.web.shares import ops_quotas, quotas
@@ -13,6 +14,10 @@ urlpatterns = [
     path("t/<slug:tenant>/quotas", quotas, name="quotas"),
     path("t/<slug:tenant>/tiers", tiers, name="tiers"),
     path("t/<slug:tenant>/settings", settings, name="settings"),
+    path("t/<slug:tenant>/log", log, name="log"),
+    path("t/<slug:tenant>/log.csv", log_csv, name="log-csv"),
+    path("ops/log", ops_log, name="ops-log"),
+    path("ops/log.csv", ops_log_csv, name="ops-log-csv"),
     path("ops/tiers", ops_tiers, name="ops-tiers"),
     path("ops/quotas", ops_quotas, name="ops-quotas"),
     path("ops/tenants", ops_tenants, name="ops-tenants"),

@@ -28,6 +28,7 @@ from allocation.web.booking_story import spent_so_far, what_words
 from allocation.web.bookings import booking_line, scene_of
 from allocation.web.pauses import notices_context
 from tenants.access import Actor
+from tenants.web.csv_text import plain
 from tenants.web.frame import tenant_page
 
 GROUP_LABELS = {
@@ -68,8 +69,6 @@ EXPORTED = (
 )
 LONGEST_TEXT = 200
 MOST_EXPORTED = 10_000
-RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What a spreadsheet reads as the beginning of a formula."""
 
 
 @require_safe
@@ -130,11 +129,6 @@ def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
     response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="bookings-{actor.tenant_slug}.csv"'
     return response
-
-
-def plain(value: str) -> str:
-    """The value as a spreadsheet shows it: what would be a formula gets an apostrophe."""
-    return f"'{value}" if value.lstrip(" ").startswith(RISKY) else value
 
 
 def _cells(row: Booking, scene: Scene) -> Iterator[str]:

@@ -9,6 +9,7 @@ from tenants.api.invitations import (
     MyInvitationDecline,
     MyInvitations,
 )
+from tenants.api.log import Log
 from tenants.api.me import Me, SessionOne, Sessions, TokenOne, Tokens
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas, TierOne, Tiers
@@ -38,5 +39,6 @@ urlpatterns = [
     path("members/<uuid:member_id>", MemberOne.as_view(), name="api-member"),
     path("tiers", Tiers.as_view(), name="api-tiers"),
     path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
+    path("audit", Log.as_view(), name="api-audit"),
     path("quotas", Quotas.as_view(), name="api-quotas"),
 ]

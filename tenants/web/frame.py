@@ -269,6 +269,7 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("Budgets", "budgets", "coin"),
             ("Quotas", "quotas", "gauge"),
             ("People", "people", "people"),
+            ("Log", "log", "log"),
         ),
     ),
     (
@@ -280,13 +281,15 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
 )
+ADMINS_ONLY = ("log",)
 OPERATOR_NAV = (
     ("Fleet", "fleet", "chip"),
     ("Tiers", "tiers", "tiers"),
     ("Prices", "prices", "tag"),
     ("Quotas", "quotas", "gauge"),
     ("Tenants", "tenants", "people"),
-    ("Decisions", "decisions", "log"),
+    ("Decisions", "decisions", "flask"),
+    ("Log", "log", "log"),
 )
 # Pages that stand under another one of the operator's.
 UNDER = {
@@ -302,7 +305,14 @@ def _nav(path: str, frame: Frame, *, is_operator: bool) -> tuple[NavGroup, ...]:
     if frame.actor is not None:
         base = f"/t/{frame.actor.tenant_slug}/"
         groups = [
-            NavGroup(label, tuple(_item(path, base, *link) for link in links))
+            NavGroup(
+                label,
+                tuple(
+                    _item(path, base, *link)
+                    for link in links
+                    if frame.actor.is_tenant_admin or link[1] not in ADMINS_ONLY
+                ),
+            )
             for label, links in TENANT_NAV
         ]
         groups[1:1] = _projects_nav(path, base, frame.projects)

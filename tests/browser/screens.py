@@ -62,6 +62,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("budgets", "/t/helix/budgets"),
         ("quotas", "/t/helix/quotas"),
         ("people", "/t/helix/people"),
+        ("log", "/t/helix/log"),
     ),
     "operator": (
         ("ops-fleet", "/ops/fleet"),
@@ -77,6 +78,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-speeds", "/ops/speeds"),
         ("ops-tenants", "/ops/tenants"),
         ("ops-decisions", "/ops/decisions"),
+        ("ops-log", "/ops/log"),
     ),
 }
 

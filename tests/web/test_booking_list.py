@@ -12,9 +12,9 @@ from allocation.models import Booking
 from allocation.queries.booking_list import PAGE, BookingsWanted, bookings_page
 from allocation.rules.states import State
 from allocation.web.booking_links import linked
-from allocation.web.booking_list import plain
 from tenants.models import Membership, Tenant
 from tenants.wall import tenant_tx
+from tenants.web.csv_text import plain
 from tests.builders import a_member, a_project, a_tenant, a_user, an_actor
 from tests.roles import as_system
 from tests.web.fleet_builders import a_booking, a_node, a_place

@@ -23,6 +23,7 @@ from allocation.services.blackouts import BlackoutWish, blackout_plan
 from allocation.services.compaction import compaction_proposals
 from portal.audit_sources import audit_sealed
 from tenants.models import AuditEntry, Tier
+from tenants.rules.audit_words import ACTIONS
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
 from tests.roles import as_system
@@ -263,6 +264,7 @@ def site(db: None) -> Site:
 def test_every_act_of_operators_is_in_the_log_with_its_values_and_address(site: Site) -> None:
     found = {*_page_acts(site), *_rest_acts(), *_commands()} - ASKING
     assert found == ACTS.keys()
+    assert {act.action for act in ACTS.values()} <= ACTIONS.keys()
     wrong = {}
     for key, act in ACTS.items():
         with transaction.atomic():

@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 
 from portal.audit_sources import SOURCES
+from tenants.audit import platform_record
 from tenants.services.audit_chain import (
     chain_name,
     chain_verify,
     heads_compare,
     heads_text,
 )
+from tenants.services.audit_log import VERIFIED
 
 
 class Command(BaseCommand):
@@ -32,10 +35,18 @@ class Command(BaseCommand):
 
     def handle(self, *_: object, heads: Path | None, **__: Any) -> None:  # noqa: ANN401 (Django's)
         """Says how many chains fit, or what does not."""
+        now = timezone.now()
         chains = [chain for source in SOURCES for chain in chain_verify(source)]
         faults = [f"{chain_name(each)}: {fault}" for each in chains for fault in each.faults]
         if heads is not None and heads.exists():
             faults += heads_compare(json.loads(heads.read_text(encoding="utf-8")), chains)
+        platform_record(
+            operator_id=None,
+            action=VERIFIED,
+            target=("audit", "chains"),
+            now=now,
+            after={"chains": len(chains), "faults": len(faults)},
+        )
         if faults:
             raise CommandError("\n".join(faults))
         if heads is not None:

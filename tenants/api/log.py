@@ -1,0 +1,114 @@
+"""The logs over REST: a tenant's for its admins, the platform's for operators."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from tenants.access import require_tenant_admin
+from tenants.api.base import ApiView, listed
+from tenants.api.fields import Instant, Text
+from tenants.api.pages import PageQuery, page_of
+from tenants.api.schema import described, page
+from tenants.models import AuditEntry
+from tenants.rules.audit_words import ACTIONS, object_name
+from tenants.services.audit_log import LogWanted, log_entries, log_names
+from tenants.wall import operator_tx
+
+
+class LogQuery(PageQuery):
+    """Which log, and a filter."""
+
+    log = serializers.ChoiceField(
+        choices=["tenant", "platform"],
+        required=False,
+        default="tenant",
+        help_text="`tenant` (its admins), or `platform` (operators).",
+    )
+    actor = Text(required=False, max_length=150, help_text="Sign-in name of who acted.")
+    kind = Text(required=False, max_length=40, help_text="Kind of the object, as in `node`.")
+    object = Text(required=False, max_length=64, help_text="Id or name of the object.")
+    since = Instant(required=False)
+    until = Instant(required=False, help_text="Entries before this time.")
+
+
+class LogEntryOut(serializers.Serializer[Any]):
+    """Who did what to what."""
+
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    actor = serializers.CharField(allow_null=True, help_text="Null for the portal itself.")
+    action = serializers.CharField()
+    kind = serializers.CharField()
+    object = serializers.CharField()
+    sentence = serializers.CharField()
+    before = serializers.DictField(allow_null=True, help_text="Values before a change.")
+    after = serializers.DictField(allow_null=True, help_text="The same values after it.")
+    detail = serializers.DictField(help_text="What else the entry says.")
+    address = serializers.CharField(allow_null=True, help_text="From where, in the platform's log.")
+
+
+class Log(ApiView):
+    """What was done."""
+
+    queries = {"GET": LogQuery}
+
+    @described(
+        "list_audit",
+        "The log of the tenant (its admins) or of the platform (operators)",
+        answer=page(LogEntryOut),
+        query=LogQuery,
+    )
+    def get(self, request: Request) -> Response:
+        """A page of entries, the newest first."""
+        with self.tx():
+            if self.asked["log"] == "tenant":
+                require_tenant_admin(self.actor)
+                return self._page(tenant=True)
+            self.require_operator()
+            with operator_tx():
+                return self._page(tenant=False)
+
+    def _page(self, *, tenant: bool) -> Response:
+        asked = self.asked
+        wanted = LogWanted(
+            actor=asked.get("actor", ""),
+            kind=asked.get("kind", ""),
+            about=asked.get("object", ""),
+            since=asked.get("since"),
+            until=asked.get("until"),
+        )
+        tenant_id = self.actor.tenant_id if tenant else None
+        entries, following = page_of(
+            log_entries(tenant_id, wanted),
+            keys=("-at", "-id"),
+            asked=asked,
+            scope=f"log-{tenant_id}",
+        )
+        names = log_names(entries)
+        shown = (_shown(entry, names.get(entry.actor_id or 0)) for entry in entries)
+        return listed(shown, following)
+
+
+def _shown(entry: AuditEntry, actor: str | None) -> dict[str, Any]:
+    detail = dict(entry.detail)
+    before, after = detail.pop("before", None), detail.pop("after", None)
+    name = object_name(entry.object_kind, entry.object_id, entry.detail)
+    done = ACTIONS.get(entry.action, f"{entry.action}: {{object}}").format(object=name)
+    shown = LogEntryOut(
+        {
+            "id": entry.id,
+            "at": entry.at,
+            "actor": actor,
+            "action": entry.action,
+            "kind": entry.object_kind,
+            "object": entry.object_id,
+            "sentence": f"{actor or 'The portal'} {done}",
+            "before": before if isinstance(before, dict) else None,
+            "after": after if isinstance(after, dict) else None,
+            "address": detail.pop("address", None),
+            "detail": detail if isinstance(before, dict | None) else {**detail, "before": before},
+        }
+    )
+    return dict(shown.data)

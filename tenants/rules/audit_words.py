@@ -1,0 +1,175 @@
+"""An entry of a log in words: what was done to what, and which values changed. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+ACTIONS = {
+    "account.created": "made the account {object}",
+    "audit.verified": "verified the chains of the log",
+    "booking.cancel": "cancelled booking {object}",
+    "booking.extend": "asked to extend booking {object}",
+    "booking.more_time": "put off the pause of booking {object}",
+    "booking.released": "released booking {object}",
+    "booking.request": "asked for booking {object}",
+    "booking.saved": "said that booking {object} is saved",
+    "budget.set": "set {object}",
+    "calendar.made": "made {object}",
+    "calendar.revoked": "revoked {object}",
+    "clock.accepted": "accepted the portal's clock as it is",
+    "compaction.order": "ordered running work to move, with booking {object}",
+    "compaction.ordered": "ordered running work to move for {object}",
+    "epoch.raised": "raised the epoch to {object} after a restore",
+    "gpu.returned": "put a GPU of {object} back into service",
+    "gpu_class.removed": "removed the GPU class {object}",
+    "gpu_class.set": "set the GPU class {object}",
+    "gpu_model.removed": "removed the GPU model {object}",
+    "gpu_model.set": "set the GPU model {object}",
+    "invitation.accepted": "accepted an invitation",
+    "invitation.created": "invited a person",
+    "invitation.declined": "declined an invitation",
+    "invitation.revoked": "took an invitation back",
+    "maintenance.ended": "ended maintenance of {object}",
+    "maintenance.planned": "planned maintenance of {object}",
+    "membership.removed": "removed a member",
+    "membership.set": "set a member's role",
+    "node.approved": "put {object} into service",
+    "node.drained": "drained {object}",
+    "node.enrolled": "enrolled as {object}",
+    "node.enrolment_token_made": "made an enrolment token for {object}",
+    "node.fenced": "stated that hardware of {object} is switched off",
+    "node.gpu_mode_pinned": "set the mode of a GPU of {object}",
+    "node.key_rotated": "gave {object} a new signing key",
+    "node.ladder_follows_policy": "let {object} treat unbooked processes as the policy says",
+    "node.ladder_set": "set how {object} treats unbooked processes",
+    "node.locked_out": "locked the agent of {object} out",
+    "policy.published": "published policy version {object}",
+    "prices.published": "published price book version {object}",
+    "project.closed": "closed {object}",
+    "project.created": "made {object}",
+    "project.opened": "opened {object} again",
+    "quota.set": "set the quota of {object}",
+    "series.cancel": "cancelled a series of bookings",
+    "series.request": "asked for a series of bookings",
+    "session.all_ended": "ended all other sessions",
+    "session.ended": "ended a session",
+    "sign_in.done": "signed in",
+    "sign_in.failed": "failed to sign in",
+    "sign_in.locked_out": "was locked out after failed sign-ins",
+    "tenant.admin_invited": "invited an admin of {object}",
+    "tenant.closed": "closed the tenant {object}",
+    "tenant.created": "made the tenant {object}",
+    "tenant.opened": "opened the tenant {object} again",
+    "tier.set": "set the tier {object}",
+    "token.created": "made an API token",
+    "token.revoked": "revoked an API token",
+    "user.mails_set": "changed which mails they get",
+    "user.password_set": "changed their password",
+    "user.zone_set": "changed their time zone",
+    "workload.set": "set the speeds of {object}",
+}
+FIELDS = {
+    "by": "work out by",
+    "drain_by": "work out by",
+    "is_open": "open",
+    "jump_seconds": "jump of the clock",
+    "key_version": "key version",
+    "open_places": "places that count as taken",
+}
+# The part of `detail` that names an object whose id says nothing to people, by kind.
+NAMED_BY = {
+    "booking": ("label",),
+    "compaction_order": ("for",),
+    "maintenance": ("where",),
+    "project": ("slug",),
+    "quota": ("tenant", "project", "gpu_class"),
+    "user": ("username",),
+}
+NAMELESS = {
+    "budget": "a budget",
+    "calendar": "a calendar address",
+    "project": "a project",
+    "quota": "the tenant",
+}
+# Written with an entry for other readers than the change itself.
+NO_CHANGE = {"before", "after", "address", "label", "project", "user", "order", "invitation"}
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value that an act changed; `before` is empty where there was none."""
+
+    name: str
+    before: str
+    after: str
+
+
+def object_name(kind: str, identifier: str, detail: Mapping[str, Any]) -> str:
+    """What people call the object of an entry: `gpu-a1-01`, `BK-2041`, `helix h100`."""
+    parts = (detail, _part(detail, "after"), _part(detail, "before"))
+    found = []
+    for name in NAMED_BY.get(kind, ()):
+        value = next((str(part[name]) for part in parts if part.get(name)), "")
+        found += ["a project" if _is_uuid(value) else value] if value else []
+    return " ".join(found) or NAMELESS.get(kind, identifier)
+
+
+def changes_of(detail: Mapping[str, Any]) -> Iterator[Change]:
+    """The values that differ before and after, and what else the entry says."""
+    before, after = _part(detail, "before"), _part(detail, "after")
+    for name in dict.fromkeys((*before, *after)):
+        if isinstance(before.get(name, after.get(name)), dict):
+            continue
+        old, new = _words(name, before, name in before), _words(name, after, name in after)
+        if old != new:
+            yield Change(_field(name), old, new)
+    for name, value in detail.items():
+        if name not in NO_CHANGE and not isinstance(value, dict):
+            yield Change(_field(name), "", _value(name, value))
+
+
+def _part(detail: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = detail.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _field(name: str) -> str:
+    return FIELDS.get(name, name.removesuffix("_seconds").replace("_", " "))
+
+
+def _words(name: str, part: Mapping[str, Any], is_there: bool) -> str:  # noqa: FBT001
+    return _value(name, part[name]) if is_there else ""
+
+
+def _value(name: str, value: object) -> str:
+    if value is None or value in ("", []):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, int) and name.endswith(("_seconds", "_after")):
+        return _length(value)
+    return _moment(value) if isinstance(value, str) else str(value)
+
+
+def _moment(text: str) -> str:
+    """A time of the log in UTC as people write it; any other text as it is."""
+    try:
+        found = datetime.fromisoformat(text) if len(text) > len("2026-11-22") else None
+    except ValueError:
+        found = None
+    return text if found is None else f"{found.day} {found:%b %Y %H:%M} UTC"
+
+
+def _length(seconds: int) -> str:
+    for size, unit in ((_DAY, "d"), (3600, "h"), (60, "min")):
+        if seconds and seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _is_uuid(text: str) -> bool:
+    return len(text) == 36 and text.count("-") == 4

@@ -1,0 +1,136 @@
+"""The log as people read it: filtered, by page, with the names of those who acted."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Max, Q, QuerySet
+
+from tenants.models import AuditEntry, AuditSeal, User
+from tenants.services.audit_chain import ENTRIES
+
+PAGE = 50
+VERIFIED = "audit.verified"
+SYSTEM = "The portal"
+
+
+@dataclass(frozen=True, slots=True)
+class LogWanted:
+    """A filter: the sign-in name of who acted, the kind of the object, words in its id or in the
+    names that the entry keeps, and times in [since, until). Empty: all."""
+
+    actor: str = ""
+    kind: str = ""
+    about: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Entries, the newest first, and what the next page begins after; empty at the end."""
+
+    entries: Sequence[AuditEntry]
+    following: str
+
+
+@dataclass(frozen=True, slots=True)
+class SealState:
+    """How far a log is sealed: up to the entries of `sealed`, `waiting` came after them."""
+
+    number: int
+    sealed: datetime | None
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """When all chains were read last, by whom, and how much did not fit."""
+
+    at: datetime
+    faults: int
+    chains: int
+
+
+def log_entries(tenant_id: UUID | None, wanted: LogWanted) -> QuerySet[AuditEntry]:
+    """The entries of a tenant, or with None the platform's, that the filter lets through."""
+    rows = AuditEntry.objects.filter(tenant=tenant_id)
+    if wanted.actor:
+        people = User.objects.filter(username__iexact=wanted.actor)
+        rows = rows.filter(actor_id__in=list(people.values_list("id", flat=True)))
+    if wanted.kind:
+        rows = rows.filter(object_kind=wanted.kind)
+    if wanted.about:
+        rows = rows.filter(_about(wanted.about))
+    if wanted.since:
+        rows = rows.filter(at__gte=wanted.since)
+    if wanted.until:
+        rows = rows.filter(at__lt=wanted.until)
+    return rows.order_by("-at", "-id")
+
+
+def log_page(rows: QuerySet[AuditEntry], after: str = "") -> LogPage:
+    """A page behind `after`, which is `following` of the page before; the first for any other."""
+    found = list(rows.filter(_behind(after))[: PAGE + 1])
+    shown = found[:PAGE]
+    return LogPage(shown, _place(shown[-1]) if len(found) > PAGE else "")
+
+
+def log_kinds(tenant_id: UUID | None) -> list[str]:
+    """The kinds of objects that the log has entries about."""
+    rows = AuditEntry.objects.filter(tenant=tenant_id).order_by("object_kind")
+    return list(rows.values_list("object_kind", flat=True).distinct())
+
+
+def log_names(entries: Iterable[AuditEntry]) -> Mapping[int, str]:
+    """The names of those who acted and of people who were acted on, by the id of the account."""
+    wanted = {entry.actor_id for entry in entries if entry.actor_id is not None}
+    wanted |= {
+        int(entry.object_id)
+        for entry in entries
+        if entry.object_kind == "user" and entry.object_id.isdecimal()
+    }
+    return dict(User.objects.filter(id__in=wanted).values_list("id", "username"))
+
+
+def seal_state(tenant_id: UUID | None) -> SealState:
+    """How far the log of a tenant, or of the platform, is sealed."""
+    seals = AuditSeal.objects.filter(source=ENTRIES.name, tenant=tenant_id)
+    last = seals.order_by("-number").first()
+    through = seals.aggregate(through=Max("through"))["through"] or 0
+    waiting = AuditEntry.objects.filter(tenant=tenant_id, id__gt=through).count()
+    if last is None:
+        return SealState(0, None, waiting)
+    return SealState(last.number, last.sealed, waiting)
+
+
+def verified_last() -> Verified | None:
+    """What the last `manage.py audit_verify` found; None before the first. For operators."""
+    found = AuditEntry.objects.filter(tenant=None, action=VERIFIED).order_by("-at", "-id").first()
+    if found is None:
+        return None
+    after = found.detail.get("after", {})
+    return Verified(found.at, int(after.get("faults", 0)), int(after.get("chains", 0)))
+
+
+def _about(words: str) -> Q:
+    named = Q(object_id__iexact=words)
+    for path in ("label", "after__where", "after__for", "after__username", "after__tenant"):
+        named |= Q(**{f"detail__{path}__iexact": words})
+    return named
+
+
+def _place(entry: AuditEntry) -> str:
+    return f"{entry.at.isoformat()}_{entry.id}"
+
+
+def _behind(after: str) -> Q:
+    moment, _, number = after.partition("_")
+    try:
+        at, last = datetime.fromisoformat(moment), int(number[:18])
+    except ValueError:
+        return Q()
+    if at.tzinfo is None:
+        return Q()
+    return Q(at__lt=at) | Q(at=at, id__lt=last)

@@ -1,0 +1,212 @@
+"""The logs as pages and as CSV: the platform's for operators, a tenant's for its admins."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from tenants.access import Actor, require_tenant_admin
+from tenants.models import AuditEntry, User
+from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
+from tenants.services.audit_log import (
+    SYSTEM,
+    LogWanted,
+    log_entries,
+    log_kinds,
+    log_names,
+    log_page,
+    seal_state,
+    verified_last,
+)
+from tenants.web.csv_text import plain
+from tenants.web.frame import operator_page, tenant_page
+
+MOST_EXPORTED = 10_000
+COLUMNS = ("time", "who", "action", "kind", "object", "before", "after", "detail", "address")
+# Where an object of the platform's log is looked at; `{}` is its id.
+OPS_LINKS = {
+    "clock": "/ops/fleet",
+    "compaction_order": "/ops/compaction",
+    "maintenance": "/ops/maintenance",
+    "node": "/ops/fleet/{}",
+    "price_book": "/ops/prices",
+    "quota": "/ops/quotas",
+    "tenant": "/ops/tenants#tenant-{}",
+    "tier": "/ops/tiers#tier-{}",
+    "workload": "/ops/speeds",
+}
+TENANT_LINKS = {
+    "booking": "bookings/{}",
+    "budget": "budgets",
+    "invitation": "people",
+    "membership": "people",
+    "price_book": "prices",
+    "project": "people",
+    "quota": "quotas",
+    "tier": "tiers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """An entry as its page shows it; `words` stand before and behind the object's name."""
+
+    at: datetime
+    who: str
+    words: tuple[str, str]
+    name: str
+    href: str
+    changes: tuple[Change, ...]
+    address: str
+
+
+class LogForm(forms.Form):
+    """The filter of a log, in its address. Days are the reader's own."""
+
+    who = forms.CharField(required=False, max_length=150)
+    kind = forms.CharField(required=False, max_length=40)
+    about = forms.CharField(required=False, max_length=64)
+    since = forms.DateField(required=False)
+    until = forms.DateField(required=False)
+
+    def wanted(self) -> LogWanted:
+        """What was said; a field that can't be read filters nothing."""
+        said = self.cleaned_data
+        until: date | None = said.get("until")
+        return LogWanted(
+            actor=said.get("who", "").strip(),
+            kind=said.get("kind", ""),
+            about=said.get("about", "").strip(),
+            since=_midnight(said.get("since")),
+            until=_midnight(until + timedelta(days=1)) if until and until < date.max else None,
+        )
+
+
+@require_safe
+@operator_page
+def ops_log(request: HttpRequest, operator: User) -> HttpResponse:
+    """The platform's log; `who`, `kind`, `about`, `since`, `until` filter, `after` is a page."""
+    context = _context(request, None) | {"verified": verified_last(), "base": "/ops/log"}
+    return render(request, "tenants/log.html", context)
+
+
+@require_safe
+@operator_page
+def ops_log_csv(request: HttpRequest, operator: User) -> HttpResponse:
+    """The same, unpaged, for a spreadsheet."""
+    return _csv(request, None, "platform")
+
+
+@require_safe
+@tenant_page
+def log(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """The tenant's log, for its admins."""
+    require_tenant_admin(actor)
+    context = _context(request, actor.tenant_id, f"/t/{actor.tenant_slug}/")
+    return render(request, "tenants/log.html", context | {"base": f"/t/{actor.tenant_slug}/log"})
+
+
+@require_safe
+@tenant_page
+def log_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """The same, unpaged, for a spreadsheet."""
+    require_tenant_admin(actor)
+    return _csv(request, actor.tenant_id, actor.tenant_slug)
+
+
+def _context(request: HttpRequest, tenant_id: UUID | None, base: str = "") -> dict[str, Any]:
+    form = LogForm(request.GET)
+    form.is_valid()
+    page = log_page(log_entries(tenant_id, form.wanted()), request.GET.get("after", ""))
+    names = log_names(page.entries)
+    asked = {name: form.data.get(name, "") for name in form.fields if form.data.get(name)}
+    return {
+        "form": form,
+        "asked": {name: form.data.get(name, "") for name in form.fields},
+        "rows": [_row(entry, names, base) for entry in page.entries],
+        "kinds": [(kind, kind.replace("_", " ")) for kind in log_kinds(tenant_id)],
+        "seal": seal_state(tenant_id),
+        "csv": f".csv?{urlencode(asked)}",
+        "first": f"?{urlencode(asked)}" if request.GET.get("after") else "",
+        "next": f"?{urlencode(asked | {'after': page.following})}" if page.following else "",
+        "is_filtered": bool(asked),
+    }
+
+
+def _row(entry: AuditEntry, names: Mapping[int, str], base: str) -> LogRow:
+    before, _, behind = ACTIONS.get(entry.action, f"{entry.action}: {{object}}").partition(
+        "{object}"
+    )
+    has_object = "{object}" in ACTIONS.get(entry.action, "{object}")
+    name = object_name(entry.object_kind, entry.object_id, entry.detail) if has_object else ""
+    if entry.object_kind == "user" and name.isdecimal():
+        name = names.get(int(name), name)
+    return LogRow(
+        at=entry.at,
+        who=_who(entry, names),
+        words=(before, behind),
+        name=name,
+        href=_href(entry, name, base),
+        changes=tuple(changes_of(entry.detail)),
+        address=str(entry.detail.get("address", "")),
+    )
+
+
+def _who(entry: AuditEntry, names: Mapping[int, str]) -> str:
+    if entry.actor_id is None:
+        return "Somebody" if entry.object_kind == "user" else SYSTEM
+    return names.get(entry.actor_id, "The platform's operator")
+
+
+def _href(entry: AuditEntry, name: str, base: str) -> str:
+    if not base:
+        return OPS_LINKS.get(entry.object_kind, "").format(entry.object_id)
+    address = TENANT_LINKS.get(entry.object_kind)
+    return "" if address is None else base + address.format(name)
+
+
+def _csv(request: HttpRequest, tenant_id: UUID | None, name: str) -> HttpResponse:
+    form = LogForm(request.GET)
+    form.is_valid()
+    entries = list(log_entries(tenant_id, form.wanted())[:MOST_EXPORTED])
+    names = log_names(entries)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows([plain(cell) for cell in _cells(entry, names)] for entry in entries)
+    response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="log-{name}.csv"'
+    return response
+
+
+def _cells(entry: AuditEntry, names: Mapping[int, str]) -> Iterator[str]:
+    yield entry.at.isoformat()
+    yield _who(entry, names)
+    yield from (entry.action, entry.object_kind, entry.object_id)
+    kept = dict(entry.detail)
+    for part in ("before", "after"):
+        yield _json(kept.pop(part, None))
+    address = str(kept.pop("address", ""))
+    yield from (_json(kept), address)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False) if value else ""
+
+
+def _midnight(day: date | None) -> datetime | None:
+    """The first moment of the reader's day; None also where it is outside of the calendar."""
+    if day is None or not date(1970, 1, 2) <= day <= date(9999, 12, 30):
+        return None
+    return timezone.make_aware(datetime(day.year, day.month, day.day))  # noqa: DTZ001 (made aware)

@@ -1,0 +1,195 @@
+"""The logs as people read them: pages, CSV and REST, with filters, and behind the wall."""
+
+import csv
+import io
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from portal.audit_sources import audit_sealed
+from tenants.audit import acting_from, audit_record, platform_record
+from tenants.models import AuditEntry, Tenant, User
+from tenants.rules.audit_words import changes_of
+from tenants.services.audit_log import PAGE
+from tests.api.builders import Api, Site, a_site, said
+from tests.builders import a_tenant, a_tenant_admin, an_operator
+from tests.roles import as_system
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 20, 22, 30, tzinfo=UTC)
+HOSTILE = "=cmd()|<script>"
+
+
+@pytest.fixture
+def operator() -> User:
+    return an_operator("olga")
+
+
+@pytest.fixture
+def page(operator: User) -> Client:
+    client = Client()
+    client.force_login(operator)
+    return client
+
+
+def drained(operator: User | None, name: str, *, at: datetime = NOW) -> None:
+    with as_system(), acting_from("192.0.2.7"):
+        platform_record(
+            operator_id=operator.id if operator else None,
+            action="node.drained",
+            target=("node", name),
+            now=at,
+            before={"state": "ready"},
+            after={"state": "draining", "reason": HOSTILE},
+        )
+
+
+def cancelled(tenant: Tenant, user: User, *, at: datetime = NOW) -> None:
+    with as_system():
+        audit_record(
+            tenant_id=tenant.id,
+            actor_id=user.id,
+            action="booking.cancel",
+            target=("booking", "b1"),
+            now=at,
+            detail={"label": "BK-7", "state": "cancelled"},
+        )
+
+
+def test_an_entry_says_who_did_what_to_what_and_from_where(page: Client, operator: User) -> None:
+    drained(operator, "gpu-a1-01")
+    answer = page.get("/ops/log")
+    text = answer.content.decode()
+    (row,) = answer.context["rows"]
+    assert (row.who, row.words, row.name) == ("olga", ("drained ", ""), "gpu-a1-01")
+    assert '<a class="link" href="/ops/fleet/gpu-a1-01">gpu-a1-01</a>' in text
+    assert [(each.name, each.before, each.after) for each in row.changes] == [
+        ("state", "ready", "draining"),
+        ("reason", "", HOSTILE),
+    ]
+    assert row.address == "192.0.2.7"
+    assert "<script>" not in text.partition("<main")[2]
+    # 23:30 of the reader's own day, in Berlin.
+    assert "Fri 20 Nov 23:30:00" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["b", "a"]),
+        ("who=OLGA", ["a"]),
+        ("who=nobody", []),
+        ("about=B", ["b"]),
+        ("kind=node", ["b", "a"]),
+        ("kind=tier", []),
+        ("since=2026-11-21", ["b"]),
+        ("until=2026-11-20", ["a"]),
+        ("since=2026-11-20&until=2026-11-21", ["b", "a"]),
+        # What can't be read filters nothing, and the field says so.
+        ("since=yesterday", ["b", "a"]),
+        ("since=0001-01-01&until=9999-12-31&after=_&kind=", ["b", "a"]),
+    ],
+)
+def test_the_log_is_filtered(page: Client, operator: User, query: str, found: list[str]) -> None:
+    drained(operator, "a")
+    drained(None, "b", at=NOW + timedelta(hours=1))
+    answer = page.get(f"/ops/log?{query}")
+    assert answer.status_code == 200
+    assert [row.name for row in answer.context["rows"]] == found
+    rows = list(csv.reader(io.StringIO(page.get(f"/ops/log.csv?{query}").content.decode())))
+    assert [row[4] for row in rows[1:]] == found
+
+
+def test_pages_follow_each_other_without_a_gap(page: Client, operator: User) -> None:
+    # Many in the same instant.
+    for number in range(PAGE + 10):
+        drained(operator, f"n{number}", at=NOW + timedelta(seconds=number // 30))
+    seen: list[str] = []
+    address = "/ops/log?kind=node"
+    while address:
+        answer = page.get(address)
+        seen += [row.name for row in answer.context["rows"]]
+        # What comes meanwhile moves nothing.
+        drained(operator, "new", at=NOW + timedelta(hours=1))
+        address = answer.context["next"] and f"/ops/log{answer.context['next']}"
+    assert seen == [f"n{number}" for number in reversed(range(PAGE + 10))]
+
+
+def test_csv_has_all_values_and_no_formula(page: Client, operator: User) -> None:
+    with as_system():
+        platform_record(
+            operator_id=operator.id, action="=1+1", target=("node", "@x"), now=NOW, after={"a": 1}
+        )
+    head, row = csv.reader(io.StringIO(page.get("/ops/log.csv").content.decode()))
+    assert head[:5] == ["time", "who", "action", "kind", "object"]
+    assert row == [NOW.isoformat(), "olga", "'=1+1", "node", "'@x", "", '{"a": 1}', "", ""]
+
+
+def test_the_page_says_how_far_the_chain_is_sealed_and_when_it_was_verified(
+    page: Client, operator: User
+) -> None:
+    drained(operator, "a")
+    assert "nothing sealed yet" in page.get("/ops/log").content.decode()
+    with as_system():
+        audit_sealed(NOW + timedelta(minutes=1))
+        call_command("audit_verify", stdout=io.StringIO())
+    text = page.get("/ops/log").content.decode()
+    # The verification is an entry itself, and waits for the next seal.
+    assert "20 Nov 2026 23:31:00, seal 1" in text
+    assert "1 entry" in text
+    assert re.search(r"nothing was changed in \d+ chain", text)
+
+
+def test_a_tenants_admin_reads_the_tenants_log_alone(page: Client, operator: User) -> None:
+    own, other = a_tenant("own"), a_tenant("other")
+    admin, stranger = a_tenant_admin(own).user, a_tenant_admin(other).user
+    drained(operator, "gpu-a1-01")
+    cancelled(own, admin)
+    cancelled(other, stranger)
+    client = Client()
+    client.force_login(admin)
+    answer = client.get("/t/own/log")
+    (row,) = answer.context["rows"]
+    assert (row.who, row.name, row.href) == (admin.username, "BK-7", "/t/own/bookings/BK-7")
+    assert client.get("/t/other/log").status_code == 404
+    assert client.get("/ops/log").status_code == 404
+    assert len(client.get("/t/own/log.csv").content.decode().splitlines()) == 2
+
+
+def test_rest_has_both_logs_for_those_who_may_read_them() -> None:
+    site: Site = a_site()
+    drained(site.people["operator"], "gpu-a1-01")
+    cancelled(site.tenant, site.people["admin"])
+    cancelled(site.other_project.tenant, site.people["stranger"])
+    (entry,) = said(site.admin.get("audit", kind="booking"))["items"]
+    assert entry["sentence"] == "ada cancelled booking BK-7"
+    assert entry["detail"] == {"label": "BK-7", "state": "cancelled"}
+    (entry,) = said(site.operator.get("audit", log="platform", kind="node"))["items"]
+    assert (entry["before"], entry["address"]) == ({"state": "ready"}, "192.0.2.7")
+    first = said(site.admin.get("audit", limit="1"))
+    rest = said(site.admin.get("audit", limit="200", cursor=first["next"]))["items"]
+    with as_system():
+        count = AuditEntry.objects.filter(tenant=site.tenant).count()
+    assert len(rest) == count - 1
+    for who in (site.researcher, site.lead, site.viewer, site.stranger):
+        assert who.get("audit").status_code == 403
+    for who in (site.admin, site.lead):
+        assert who.get("audit", log="platform").status_code == 403
+    # A cursor of one log fits no other.
+    assert _code(site.operator, cursor=first["next"], log="platform") == "bad_cursor"
+
+
+def test_changes_leave_out_documents_and_say_values_as_people_do() -> None:
+    nested = {"before": None, "after": {"document": {"a": 1}, "is_open": True, "by": None}}
+    assert [(each.name, each.after) for each in changes_of(nested)] == [
+        ("open", "yes"),
+        ("work out by", "none"),
+    ]
+
+
+def _code(api: Api, **query: str) -> str:
+    return str(json.loads(api.get("audit", **query).content)["code"])
