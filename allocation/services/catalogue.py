@@ -4,7 +4,6 @@ Geometry and memory are the drivers': here a model gets its name, its class, and
 between whole and slices.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -13,7 +12,7 @@ from django.db import transaction
 from allocation.models import Gpu, GpuModel, WorkSpeed
 from allocation.services.inventories import models_follow
 from billing.models import Price
-from tenants.audit import audit_record
+from tenants.audit import platform_record
 from tenants.errors import Refused, invalid, missing
 from tenants.models import GpuClass, Quota, User
 from tenants.services.words import name_read, slug_read
@@ -58,8 +57,14 @@ def class_set(
     after = {"label": label, "order": order}
     made, _ = GpuClass.objects.update_or_create(slug=slug, defaults=after)
     if before != after:
-        detail = {"before": before, "after": after}
-        _note(operator, "gpu_class.set", ("gpu_class", slug), now, detail)
+        platform_record(
+            operator_id=operator.id,
+            action="gpu_class.set",
+            target=("gpu_class", slug),
+            now=now,
+            before=before,
+            after=after,
+        )
     return made
 
 
@@ -83,8 +88,12 @@ def class_remove(*, operator: User, slug: str, now: datetime) -> None:
         )
     WorkSpeed.objects.filter(gpu_class_id=slug).delete()
     found.delete()
-    _note(
-        operator, "gpu_class.removed", ("gpu_class", slug), now, {"before": {"label": found.label}}
+    platform_record(
+        operator_id=operator.id,
+        action="gpu_class.removed",
+        target=("gpu_class", slug),
+        now=now,
+        before={"label": found.label, "order": found.order},
     )
 
 
@@ -122,8 +131,14 @@ def model_set(*, operator: User, slug: str, terms: ModelTerms, now: datetime) ->
         _unchanged_or_refuse(found, values)
     model, _ = GpuModel.objects.update_or_create(slug=slug, defaults=values)
     if before != values:
-        detail = {"before": before, "after": values}
-        _note(operator, "gpu_model.set", ("gpu_model", slug), now, detail)
+        platform_record(
+            operator_id=operator.id,
+            action="gpu_model.set",
+            target=("gpu_model", slug),
+            now=now,
+            before=before,
+            after=values,
+        )
     models_follow(now)
     return model
 
@@ -147,12 +162,12 @@ def model_remove(*, operator: User, slug: str, now: datetime) -> None:
             param="slug",
         )
     found.delete()
-    _note(
-        operator,
-        "gpu_model.removed",
-        ("gpu_model", slug),
-        now,
-        {"before": asdict(_terms_of(found))},
+    platform_record(
+        operator_id=operator.id,
+        action="gpu_model.removed",
+        target=("gpu_model", slug),
+        now=now,
+        before=asdict(_terms_of(found)),
     )
 
 
@@ -191,15 +206,3 @@ def _terms_of(model: GpuModel) -> ModelTerms:
 
 def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _note(
-    operator: User,
-    action: str,
-    target: tuple[str, str],
-    now: datetime,
-    detail: Mapping[str, object],
-) -> None:
-    audit_record(
-        tenant_id=None, actor_id=operator.id, action=action, target=target, now=now, detail=detail
-    )

@@ -23,7 +23,7 @@ def price_book_publish(
     """Adds a version of all prices, by (class, tier), in force from `valid_from` on.
 
     Running bookings keep the price they were booked at. The platform's log and every tenant's say
-    so. The first version sets the currency, which stays.
+    so.
 
     Raises:
         Refused: `price_book_past`, `price_book_overlaps`, `price_missing`, `bad_amount`,

@@ -147,6 +147,22 @@ def account_create(*, operator: User, account: NewAccount, now: datetime) -> Use
     Raises:
         Refused: `bad_username`, `username_taken`, `bad_name`, `bad_email`, `bad_password`.
     """
+    return _account_make(account, operator.id, now)
+
+
+@transaction.atomic
+def operator_create(*, account: NewAccount, now: datetime) -> User:
+    """An account that runs the platform. Only the database's owner may write it.
+
+    Raises:
+        Refused: as `account_create`.
+    """
+    return _account_make(account, None, now, is_operator=True)
+
+
+def _account_make(
+    account: NewAccount, made_by: int | None, now: datetime, *, is_operator: bool = False
+) -> User:
     if not _USERNAME.fullmatch(account.username):
         raise invalid(
             "bad_username", "A sign-in name has letters, digits and . _ @ + - only.", "username"
@@ -157,6 +173,7 @@ def account_create(*, operator: User, account: NewAccount, now: datetime) -> Use
         username=account.username,
         first_name=name_read(account.name, longest=150),
         email=account.email.strip(),
+        is_staff=is_operator,
     )
     try:
         if user.email:
@@ -167,8 +184,8 @@ def account_create(*, operator: User, account: NewAccount, now: datetime) -> Use
     user.set_password(account.password)
     user.save()
     platform_record(
-        operator_id=operator.id,
-        action="account.created",
+        operator_id=made_by,
+        action="operator.created" if is_operator else "account.created",
         target=("user", user.id),
         now=now,
         after={"username": user.username, "has_email": bool(user.email)},

@@ -1,0 +1,163 @@
+"""`site.toml`: a new site in one file, read strictly. Every fault names its line and key."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError
+
+Key = tuple[str | int, ...]
+"""Where something stands: table names, and the number of an entry of a list, from 0."""
+
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?")
+_PAIR = re.compile(
+    r"\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\")(?:\s*\.\s*(?:[A-Za-z0-9_-]+|\"[^\"]*\"))*)\s*="
+)
+_SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong, and where. `line` is None for what is missing from the whole file."""
+
+    key: str
+    sentence: str
+    line: int | None = None
+
+    def text(self, name: str) -> str:
+        """As `site.toml:14: tier[1].name: …`."""
+        where = name if self.line is None else f"{name}:{self.line}"
+        return f"{where}: {self.key}: {self.sentence}" if self.key else f"{where}: {self.sentence}"
+
+
+class SiteFaults(Exception):
+    """The file can't be followed."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(fault.sentence for fault in faults))
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFile:
+    """A file that fits the schema: its values, and the line of each key."""
+
+    values: Mapping[str, Any]
+    lines: Mapping[Key, int]
+
+    def fault(self, key: Key, sentence: str) -> Fault:
+        """A fault at `key`, or at the nearest key above it that is written."""
+        return Fault(key_text(key), sentence, line_of(self.lines, key))
+
+
+def site_read(text: str) -> SiteFile:
+    """Reads the file. Raises SiteFaults with all that is wrong with it."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SiteFaults([_syntax(str(error))]) from None
+    lines = lines_read(text)
+    found = sorted(
+        _validator().iter_errors(_plain(values)),
+        key=lambda error: list(map(str, error.absolute_path)),
+    )
+    if found:
+        raise SiteFaults([_fault(error, lines) for error in found])
+    return SiteFile(_plain(values), lines)
+
+
+def example_read() -> str:
+    """The commented example that is shipped."""
+    return _beside("site.example.toml")
+
+
+def key_text(key: Key) -> str:
+    """As `tenant[0].admin`."""
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def line_of(lines: Mapping[Key, int], key: Key) -> int | None:
+    """The line of a key, or of the nearest one above it."""
+    for length in range(len(key), 0, -1):
+        if key[:length] in lines:
+            return lines[key[:length]]
+    return None
+
+
+def lines_read(text: str) -> dict[Key, int]:
+    """The line of each table and key. Keys inside of inline tables have that of the table."""
+    found: dict[Key, int] = {}
+    counts: dict[Key, int] = {}
+    table: Key = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.fullmatch(line):
+            names = _names(header[2])
+            table = _entered(names[:-1], counts)
+            if header[1] == "[[":
+                counts[(*table, names[-1])] = counts.get((*table, names[-1]), -1) + 1
+            table = _entered(names, counts)
+            found[table] = number
+        elif pair := _PAIR.match(line):
+            found[(*table, *_names(pair[1]))] = number
+    return found
+
+
+def _entered(names: Sequence[str], counts: Mapping[Key, int]) -> Key:
+    """The names with the number of the latest entry after each that is a list."""
+    key: Key = ()
+    for name in names:
+        key = (*key, name)
+        if key in counts:
+            key = (*key, counts[key])
+    return key
+
+
+def _names(dotted: str) -> list[str]:
+    return [part.strip().strip('"') for part in dotted.split(".")]
+
+
+def _syntax(message: str) -> Fault:
+    placed = _SYNTAX.fullmatch(message)
+    return Fault("", placed[1] + ".", int(placed[2])) if placed else Fault("", message + ".")
+
+
+def _fault(error: ValidationError, lines: Mapping[Key, int]) -> Fault:
+    key: Key = tuple(error.absolute_path)
+    sentence = f"{error.message}."
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = set(error.schema.get("properties", {}))
+        strange = sorted(set(error.instance) - known)
+        key = (*key, strange[0])
+        sentence = f"There is no such key. Known here: {', '.join(sorted(known))}."
+    elif error.validator == "required":
+        sentence = f"{error.message.partition(' ')[0]} is missing here."
+    return Fault(key_text(key), sentence, line_of(lines, key))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (TOML holds values of many shapes)
+    """TOML's own dates as text, as JSON has them."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, str | int | float | bool) else value.isoformat()
+
+
+@lru_cache(maxsize=1)
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(
+        json.loads(_beside("site.schema.json")),
+        format_checker=Draft202012Validator.FORMAT_CHECKER,
+    )
+
+
+def _beside(name: str) -> str:
+    return Path(__file__).with_name(name).read_text("utf-8")

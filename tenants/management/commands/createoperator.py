@@ -1,0 +1,54 @@
+"""Makes the account of a platform operator; a password that nobody gave is printed once."""
+
+import secrets
+from argparse import ArgumentParser
+from pathlib import Path
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from tenants.errors import Refused
+from tenants.services import NewAccount, operator_create
+
+
+class Command(BaseCommand):
+    """`manage.py createoperator --username olaf --name "Olaf Berg"`, as the database's owner."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Who it is. The password is never an argument: those show in `ps`."""
+        parser.add_argument("--username", required=True)
+        parser.add_argument("--name", required=True)
+        parser.add_argument("--email", default="")
+        parser.add_argument(
+            "--password-file", type=Path, help="reads the password there; else one is made"
+        )
+
+    def handle(
+        self,
+        *_: object,
+        username: str,
+        name: str,
+        email: str,
+        password_file: Path | None,
+        **__: object,
+    ) -> None:
+        """Prints where to sign in."""
+        given = _read(password_file) if password_file else ""
+        password = given or secrets.token_urlsafe(12)
+        account = NewAccount(username, name, email, password)
+        try:
+            operator_create(account=account, now=timezone.now())
+        except Refused as refusal:
+            raise CommandError(f"{refusal.param}: {refusal.sentence}") from None
+        self.stdout.write(f"{username} is an operator of this site.")
+        if not given:
+            self.stdout.write(f"Password, shown only now: {password}")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except OSError as error:
+        raise CommandError(f"{path} can't be read: {error.strerror}.") from None
