@@ -18,7 +18,7 @@ COPY static static
 # Collecting static files reads the settings; these values live in this one step only.
 RUN SECRET_KEY="$(python -c 'import secrets; print(secrets.token_hex(32))')" \
     AGENTS_MASTER_KEY="$(python -c 'import secrets; print(secrets.token_hex(32))')" \
-    DATABASE_URL=postgresql:///build REDIS_URL=redis://build \
+    DATABASE_URL=postgresql:///build REDIS_URL=redis://build AGENTS_REDIS_URL=redis://agents \
     python manage.py collectstatic --no-input --verbosity 0 \
  && useradd --uid 10001 --no-create-home portal \
  && mkdir -p /app/var/tokens /var/lib/gpu-agent \

@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --requir
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 CODE := portal tenants billing allocation tests manage.py
 
-.PHONY: demo clean-demo test test-pure test-long check bench screens lock browser
+.PHONY: demo clean-demo test test-pure test-long test-containers check bench screens lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -25,7 +25,7 @@ clean-demo: $(RUNTIME)
 # The rings, the quickest first: linters and types, everything beside each other on two cores,
 # 2,000 seeded schedules of faults, then what kills processes or drives a browser, alone.
 test: check browser
-	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long"
+	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long and not containers"
 	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1
 	$(BIN)/python -m pytest -q -m "(faults or browser) and not long"
 
@@ -36,6 +36,11 @@ test-pure: $(TESTING)
 # The same properties and more on very many examples, on one core.
 test-long: $(TESTING)
 	$(BIN)/python -m pytest -q -m long
+
+# docker-compose.yml in real containers: needs podman, runc and catatonit. Base images come from
+# their registry, or as root from Debian's packages (debootstrap). Without podman: skipped, with why.
+test-containers: $(TESTING)
+	$(BIN)/python -m pytest -q -m containers tests/containers
 
 check: $(TESTING)
 	$(BIN)/ruff check $(CODE)

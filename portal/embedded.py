@@ -28,6 +28,10 @@ NOBODY = 65534
 SOCKET_PATH_MAX = 107
 PLAIN_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 NOT_DURABLE = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+# How a cluster is made: sorted by code point, in UTF-8, on every machine alike.
+INITDB_OPTIONS = ("--encoding", "UTF8", "--locale", "C")
+# From version 17 on lower() and upper() know all letters on every machine alike.
+BUILTIN_LOCALE = ("--locale-provider", "builtin", "--builtin-locale", "C.UTF-8")
 # Both Valkeys refuse writes beyond this instead of taking the machine's memory.
 VALKEY_SETTINGS = ("maxmemory 512mb", "maxmemory-policy noeviction")
 # The server that nodes reach also bounds what one connection may make it hold. A message is at
@@ -288,18 +292,19 @@ def _cluster_make(binaries: Path, home: Home, data: Path, password: str) -> None
             home,
             str(binaries / "initdb"),
             *("-D", str(attempt), "-U", "postgres", "--pwfile", secret.name),
-            *("--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync"),
+            *("--auth", "scram-sha-256", "--no-sync"),
+            *INITDB_OPTIONS,
             *_locale_options(home, binaries),
         )
     attempt.rename(data)
 
 
 def _locale_options(home: Home, binaries: Path) -> tuple[str, ...]:
-    """From version 17 on lower() and upper() know all letters on every machine alike."""
+    """What the server's version knows of locales."""
     version = re.search(r"\d+", _run(home, str(binaries / "postgres"), "--version"))
     if version is None or int(version.group()) < 17:
         return ()
-    return ("--locale-provider", "builtin", "--builtin-locale", "C.UTF-8")
+    return BUILTIN_LOCALE
 
 
 def _run(home: Home, *command: str) -> str:
