@@ -38,7 +38,7 @@ def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, s
         gpu = gpus.get(error.gpu)
         if gpu is None or not _is_news(node, gpu, error, now):
             continue
-        finding = finding_of(error.kind, error.code)
+        finding = finding_of(error.kind, error.code, error.recovery)
         why = f"{error_name(error.kind, error.code)}: {finding.words}"
         logger.warning("%s GPU %d: %s (%s)", node.name, gpu.index, why, finding.action)
         if finding.action is Action.INSTANCE:
@@ -167,7 +167,7 @@ def _troubles(report: wire.Report) -> Iterable[tuple[str, str, int | None, str]]
 def _is_news(node: Node, gpu: Gpu, error: wire.HardwareError, now: datetime) -> bool:
     """Writes it down; False when it was known. The agent says its latest in every report."""
     happened = datetime.fromtimestamp(min(max(error.at, 0), _latest(now)), now.tzinfo)
-    finding = finding_of(error.kind, error.code)
+    finding = finding_of(error.kind, error.code, error.recovery)
     event = GpuEvent(
         node=node,
         gpu=gpu,

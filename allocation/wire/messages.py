@@ -22,6 +22,7 @@ PciePath = Literal["board", "switch", "switches", "bridge", "numa", "system"]
 across the machine."""
 HostLimits = Literal["counted", "enforced"]
 PauseMethod = Literal["stop", "signal", "suspend"]
+Recovery = Literal["none", "reset", "drain", "reboot"]
 """stop: TERM, then KILL. signal: the owner's program ends itself, KILL at the deadline. suspend:
 copied to the host's memory and frozen, to go on later on the same node."""
 
@@ -243,13 +244,15 @@ class ReportedAllocation:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareError:
     """The driver told of an error at `at` (node's clock). `code` is the Xid, or how many bits of
-    memory were wrong; `instance` the UUID of the slice that it is about, None for the GPU."""
+    memory were wrong; `instance` the UUID of the slice that it is about, None for the GPU. With
+    Xid 154 `recovery` is what the driver asks for, where it says that."""
 
     gpu: Name
     kind: Literal["xid", "ecc"]
     code: int
     instance: str | None
     at: int
+    recovery: Recovery | None = dataclasses.field(default=None, metadata=_LATER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from allocation.rules.health import XIDS, Action, error_name, finding_of
 
 TABLE = {
     48: Action.GPU,
+    62: Action.GPU,
     63: Action.FINISH,
     64: Action.GPU,
     74: Action.GPU,
@@ -13,6 +14,7 @@ TABLE = {
     92: Action.FINISH,
     94: Action.INSTANCE,
     95: Action.GPU,
+    **dict.fromkeys((119, 120, 140, 143, *range(145, 151)), Action.GPU),
     154: Action.NODE,
 }
 
@@ -31,6 +33,24 @@ def test_no_xid_is_in_the_table_without_a_test() -> None:
 )
 def test_what_is_not_in_the_table_is_noted_and_changes_nothing(kind: str, code: int) -> None:
     assert finding_of(kind, code).action is Action.NOTE
+
+
+@pytest.mark.parametrize(
+    ("recovery", "action"),
+    [
+        ("none", Action.NOTE),
+        ("reset", Action.GPU),
+        ("drain", Action.FINISH),
+        ("reboot", Action.NODE),
+        (None, Action.NODE),
+    ],
+)
+def test_xid_154_reaches_as_far_as_what_the_driver_asks_for(
+    recovery: str | None, action: Action
+) -> None:
+    assert finding_of("xid", 154, recovery).action is action
+    # It says so with no other error.
+    assert finding_of("xid", 63, recovery).action is Action.FINISH
 
 
 def test_a_memory_error_of_two_bits_lets_work_finish() -> None:

@@ -47,7 +47,7 @@ def errors(
         if error.gpu not in here or key in tables.errors:
             continue
         tables.errors.add(key)
-        action = finding_of(error.kind, error.code).action
+        action = finding_of(error.kind, error.code, error.recovery).action
         if action is Action.INSTANCE:
             hurt |= {row.id: row for row in _hurt(tables, site, error)}
         else:
