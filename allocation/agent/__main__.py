@@ -25,6 +25,7 @@ from allocation.agent.bookings import Bookings
 from allocation.agent.cdi import Cdi, DeviceNodes, driver_edits
 from allocation.agent.cgroups import Cgroups, NoCgroups, subtree_open
 from allocation.agent.device_nodes import DriverDeviceNodes
+from allocation.agent.directory import Directory
 from allocation.agent.doors import Access, Doors, SetFacl
 from allocation.agent.enrol import (
     EnrolmentRefused,
@@ -45,15 +46,21 @@ from allocation.agent.metrics import Board, address_parse, metrics_serve
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch, process_user
+from allocation.agent.open_files import HostOpenFiles
 from allocation.agent.parts import Place
 from allocation.agent.patient import EVERY, PatientDeviceNodes, PatientGpu, PatientWatch
 from allocation.agent.process import Agent, Stop
-from allocation.agent.programs import HostPrograms, Programs, account_same
+from allocation.agent.programs import HostPrograms, Programs
 from allocation.agent.simulated_device_nodes import SimulatedAccess, SimulatedDeviceNodes
+from allocation.agent.simulated_drivers import DEFAULT, DRIVERS
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import installed
 from allocation.agent.simulated_owners import SimulatedOwners
-from allocation.agent.simulated_programs import SimulatedPrograms, SimulatedSuspender
+from allocation.agent.simulated_programs import (
+    SimulatedPrograms,
+    SimulatedSuspender,
+    simulated_port,
+)
 from allocation.agent.store import Store, StoreError, folder_locked
 from allocation.agent.supervisor import Supervisor
 from allocation.agent.suspender import Suspender, suspender_find
@@ -62,6 +69,7 @@ log = logging.getLogger("allocation.agent")
 
 IDENTITY = "identity.json"
 LOGIN = "login"
+ACCOUNTS = "accounts.json"
 _LONGEST_RETRY_S = 30
 
 
@@ -101,6 +109,12 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
         default=default("GPU_AGENT_SIMULATE"),
         metavar="MODEL:COUNT[,…]",
         help="simulated GPUs, as h100:8,l40s:4",
+    )
+    parser.add_argument(
+        "--simulate-driver",
+        default=default("GPU_AGENT_SIMULATE_DRIVER", DEFAULT),
+        metavar="BRANCH",
+        help=f"with --simulate: the driver's branch, one of {', '.join(DRIVERS)} ({DEFAULT})",
     )
     parser.add_argument(
         "--metrics",
@@ -168,6 +182,13 @@ def _protection_options(parser: argparse.ArgumentParser, environment: Mapping[st
         help="end no program because its device was given to nobody, whatever the portal says",
     )
     parser.add_argument(
+        "--gpu-services",
+        default=default("GPU_AGENT_GPU_SERVICES", ""),
+        metavar="NAME[,…]",
+        help="further services of the system's accounts, by their program's name, that may keep"
+        " device files open while GPUs change hands, because they only watch them",
+    )
+    parser.add_argument(
         "--many-accounts",
         action="store_true",
         default=default("GPU_AGENT_MANY_ACCOUNTS") == "1",
@@ -193,10 +214,11 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
-            machine = _limited(_machine(options, stack), options.cgroup)
+            directory = Directory(options.state / ACCOUNTS)
+            machine = _limited(_machine(options, directory, stack), options.cgroup)
             identity = _identity(options, machine)
             supervisor = Supervisor(environment)
-            node = _node(options, identity, machine, stack)
+            node = _node(options, identity, machine, directory, stack)
             _serve(dataclasses.replace(node, alive=supervisor.alive), supervisor)
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:
         log.error("%s", error)  # noqa: TRY400 - the message says it all
@@ -239,29 +261,39 @@ def _limited(machine: Machine, option: str) -> Machine:
     return dataclasses.replace(machine, host=host, cgroups=cgroups)
 
 
-def _machine(options: argparse.Namespace, stack: contextlib.ExitStack) -> Machine:
+def _machine(
+    options: argparse.Namespace, directory: Directory, stack: contextlib.ExitStack
+) -> Machine:
     lanes = Lanes()
     if not options.simulate:
+        services = frozenset(filter(None, options.gpu_services.split(",")))
         port, watch = _driver(
-            lanes, lambda: NvmlGpu(process_signal), lambda: NvmlWatch(process_user), stack
+            lanes,
+            lambda: NvmlGpu(process_signal, files=HostOpenFiles(services=services)),
+            lambda: NvmlWatch(lambda pid: process_user(pid, directory.name)),
+            stack,
         )
         return Machine(
             port,
             watch,
             host_read(options.name),
             PatientDeviceNodes(DriverDeviceNodes(), lanes),
-            HostPrograms(),
+            HostPrograms(name_of=directory.name),
             suspender_find(options.state / "toggles"),
             driver=driver_edits,
         )
     models = fleet_parse(options.simulate)
     hardware = Hardware(
-        options.name, models, state=options.state / "simulated.json", clock=time.time
+        options.name,
+        models,
+        state=options.state / "simulated.json",
+        clock=time.time,
+        driver=options.simulate_driver,
     )
     stack.enter_context(installed(hardware))
     port, watch = _driver(
         lanes,
-        lambda: NvmlGpu(hardware.process_signal, hardware.reset),
+        lambda: simulated_port(hardware),
         lambda: NvmlWatch(hardware.process_user),
         stack,
     )
@@ -311,7 +343,11 @@ def _identity(options: argparse.Namespace, machine: Machine) -> Identity:
 
 
 def _node(
-    options: argparse.Namespace, identity: Identity, machine: Machine, stack: contextlib.ExitStack
+    options: argparse.Namespace,
+    identity: Identity,
+    machine: Machine,
+    directory: Directory,
+    stack: contextlib.ExitStack,
 ) -> Node:
     state: Path = options.state
     store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
@@ -326,7 +362,8 @@ def _node(
         stack.callback(hooks.stop)
     doors = None
     if options.device_permissions == "acl":
-        doors = Doors(machine.nodes, machine.access(), state / "doors.json")
+        access = machine.access()
+        doors = Doors(machine.nodes, access, state / "doors.json", directory.uid)
     memory = {gpu.uuid: gpu.memory_mb for gpu in gpus}
     board = None
     if options.metrics:
@@ -335,7 +372,7 @@ def _node(
         stack.callback(stop)
         log.info("metrics on port %d", port)
     place = Place(identity.node, state.absolute() / "bookings", options.mps, memory)
-    account_of = _accounts(options)
+    account_of = _accounts(options, directory)
     if account_of is not None:
         place = dataclasses.replace(place, account_of=account_of)
     return Node(
@@ -343,7 +380,14 @@ def _node(
         port=machine.port,
         store=store,
         handover=Handover(place.root, machine.owners, place.share, topology),
-        bookings=Bookings(place.root, cdi=cdi, doors=doors, hooks=hooks, cgroups=machine.cgroups),
+        bookings=Bookings(
+            place.root,
+            cdi=cdi,
+            doors=doors,
+            hooks=hooks,
+            cgroups=machine.cgroups,
+            uid_of=directory.uid,
+        ),
         inventory=machine.inventory,
         watch=machine.watch,
         board=board,
@@ -353,14 +397,18 @@ def _node(
         pause_signal=options.pause_signal,
         one_account=not options.many_accounts,
         may_end=not options.never_end_strangers,
-        account_of=account_of or account_same,
+        account_of=account_of or directory.account,
     )
 
 
-def _accounts(options: argparse.Namespace) -> Callable[[str], str | None] | None:
+def _accounts(
+    options: argparse.Namespace, directory: Directory
+) -> Callable[[str], str | None] | None:
     """The site's own program that knows its members' accounts, if there is one."""
     program = options.hooks / LOGIN if options.hooks else None
-    return Accounts(program).account_of if program is not None and program.is_file() else None
+    if program is None or not program.is_file():
+        return None
+    return Accounts(program, uid_of=directory.uid).account_of
 
 
 def _serve(node: Node, supervisor: Supervisor) -> None:

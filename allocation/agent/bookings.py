@@ -7,7 +7,7 @@ devices on this node are handed over.
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from allocation.agent.cdi import Cdi
@@ -32,8 +32,11 @@ class Bookings:
         doors: Doors | None = None,
         hooks: Hooks | None = None,
         cgroups: Cgroups | None = None,
+        uid_of: Callable[[str], int | None] = account_uid,
     ) -> None:
+        """`uid_of` gives the number of a local account, None where it is not known."""
         self._root = root
+        self._uid_of = uid_of
         self._cgroups = cgroups
         self._cdi = cdi
         self._doors = doors
@@ -91,7 +94,8 @@ class Bookings:
             (folder / name).unlink(missing_ok=True)
         old = self._written.get(part.name)
         if not (folder / SAVED).exists() or (old is not None and old.account != part.account):
-            _make_saved(folder / SAVED, part)
+            uid = self._uid_of(part.account) if part.account else None
+            _make_saved(folder / SAVED, part, uid)
         self._written[part.name] = part
 
     def _remove(self, name: str) -> None:
@@ -104,13 +108,12 @@ class Bookings:
         del self._written[name]
 
 
-def _make_saved(path: Path, part: Part) -> None:
+def _make_saved(path: Path, part: Part, account: int | None) -> None:
     """The one file that is its owner's: touching it tells that everything is saved. Its folder is
     ours, so it stays this very file; its time is all that is read of it. Raises OSError."""
     fresh = path.with_suffix(".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.close(descriptor)
-    account = account_uid(part.account) if part.account else None
     try:
         if account is None:
             who = part.account or f"for {part.owner}"

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Collection
 from typing import Literal, Protocol
 
-from allocation.wire import InventoryGpu, Mode
+from allocation.wire import InventoryGpu, Mode, Recovery
 
 Fault = Literal[
     "in_use", "no_room", "invalid", "unsupported", "lost", "reset_required", "hangs", "driver"
@@ -48,7 +48,9 @@ class FoundInstance:
 class Truth:
     """One GPU now. `processes` counts those on the whole GPU; under MIG see the instances.
 
-    `pending` is the mode that it has after its next reset, None for the one that it has.
+    `pending` is the mode that it has after its next reset, None for the one that it has. `holders`
+    names the programs for people. `residue_mb` is memory in use although no program is there, and
+    `unready` says why the GPU can't be handed over yet.
     """
 
     uuid: str
@@ -56,6 +58,9 @@ class Truth:
     instances: tuple[FoundInstance, ...] = ()
     processes: int | None = 0
     pending: Mode | None = None
+    holders: tuple[str, ...] = ()
+    residue_mb: int = 0
+    unready: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,12 +94,14 @@ class Reading:
 @dataclasses.dataclass(frozen=True, slots=True)
 class FoundError:
     """An error that the driver told of. `code`: the Xid, or how many bits of memory were wrong.
-    `instance` is the driver's id of the slice that it is about, None for the GPU."""
+    `instance` is the driver's id of the slice that it is about, None for the GPU. `recovery` is
+    what the driver asks for, None where it was not asked or does not say."""
 
     gpu: str
     kind: Literal["xid", "ecc"]
     code: int
     instance: int | None
+    recovery: Recovery | None = None
 
 
 class WatchPort(Protocol):
@@ -103,8 +110,8 @@ class WatchPort(Protocol):
     def errors(self) -> tuple[FoundError, ...]:
         """What happened since the last call, without waiting. Raises GpuError."""
 
-    def users(self, gpu: str, instance: int | None) -> tuple[str, ...]:
-        """Who has processes on an instance (None: on the whole GPU), by name. Raises GpuError."""
+    def users(self, pids: Collection[int]) -> tuple[str, ...]:
+        """Whose these processes are, by name."""
 
     def hanging(self) -> tuple[str, ...]:
         """GPUs about which the driver has not come back from a call."""

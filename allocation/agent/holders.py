@@ -35,7 +35,8 @@ def share_holders(
 ) -> dict[str, tuple[int, ...] | None]:
     """By share, of all that are on a GPU; None where it can't be told. Raises GpuError.
 
-    A program that names no booking is of its account's share, if that has only one here.
+    A program that names no booking is of its account's share, if that has only one here. While its
+    account is not known yet, it may be anybody's.
     """
     shares = tuple(shares)
     if not shares:
@@ -43,8 +44,10 @@ def share_holders(
     if programs is None:
         return dict.fromkeys((each.id for each in shares), None)
     found: dict[str, list[int]] = {each.id: [] for each in shares}
+    late = False
     for pid in port.pids(gpu, None):
         whose = programs.whose(pid)
+        late = late or (whose.late and not whose.names)
         mine = [s for s in shares if {full_name(s), s.id} & whose.names]
         if not whose.names:
             known = whose.account is not None
@@ -52,4 +55,4 @@ def share_holders(
             mine = own if len({full_name(s) for s in own}) == 1 else []
         for each in mine:
             found[each.id].append(pid)
-    return {name: tuple(pids) for name, pids in found.items()}
+    return {name: None if late and not pids else tuple(pids) for name, pids in found.items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 from allocation import wire
 from allocation.agent import VERSION
 from allocation.agent.gpu import GpuPort
+from allocation.agent.programs import is_signalled
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SIMULATED_CORES_PER_GPU = 12
@@ -54,7 +55,7 @@ def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
 
 def process_signal(pid: int, *, force: bool) -> None:
     """Asks a process to end, or kills it. One that is gone is no error. Raises PermissionError."""
-    if pid <= 1 or pid == os.getpid():
+    if not is_signalled(pid):
         return
     try:
         # A pid file descriptor can't come to mean another process in between.

@@ -2,48 +2,40 @@
 
 import contextlib
 import ctypes
+import logging
 from collections.abc import Callable, Collection, Iterator
 
 import pynvml
 
-from allocation.agent.gpu import Fault, FoundInstance, GpuError, Place, Reading, Truth
-from allocation.agent.nvml_measure import Handle, Measures
-from allocation.agent.nvml_measure import optional as _optional
+from allocation.agent.cdi import DeviceNodes
+from allocation.agent.device_nodes import DriverDeviceNodes
+from allocation.agent.gpu import FoundInstance, GpuError, Place, Reading, Truth
+from allocation.agent.nvml_calls import REFUSALS, WORDS, Handle, attempt, indexed, reading, twice
+from allocation.agent.nvml_calls import refused as _refused
+from allocation.agent.nvml_compute import compute_create, compute_destroy
+from allocation.agent.nvml_fabric import fabric_unready
+from allocation.agent.nvml_measure import Measures
+from allocation.agent.nvml_processes import Present, Processes, lists_scrambled, residue_mb
 from allocation.agent.nvml_reset import gpu_reset
 from allocation.agent.nvml_topology import Topology
+from allocation.agent.open_files import OpenFiles
 from allocation.wire import InventoryGpu, Mode, Peer, Placement
 
-_FAULTS: dict[int, Fault] = {
-    pynvml.NVML_ERROR_IN_USE: "in_use",
-    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: "no_room",
-    pynvml.NVML_ERROR_INVALID_ARGUMENT: "invalid",
-    pynvml.NVML_ERROR_NOT_SUPPORTED: "unsupported",
-    pynvml.NVML_ERROR_GPU_IS_LOST: "lost",
-    pynvml.NVML_ERROR_NOT_FOUND: "lost",
-    pynvml.NVML_ERROR_RESET_REQUIRED: "reset_required",
-}
-_WORDS: dict[Fault, str] = {
-    "in_use": "a process still uses it",
-    "no_room": "another slice is in the way",
-    "invalid": "the driver knows no such place",
-    "unsupported": "this GPU can't do it",
-    "lost": "the GPU is not there",
-    "reset_required": "the GPU must be reset first",
-}
+log = logging.getLogger(__name__)
+
 _MIG = {"sliced": pynvml.NVML_DEVICE_MIG_ENABLE, "whole": pynvml.NVML_DEVICE_MIG_DISABLE}
-
-
-def _refused(error: Handle, doing: str) -> GpuError:
-    fault = _FAULTS.get(error.value, "driver")
-    return GpuError(fault, f"{doing}: {_WORDS.get(fault, str(error))}")
 
 
 class NvmlGpu:
     """See gpu.GpuPort. `signal_process(pid, force=)` ends a process of this node, `reset(uuid)`
-    resets a GPU."""
+    resets a GPU. `files` looks at who has device files open; without it only NVML tells."""
 
     def __init__(
-        self, signal_process: Callable[..., None], reset: Callable[[str], None] = gpu_reset
+        self,
+        signal_process: Callable[..., None],
+        reset: Callable[[str], None] = gpu_reset,
+        files: OpenFiles | None = None,
+        nodes: DeviceNodes | None = None,
     ) -> None:
         self._signal_process = signal_process
         self._reset = reset
@@ -52,36 +44,45 @@ class NvmlGpu:
         self._measures = Measures()
         try:
             pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
+        except REFUSALS as error:
             raise _refused(error, "no NVIDIA driver answers") from error
+        version = attempt(pynvml.nvmlSystemGetDriverVersion) or ""
+        paths_of = (nodes or DriverDeviceNodes()).of
+        self._processes = Processes(files, paths_of, scrambled=lists_scrambled(version))
 
     def close(self) -> None:
         self._measures.close()
-        pynvml.nvmlShutdown()
+        attempt(pynvml.nvmlShutdown)
 
     def driver(self) -> str:
-        return str(pynvml.nvmlSystemGetDriverVersion())
+        return str(twice(pynvml.nvmlSystemGetDriverVersion) or "unknown")
 
     # Inventory.
 
     def inventory(self) -> tuple[InventoryGpu, ...]:
+        """A GPU that does not tell what it is, is left out: the others are served."""
         try:
             handles = dict(_answering())
-            topology = Topology(handles)
-            domains = topology.domains()
-            return tuple(
-                self._inventory_gpu(i, handle, domains[i], topology.peers(i))
-                for i, handle in handles.items()
-            )
-        except pynvml.NVMLError as error:
+        except REFUSALS as error:
             raise _refused(error, "reading the inventory") from error
+        topology = Topology(handles)
+        domains = topology.domains()
+        found = (
+            twice(self._inventory_gpu, i, handle, domains[i], topology.peers(i))
+            for i, handle in handles.items()
+        )
+        gpus = tuple(gpu for gpu in found if gpu is not None)
+        if len(gpus) < len(handles):
+            log.error("%d GPUs are left out: they don't tell what they are",
+                      len(handles) - len(gpus))  # fmt: skip
+        return gpus
 
     def _inventory_gpu(
         self, index: int, handle: Handle, domain: int | None, peers: tuple[Peer, ...]
     ) -> InventoryGpu:
         uuid = pynvml.nvmlDeviceGetUUID(handle)
         self._handles[uuid] = handle
-        mig = _optional(pynvml.nvmlDeviceGetMigMode, handle)
+        mig = _mig_mode(handle)
         return InventoryGpu(
             index=index,
             uuid=uuid,
@@ -89,7 +90,7 @@ class NvmlGpu:
             memory_mb=pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
             mig_capable=mig is not None,
             mode="sliced" if mig is not None and mig[0] else "whole",
-            numa=_optional(pynvml.nvmlDeviceGetNumaNodeId, handle),
+            numa=reading(pynvml.nvmlDeviceGetNumaNodeId, handle),
             pci=pynvml.nvmlDeviceGetPciInfo(handle).busId,
             nvlink_domain=domain,
             placements=tuple(self._placements(uuid)) if mig is not None else (),
@@ -101,7 +102,7 @@ class NvmlGpu:
             count = ctypes.c_uint(0)
             ask = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
             ref = ctypes.byref(count)
-            if _optional(ask, self._handle(uuid), profile.id, None, ref) is None:
+            if indexed(ask, self._handle(uuid), profile.id, None, ref) is None:
                 continue
             places = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
             ask(self._handle(uuid), profile.id, places, ref)
@@ -120,7 +121,7 @@ class NvmlGpu:
             handle = self._handle(uuid)
             ask = pynvml.nvmlDeviceGetGpuInstanceProfileInfo
             every = range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
-            found = (_optional(ask, handle, index) for index in every)
+            found = (indexed(ask, handle, index) for index in every)
             self._profiles[uuid] = tuple(profile for profile in found if profile is not None)
         return self._profiles[uuid]
 
@@ -129,16 +130,27 @@ class NvmlGpu:
     def truth(self, gpu: str) -> Truth:
         try:
             handle = self._handle(gpu)
-            mig = _optional(pynvml.nvmlDeviceGetMigMode, handle)
+            mig = _mig_mode(handle)
             pending = None if mig is None or mig[0] == mig[1] else _mode(mig[1])
             if mig is None or not mig[0]:
-                processes = _processes(handle)
-                return Truth(uuid=gpu, mode="whole", processes=processes, pending=pending)
+                return self._whole(gpu, handle, pending)
             instances = tuple(self._found(gpu))
             return Truth(uuid=gpu, mode="sliced", instances=instances, pending=pending)
-        except pynvml.NVMLError as error:
+        except REFUSALS as error:
             self._handles.pop(gpu, None)
             raise _refused(error, "reading the GPU") from error
+
+    def _whole(self, gpu: str, handle: Handle, pending: Mode | None) -> Truth:
+        there = self._processes.on(handle, sliced=False)
+        return Truth(
+            uuid=gpu,
+            mode="whole",
+            processes=there.count,
+            pending=pending,
+            holders=there.names,
+            residue_mb=residue_mb(handle) if there.count == 0 else 0,
+            unready=fabric_unready(handle),
+        )
 
     def _found(self, gpu: str) -> Iterator[FoundInstance]:
         devices = self._mig_devices(gpu)
@@ -151,7 +163,7 @@ class NvmlGpu:
                     place=Place(profile.id, info.placement.start, info.placement.size),
                     profile=_profile_name(profile),
                     uuid=None if device is None else pynvml.nvmlDeviceGetUUID(device),
-                    processes=0 if device is None else _processes(device),
+                    processes=0 if device is None else self._on(device, sliced=True).count,
                 )
 
     def _instances(self, gpu: str, profile: Handle) -> list[Handle]:
@@ -167,7 +179,7 @@ class NvmlGpu:
         for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
             try:
                 device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            except pynvml.NVMLError_NotFound:
+            except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
                 continue
             found[pynvml.nvmlDeviceGetGpuInstanceId(device)] = device
         return found
@@ -181,20 +193,39 @@ class NvmlGpu:
         try:
             outcome = pynvml.nvmlDeviceSetMigMode(self._handle(gpu), _MIG[mode])
             if outcome == pynvml.NVML_ERROR_RESET_REQUIRED:
-                if _processes(self._handle(gpu)) != 0:
-                    raise GpuError("in_use", f"{doing}: {_WORDS['in_use']}")
+                if self._on(self._handle(gpu), sliced=False).count != 0:
+                    raise self._in_use(gpu, doing)
                 self._reset(gpu)
+            elif outcome == pynvml.NVML_ERROR_IN_USE:
+                raise self._in_use(gpu, doing)
             elif outcome != pynvml.NVML_SUCCESS:
                 raise _refused(pynvml.NVMLError(outcome), doing)
             # What has been reset is another device to the driver.
             self._handles.pop(gpu, None)
             found = pynvml.nvmlDeviceGetMigMode(self._handle(gpu))[0]
-        except pynvml.NVMLError as error:
-            raise _refused(error, doing) from error
+        except REFUSALS as error:
+            raise self._or_in_use(gpu, error, doing) from error
         finally:
             self._handles.pop(gpu, None)
+            self._profiles.pop(gpu, None)
         if found != _MIG[mode]:
             raise GpuError("reset_required", f"{doing}: it was reset and is still {_mode(found)}")
+
+    def _or_in_use(self, gpu: str, error: Exception, doing: str) -> GpuError:
+        known = _refused(error, doing)
+        return self._in_use(gpu, doing) if known.fault == "in_use" else known
+
+    def _in_use(self, gpu: str, doing: str) -> GpuError:
+        """Says who has the GPU: what the driver calls "in use" is often a service that watches."""
+        try:
+            there = self._on(self._handle(gpu), sliced=False)
+        except REFUSALS:
+            return GpuError("in_use", f"{doing}: {WORDS['in_use']}")
+        who = ", ".join((*there.names, *map(str, there.services)))
+        return GpuError("in_use", f"{doing}: {WORDS['in_use']}{f': {who}' if who else ''}")
+
+    def _on(self, device: Handle, *, sliced: bool) -> Present:
+        return self._processes.on(device, sliced=sliced)
 
     def create(self, gpu: str, place: Place) -> None:
         placement = pynvml.c_nvmlGpuInstancePlacement_t(place.slot, place.size)
@@ -202,36 +233,37 @@ class NvmlGpu:
             instance = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(
                 self._handle(gpu), place.profile_id, ctypes.byref(placement)
             )
-        except pynvml.NVMLError as error:
+        except REFUSALS as error:
             raise _refused(error, "making the slice") from error
         try:
-            profile = _compute_profile(instance, self._compute(gpu, place.profile_id))
-            pynvml.nvmlGpuInstanceCreateComputeInstance(instance, profile.id)
-        except pynvml.NVMLError as error:
-            with contextlib.suppress(pynvml.NVMLError):  # refused too: the next look removes it
+            compute_create(instance, self._compute(gpu, place.profile_id))
+        except REFUSALS as error:
+            with contextlib.suppress(*REFUSALS):  # refused too: the next look removes it
                 pynvml.nvmlGpuInstanceDestroy(instance)
             raise _refused(error, "making the slice usable") from error
 
     def _compute(self, gpu: str, profile_id: int) -> int:
-        return next(int(p.sliceCount) for p in self._profiles_of(gpu) if p.id == profile_id)
+        every = self._profiles_of(gpu)
+        return next((int(p.sliceCount) for p in every if p.id == profile_id), 0)
 
     def destroy(self, gpu: str, instance: int) -> None:
         self._measures.forget(gpu, instance)
         try:
             there = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), instance)
-            for compute in _compute_instances(there):
-                pynvml.nvmlComputeInstanceDestroy(compute)
+            compute_destroy(there)
             pynvml.nvmlGpuInstanceDestroy(there)
-        except pynvml.NVMLError as error:
-            raise _refused(error, "taking the slice away") from error
+        except REFUSALS as error:
+            raise self._or_in_use(gpu, error, "taking the slice away") from error
 
     def pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
+        """Only those that have the device's file open, where that can be seen."""
         try:
-            device = self._handle(gpu) if instance is None else self._mig_devices(gpu).get(instance)
-            found = [] if device is None else pynvml.nvmlDeviceGetComputeRunningProcesses(device)
-        except pynvml.NVMLError as error:
+            if instance is None:
+                return self._on(self._handle(gpu), sliced=False).pids
+            device = self._mig_devices(gpu).get(instance)
+            return () if device is None else self._on(device, sliced=True).pids
+        except REFUSALS as error:
             raise _refused(error, "looking for processes") from error
-        return tuple(int(process.pid) for process in found)
 
     def end_processes(
         self, gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None
@@ -253,7 +285,7 @@ class NvmlGpu:
                 self._measures.part(gpu, handle, found, devices.get(found.id))
                 for found in truth.instances
             ]
-        except pynvml.NVMLError as error:
+        except REFUSALS as error:
             raise _refused(error, "measuring") from error
         return (whole, *slices)
 
@@ -264,14 +296,24 @@ class NvmlGpu:
 
 
 def _answering() -> Iterator[tuple[int, Handle]]:
-    """The GPUs by index, without those that are lost."""
+    """The GPUs by index, without those that are lost or don't answer."""
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             pynvml.nvmlDeviceGetUUID(handle)
-        except pynvml.NVMLError_GpuIsLost:
+        except REFUSALS as error:
+            log.warning("GPU %d is left out: %s", index, error)
             continue
         yield index, handle
+
+
+def _mig_mode(handle: Handle) -> list[int] | None:
+    """The mode now and after the next reset; None for a GPU without MIG. Whatever else the driver
+    refuses with is no answer: a GPU in slices must never pass for a whole one."""
+    try:
+        return list(pynvml.nvmlDeviceGetMigMode(handle))
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return None
 
 
 def _mode(mig: int) -> Mode:
@@ -280,33 +322,3 @@ def _mode(mig: int) -> Mode:
 
 def _profile_name(profile: Handle) -> str:
     return str(profile.name).removeprefix("MIG ")
-
-
-def _processes(device: Handle) -> int | None:
-    found = _optional(pynvml.nvmlDeviceGetComputeRunningProcesses, device)
-    return None if found is None else len(found)
-
-
-def _compute_profiles(instance: Handle) -> Iterator[Handle]:
-    shared = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
-    for index in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-        ask = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
-        profile = _optional(ask, instance, index, shared)
-        if profile is not None:
-            yield profile
-
-
-def _compute_profile(instance: Handle, compute: int) -> Handle:
-    """The compute profile that fills a GPU instance of `compute` slices."""
-    for profile in _compute_profiles(instance):
-        if profile.sliceCount == compute:
-            return profile
-    raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-
-
-def _compute_instances(instance: Handle) -> Iterator[Handle]:
-    for profile in _compute_profiles(instance):
-        count = ctypes.c_uint(0)
-        found = (pynvml.c_nvmlComputeInstance_t * max(1, profile.instanceCount))()
-        pynvml.nvmlGpuInstanceGetComputeInstances(instance, profile.id, found, ctypes.byref(count))
-        yield from found[: count.value]

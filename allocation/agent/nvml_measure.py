@@ -4,15 +4,10 @@ Where the device has GPM, it tells bandwidth, tensor cores and links, and it alo
 of a slice. Nothing here waits: NVML's older way to ask for PCIe traffic blocks for 20 ms a call.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
-
 import pynvml
 
 from allocation.agent.gpu import FoundInstance, Reading
-
-Handle: TypeAlias = Any
-"""An opaque pointer of pynvml, which has no types."""
+from allocation.agent.nvml_calls import REFUSALS, Handle, attempt, reading
 
 _METRICS = {
     "utilisation": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
@@ -26,19 +21,6 @@ _METRICS = {
 _LINKS = frozenset(name for name in _METRICS if name.endswith("_kb"))
 
 
-def optional(call: Callable[..., Any], *args: object) -> Handle:
-    """The value, or None where this GPU or this driver does not have it."""
-    try:
-        return call(*args)
-    except (
-        pynvml.NVMLError_NotSupported,
-        pynvml.NVMLError_FunctionNotFound,
-        pynvml.NVMLLibraryMismatchError,
-        pynvml.NVMLError_NoPermission,
-    ):
-        return None
-
-
 class Measures:
     """Remembers a sample per GPU and slice: rates are between two looks."""
 
@@ -47,11 +29,11 @@ class Measures:
 
     def whole(self, gpu: str, handle: Handle, *, mode: str, processes: int | None) -> Reading:
         """A GPU as a whole. Cut into slices, it tells no utilisation. Raises NVMLError."""
-        memory = optional(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        memory = reading(pynvml.nvmlDeviceGetMemoryInfo, handle)
         rates = None
         found: dict[str, int | None] = {}
         if mode == "whole":
-            rates = optional(pynvml.nvmlDeviceGetUtilizationRates, handle)
+            rates = reading(pynvml.nvmlDeviceGetUtilizationRates, handle)
             found = self._sampled(gpu, None, handle)
             found["utilisation"] = None if rates is None else int(rates.gpu)
         return Reading(
@@ -59,18 +41,18 @@ class Measures:
             place=None,
             memory_used_mb=None if memory is None else memory.used >> 20,
             memory_total_mb=None if memory is None else memory.total >> 20,
-            power_mw=optional(pynvml.nvmlDeviceGetPowerUsage, handle),
+            power_mw=reading(pynvml.nvmlDeviceGetPowerUsage, handle),
             temperature_c=_temperature(handle),
             processes=processes,
-            sm_mhz=optional(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
-            throttle=optional(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
-            energy_mj=optional(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
+            sm_mhz=reading(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
+            throttle=_throttle(handle),
+            energy_mj=reading(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
             **{"utilisation": None, **found},
         )
 
     def part(self, gpu: str, handle: Handle, found: FoundInstance, device: Handle) -> Reading:
         """One slice; `device` is its own handle, None while nobody can use it."""
-        memory = None if device is None else optional(pynvml.nvmlDeviceGetMemoryInfo, device)
+        memory = None if device is None else reading(pynvml.nvmlDeviceGetMemoryInfo, device)
         return Reading(
             gpu=gpu,
             place=found.place,
@@ -96,10 +78,13 @@ class Measures:
     def _sampled(self, gpu: str, instance: int | None, handle: Handle) -> dict[str, int | None]:
         key = (gpu, instance)
         if key not in self._samplers:
-            support = optional(pynvml.nvmlGpmQueryDeviceSupport, handle)
+            support = reading(pynvml.nvmlGpmQueryDeviceSupport, handle)
             if support is None or not support.isSupportedDevice:
                 return {}
-            self._samplers[key] = _Sampler()
+            try:
+                self._samplers[key] = _Sampler()
+            except REFUSALS:
+                return {}
         return self._samplers[key].look(handle, instance)
 
 
@@ -114,11 +99,13 @@ class _Sampler:
     def look(self, handle: Handle, instance: int | None) -> dict[str, int | None]:
         """Percent, and KiB a second; nothing at the first look."""
         self._old, self._new = self._new, self._old
+        # A GPU that is lost in between leaves a buffer that says nothing.
+        looks, self._looks = self._looks, 0
         if instance is None:
-            taken = optional(pynvml.nvmlGpmSampleGet, handle, self._new)
+            taken = reading(pynvml.nvmlGpmSampleGet, handle, self._new)
         else:
-            taken = optional(pynvml.nvmlGpmMigSampleGet, handle, instance, self._new)
-        self._looks = 0 if taken is None else self._looks + 1
+            taken = reading(pynvml.nvmlGpmMigSampleGet, handle, instance, self._new)
+        self._looks = 0 if taken is None else looks + 1
         if self._looks < 2:
             return {}
         asked = pynvml.c_nvmlGpmMetricsGet_t()
@@ -127,14 +114,14 @@ class _Sampler:
         asked.sample1, asked.sample2 = self._old, self._new
         for place, metric in enumerate(_METRICS.values()):
             asked.metrics[place].metricId = metric
-        got = optional(pynvml.nvmlGpmMetricsGet, asked)
+        got = reading(pynvml.nvmlGpmMetricsGet, asked)
         if got is None:
             return {}
         return {name: _value(name, got.metrics[place]) for place, name in enumerate(_METRICS)}
 
     def close(self) -> None:
-        pynvml.nvmlGpmSampleFree(self._old)
-        pynvml.nvmlGpmSampleFree(self._new)
+        for sample in (self._old, self._new):
+            attempt(pynvml.nvmlGpmSampleFree, sample)
 
 
 def _value(name: str, metric: Handle) -> int | None:
@@ -146,5 +133,16 @@ def _value(name: str, metric: Handle) -> int | None:
 
 
 def _temperature(handle: Handle) -> int | None:
-    value = optional(pynvml.nvmlDeviceGetTemperatureV, handle, pynvml.NVML_TEMPERATURE_GPU)
+    """The newer function where the driver has it (570 and later), else the older one."""
+    value = reading(pynvml.nvmlDeviceGetTemperatureV, handle, pynvml.NVML_TEMPERATURE_GPU)
+    if value is None:
+        value = reading(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
+    return None if value is None else int(value)
+
+
+def _throttle(handle: Handle) -> int | None:
+    """Under its new name (535 and later), else under the old one, which later drivers may drop."""
+    value = reading(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+    if value is None:
+        value = reading(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
     return None if value is None else int(value)

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pynvml
 
-from allocation.agent.nvml_measure import Handle
-from allocation.agent.nvml_measure import optional as _optional
+from allocation.agent.nvml_calls import Handle, field_value, indexed, optional, twice
 from allocation.wire import PciePath, Peer
 
 _SWITCH = "switch"
@@ -21,16 +20,17 @@ _PATHS: dict[int, PciePath] = {
 
 
 class Topology:
-    """Reads all links once. Raises NVMLError."""
+    """Reads all links once. What a driver does not tell is unknown; it never fails."""
 
     def __init__(self, handles: dict[int, Handle]) -> None:
         self._handles = handles
         self._links = {i: Counter(_link_ends(handle)) for i, handle in handles.items()}
-        self._pci = {i: pynvml.nvmlDeviceGetPciInfo(h).busId for i, h in handles.items()}
+        known = {i: twice(pynvml.nvmlDeviceGetPciInfo, h) for i, h in handles.items()}
+        self._pci = {i: "" if pci is None else pci.busId for i, pci in known.items()}
 
     def domains(self) -> dict[int, int | None]:
         """Numbers the connected groups of GPUs; GPUs on NVSwitches of one node are one group."""
-        by_pci = {pci: i for i, pci in self._pci.items()}
+        by_pci = {pci: i for i, pci in self._pci.items() if pci}
         group: dict[int | str, int | str] = {}
 
         def root(member: int | str) -> int | str:
@@ -59,21 +59,33 @@ class Topology:
         return first[self._pci[other]] + min(first[_SWITCH], second[_SWITCH])
 
     def _path(self, one: int, other: int) -> PciePath | None:
-        level = _optional(
-            pynvml.nvmlDeviceGetTopologyCommonAncestor, self._handles[one], self._handles[other]
-        )
+        first, second = self._handles[one], self._handles[other]
+        level = twice(optional, pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second)
         return _PATHS.get(level)
 
 
 def _link_ends(handle: Handle) -> Iterator[str]:
     """PCI ids of the GPUs at the other ends, "switch" for an NVSwitch."""
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        if not _optional(pynvml.nvmlDeviceGetNvLinkState, handle, link):
-            continue
-        kind = _optional(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
-        if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-            yield _SWITCH
-        elif kind == pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
-            remote = _optional(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
-            if remote is not None:
-                yield remote.busId
+    for link in range(_link_count(handle)):
+        end = twice(_link_end, handle, link)
+        if end is not None:
+            yield str(end)
+
+
+def _link_count(handle: Handle) -> int:
+    """As many links as this GPU has. The binding's own constant is that of the newest GPU."""
+    told = field_value(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
+    most = int(pynvml.NVML_NVLINK_MAX_LINKS)
+    return most if told is None else min(told, most)
+
+
+def _link_end(handle: Handle, link: int) -> str | None:
+    if not indexed(pynvml.nvmlDeviceGetNvLinkState, handle, link):
+        return None
+    kind = indexed(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+    if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+        return _SWITCH
+    if kind != pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
+        return None
+    remote = indexed(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+    return None if remote is None else str(remote.busId)

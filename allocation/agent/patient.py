@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from allocation.agent.cdi import DeviceNodes
 from allocation.agent.gpu import FoundError, GpuError, GpuPort, Place, Reading, Truth, WatchPort
-from allocation.agent.lanes import BRIEF_S, Lanes
+from allocation.agent.lanes import BRIEF_S, CHANGE_S, OPEN_S, Lanes
 from allocation.agent.nvml_reset import RESET_S
 from allocation.wire import InventoryGpu, Mode
 
@@ -23,12 +23,16 @@ class PatientGpu:
     def __init__(self, port: GpuPort, lanes: Lanes) -> None:
         self._port = port
         self._lanes = lanes
+        # Without persistence mode the first look wakes each GPU, which takes seconds.
+        self._first_s = OPEN_S
 
     def driver(self) -> str:
         return self._lanes.ask(EVERY, self._port.driver)
 
     def inventory(self) -> tuple[InventoryGpu, ...]:
-        return self._lanes.change(EVERY, self._port.inventory)
+        found = self._lanes.change(EVERY, self._port.inventory, max(self._first_s, CHANGE_S))
+        self._first_s = 0.0
+        return found
 
     def truth(self, gpu: str) -> Truth:
         return self._lanes.ask(gpu, lambda: self._port.truth(gpu))
@@ -73,8 +77,9 @@ class PatientWatch:
     def errors(self) -> tuple[FoundError, ...]:
         return self._lanes.ask(EVERY, self._watch.errors)
 
-    def users(self, gpu: str, instance: int | None) -> tuple[str, ...]:
-        return self._lanes.ask(gpu, lambda: self._watch.users(gpu, instance))
+    def users(self, pids: Collection[int]) -> tuple[str, ...]:
+        """The driver is not asked."""
+        return self._watch.users(pids)
 
     def hanging(self) -> tuple[str, ...]:
         return tuple(name for name in self._lanes.hanging() if name not in (EVERY, _FILES))

@@ -5,19 +5,24 @@ import os
 import pwd
 import signal
 import stat
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
+
+LAST_PID = 2**22
+"""The kernel gives no higher process ids."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Whose:
     """Whom a program belongs to. `names` are those of bookings and allocations in its environment,
     as `run` and `env` put them there: a program may lie about it, to nobody's harm but its owner's.
-    `account` is the name of its account, its number if it has none, None if that can't be told."""
+    `account` is the name of its account, its number if it has none, None if that can't be told;
+    with `late` only because nobody has answered for this node's accounts yet."""
 
     names: frozenset[str] = frozenset()
     account: str | None = None
+    late: bool = False
 
 
 class Programs(Protocol):
@@ -48,8 +53,15 @@ class Programs(Protocol):
 class HostPrograms:
     """See Programs; from /proc."""
 
-    def __init__(self, proc: Path = Path("/proc"), terminals: Path = Path("/dev/pts")) -> None:
+    def __init__(
+        self,
+        proc: Path = Path("/proc"),
+        terminals: Path = Path("/dev/pts"),
+        name_of: Callable[[int], str | None] = lambda uid: account_name(uid) or str(uid),
+    ) -> None:
+        """`name_of` gives an account's name by its number, None where it is not known yet."""
         self._proc = proc
+        self._name_of = name_of
         self._terminals = terminals
         self._boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
 
@@ -73,10 +85,11 @@ class HostPrograms:
         values = {name: value for name, _, value in pairs}
         booking = f"{values.get('GPU_BOOKING_TENANT')}.{values.get('GPU_BOOKING')}"
         names = {booking, values.get("GPU_ALLOCATION", "")} - {"None.None", ""}
-        return Whose(frozenset(names), account_name(account) or str(account))
+        name = self._name_of(account)
+        return Whose(frozenset(names), name, late=name is None)
 
     def warn(self, pid: int, number: int) -> bool:
-        if pid <= 1 or pid == os.getpid():
+        if not is_signalled(pid):
             return False
         try:
             # A pid file descriptor can't come to mean another process in between.
@@ -111,7 +124,7 @@ class HostPrograms:
         self._send(pid, birth, signal.SIGKILL)
 
     def _send(self, pid: int, birth: str, number: int) -> None:
-        if pid <= 1 or pid == os.getpid():
+        if not is_signalled(pid):
             return
         try:
             # A pid file descriptor can't come to mean another process in between.
@@ -132,6 +145,12 @@ class HostPrograms:
             if name == "SigCgt":
                 return bool(int(mask, 16) >> (number - 1) & 1)
         return False
+
+
+def is_signalled(pid: int) -> bool:
+    """Returns whether a signal may go to this number: not to all, to init or to the agent, and not
+    to what the kernel can't have given."""
+    return 1 < pid <= LAST_PID and pid != os.getpid()
 
 
 def terminals(folder: Path) -> list[Path]:

@@ -255,11 +255,23 @@ def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: 
     instance = None if task.place is None else _at(truth, task.place)
     count, only = _programs_of(task, truth, instance, seen)
     there = instance is not None
+    left = task.allocation.share is None and truth.residue_mb > 0
     if task.place is None:
-        there = truth.mode == "whole" and task.given and count != 0
+        there = truth.mode == "whole" and task.given and (count != 0 or left)
     error = _clear(found, task, instance, count, only) if there else None
+    if there and task.place is None and count == 0:
+        error = _residue(truth)
     gone = not there and name not in given
     found.states[name] = State("empty" if gone else "ending", error=error)
+
+
+def _residue(truth: Truth) -> str:
+    return f"no program is there, but {truth.residue_mb} MiB of the GPU's memory are still in use"
+
+
+def _by(truth: Truth) -> str:
+    """Who is on a whole GPU, to be put behind a sentence."""
+    return f": {', '.join(truth.holders)}" if truth.holders else ""
 
 
 def _clear(
@@ -304,7 +316,8 @@ def _switch(
     if wish.mode is None or going or running:
         return
     if any(i.processes != 0 for i in truth.instances) or truth.processes != 0:
-        found.error = "a process that is of no booking keeps the GPU from changing its mode"
+        text = "a process that is of no booking keeps the GPU from changing its mode"
+        found.error = text + _by(truth)
     elif truth.instances:
         found.steps += [Destroy(i.id, None) for i in truth.instances]
     else:
@@ -332,13 +345,17 @@ def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> N
     name = task.allocation.id
     if given.get(name) == truth.uuid:
         found.states[name] = State("ready", truth.uuid)
+        return
+    error = truth.unready
     # What runs on what was given, and never proven empty since, is its own.
-    elif truth.processes == 0 or task.given or task.allocation.share is not None:
+    if error is None and not task.given and task.allocation.share is None:
+        if truth.processes != 0:
+            error = f"a process that is of no booking holds the GPU{_by(truth)}"
+        elif truth.residue_mb:
+            error = _residue(truth)
+    if error is None:
         found.steps.append(HandOver(task.allocation, truth.uuid))
-        found.states[name] = State("preparing")
-    else:
-        error = "a process that is of no booking holds the GPU"
-        found.states[name] = State("preparing", error=error)
+    found.states[name] = State("preparing", error=error)
 
 
 def _slice(found: Plan, task: Task, place: Place, truth: Truth, given: Mapping[str, str]) -> None:

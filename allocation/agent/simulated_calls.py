@@ -23,9 +23,15 @@ def symbol(method: Callable[..., None]) -> Callable[..., int]:
 
     @functools.wraps(method)
     def call(self: "Calls", *args: CData) -> int:
+        delay = self.delays.get(method.__name__)
+        if delay:
+            threading.Event().wait(delay)
         planted = self.faults[method.__name__]
         if planted:
             return int(getattr(pynvml, planted.popleft()))
+        instead = None if self.noise is None else self.noise(method.__name__)
+        if instead is not None:
+            return instead
         try:
             method(self, *args)
         except HardwareFault as fault:
@@ -47,10 +53,13 @@ def text_give(buffer: CData, text: str, length: CData) -> None:
 
 
 class Calls:
-    """The handles of one simulated node. `faults` maps a symbol to error codes to return."""
+    """The handles of one simulated node. `faults` maps a symbol to error codes to return, `delays`
+    to the seconds that it takes. `noise` may give a code to return in place of any call."""
 
     def __init__(self, hardware: Hardware) -> None:
         self.hardware = hardware
+        self.delays: dict[str, float] = {}
+        self.noise: Callable[[str], int | None] | None = None
         self.faults: dict[str, collections.deque[str]] = collections.defaultdict(collections.deque)
         self._hanging: dict[str, threading.Event] = {}
         self._handles: dict[Key, int] = {}

@@ -7,6 +7,11 @@ from allocation.agent.simulated_hardware import Hardware
 _CAPS_PER_GPU = 32
 
 
+def capability_name(index: int, instance: int, number: int = 1) -> str:
+    """Returns the name of a slice's first device file, or of its second."""
+    return f"nvidia-cap{index * _CAPS_PER_GPU + 2 * instance + number}"
+
+
 class SimulatedDeviceNodes:
     """See cdi.DeviceNodes."""
 
@@ -24,8 +29,8 @@ class SimulatedDeviceNodes:
                 return (f"/dev/nvidia{index}",)
             for instance in gpu.instances.values():
                 if device == gpu.mig_uuid(instance):
-                    first = index * _CAPS_PER_GPU + 2 * instance.id
-                    caps = (f"/dev/nvidia-caps/nvidia-cap{first + n}" for n in (1, 2))
+                    names = (capability_name(index, instance.id, n) for n in (1, 2))
+                    caps = (f"/dev/nvidia-caps/{name}" for name in names)
                     return (f"/dev/nvidia{index}", *caps)
         raise GpuError("lost", f"there is no device {device}")
 

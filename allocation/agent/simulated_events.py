@@ -14,20 +14,22 @@ _NO_INSTANCE = 0xFFFFFFFF
 
 
 class SimulatedEvents(Calls):
-    """One event set is all that an agent makes."""
+    """Event sets. One with a GPU that is lost says that, and nothing of the others in it."""
 
     def __init__(self, hardware: Hardware) -> None:
         super().__init__(hardware)
-        self._heard: set[str] = set()
+        self._heard: dict[int, set[str]] = {}
 
     @symbol
     def nvmlEventSetCreate(self, ref: CData) -> None:
-        self._give(ref, ("events", "", 0))
+        number = next(self._fresh)
+        self._heard[number] = set()
+        self._give(ref, ("events", "", number))
 
     @symbol
     def nvmlEventSetFree(self, events: CData) -> None:
-        self._key(events, "events")
-        self._heard.clear()
+        key = self._key(events, "events")
+        del self._heard[key[2]], self._keys[self._handles.pop(key)]
 
     @symbol
     def nvmlDeviceGetSupportedEventTypes(self, handle: CData, ref: CData) -> None:
@@ -36,21 +38,28 @@ class SimulatedEvents(Calls):
 
     @symbol
     def nvmlDeviceRegisterEvents(self, handle: CData, types: CData, events: CData) -> None:
-        self._key(events, "events")
+        heard = self._heard[self._key(events, "events")[2]]
         if types.value & ~_SUPPORTED:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
         if types.value:
-            self._heard.add(self._gpu(handle).uuid)
+            heard.add(self._gpu(handle).uuid)
 
     @symbol
     def nvmlEventSetWait_v2(self, events: CData, ref: CData, timeout_ms: CData) -> None:
-        self._key(events, "events")
-        while self.hardware.errors:
-            error = self.hardware.errors.popleft()
-            if error.gpu in self._heard:
-                self._tell(target(ref), error)
-                return
-        raise HardwareFault("NVML_ERROR_TIMEOUT")
+        heard = self._heard[self._key(events, "events")[2]]
+        errors = self.hardware.errors
+        # What happens to a GPU that nobody listens to is told to nobody.
+        every = set().union(*self._heard.values())
+        waiting = [error for error in errors if error.gpu in every]
+        errors.clear()
+        errors.extend(waiting)
+        lost = {gpu.uuid for gpu in self.hardware.gpus if gpu.lost} & heard
+        mine = [error for error in waiting if error.gpu in (lost or heard)]
+        if mine:
+            errors.remove(mine[0])
+            self._tell(target(ref), mine[0])
+            return
+        raise HardwareFault("NVML_ERROR_GPU_IS_LOST" if lost else "NVML_ERROR_TIMEOUT")
 
     def _tell(self, data: CData, error: Error) -> None:
         self._give(data, ("gpu", error.gpu, 0))

@@ -11,9 +11,10 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from allocation.agent.gpu import GpuError
+from allocation.agent.simulated_drivers import DEFAULT, driver_named
 from allocation.agent.simulated_load import Load, load_of, memory_of
 
 _NAMESPACE = uuid.UUID("6d1f8f5c-58c6-5b0a-9a39-2f1c7f0d7a11")
@@ -22,12 +23,35 @@ _PAGES_MB = 2
 FALLEN_OFF = 79
 
 
+Kind = Literal["compute", "graphics", "mps", "file"]
+"""How a program uses a GPU, and so which of NVML's lists has it; `file` only has its device file
+open, without a context, and is on no list."""
+# The driver's numbers of GPU instances by their size, as an H100 with driver 580 has them.
+_NUMBERS = {8: range(1), 4: range(1, 3), 2: range(3, 7), 1: range(7, 15)}
+
+
 class HardwareFault(Exception):
     """The hardware refuses; `symbol` is the name of an NVML error code."""
 
     def __init__(self, symbol: str) -> None:
         super().__init__(symbol)
         self.symbol = symbol
+
+
+SM_PER_SLICE = 16
+ALL_SLICES = 7
+# NVML's enumerators of compute profiles, by their size, and the second forms of two of them.
+_FULL = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
+_ONE_SLICE_REV1, _SEVEN_NVL = 7, 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compute:
+    """A compute profile of a GPU instance; its index is its id, too."""
+
+    index: int
+    slices: int
+    multiprocessors: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +66,21 @@ class Profile:
     size: int
     max: int
     memory_mb: int
+
+    @property
+    def computes(self) -> tuple["Compute", ...]:
+        """The compute profiles that fill a GPU instance, or a part of it."""
+        sm = SM_PER_SLICE * self.compute
+        if self.compute == 1 and self.size == 2:
+            # Only the second form has all multiprocessors of the wider instance.
+            return Compute(0, 1, sm), Compute(_ONE_SLICE_REV1, 1, sm + 10)
+        if self.compute == ALL_SLICES:
+            return Compute(_FULL[7], 7, sm), Compute(_SEVEN_NVL, 7, sm)
+        smaller = [n for n in (1, 2, 3) if n < self.compute]
+        return (
+            *(Compute(_FULL[n], n, SM_PER_SLICE * n) for n in smaller),
+            Compute(_FULL[self.compute], self.compute, sm),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +108,17 @@ class Model:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Instance:
+    """`compute` is the id of the compute profile of its compute instance, None without one."""
+
     id: int
     profile: Profile
     start: int
-    usable: bool = False
+    compute: int | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether programs can use it."""
+        return self.compute is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +126,7 @@ class Process:
     """A simulated program of a booking: it exists from `starts` on and makes the GPU busy.
 
     `stubborn` ones ignore a request to end and only die when killed. What is `frozen` has let go of
-    the device: what it had there is in the host's memory.
+    the device: what it had there is in the host's memory. A `service` watches the GPU.
     """
 
     pid: int
@@ -91,6 +137,8 @@ class Process:
     user: str = ""
     load: str = ""
     frozen: bool = False
+    kind: Kind = "compute"
+    service: bool = False
 
     @property
     def seed(self) -> int:
@@ -116,6 +164,10 @@ class Gpu:
     mig: bool = False
     pending_mig: bool = False
     lost: bool = False
+    # MiB that nobody frees, the state of the NVLink fabric, and what the driver asks for.
+    leaked_mb: int = 0
+    fabric: int = 3
+    recovery: int = 0
     instances: dict[int, Instance] = dataclasses.field(default_factory=dict)
     processes: dict[int, Process] = dataclasses.field(default_factory=dict)
 
@@ -163,9 +215,17 @@ class Hardware:
     """All GPUs of one simulated node. `clock` gives Unix seconds."""
 
     def __init__(
-        self, node: str, models: list[str], *, state: Path | None, clock: Callable[[], float]
+        self,
+        node: str,
+        models: list[str],
+        *,
+        state: Path | None,
+        clock: Callable[[], float],
+        driver: str = DEFAULT,
     ) -> None:
+        """`driver` is a branch of simulated_drivers."""
         known = models_load()
+        self.driver = driver_named(driver)
         self.clock = clock
         self.errors: deque[Error] = deque()
         self.resets: list[str] = []
@@ -201,12 +261,12 @@ class Hardware:
         if not gpu.model.profiles:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
         takes_reset = gpu.model.mode_switch == "reset"
-        if gpu.instances or (self.running(gpu) and not takes_reset):
+        if gpu.instances:
             raise HardwareFault("NVML_ERROR_IN_USE")
         gpu.pending_mig = mig
-        if takes_reset and mig != gpu.mig:
+        if mig != gpu.mig and (takes_reset or self.holding(gpu)):
             self.save()
-            return "NVML_ERROR_IN_USE" if self.running(gpu) else "NVML_ERROR_RESET_REQUIRED"
+            return "NVML_ERROR_IN_USE" if self.holding(gpu) else "NVML_ERROR_RESET_REQUIRED"
         gpu.mig = mig
         self.save()
         return "NVML_SUCCESS"
@@ -219,10 +279,22 @@ class Hardware:
             raise GpuError("reset_required", f"resetting the GPU: {self.reset_fails}")
         if gpu.lost:
             raise GpuError("lost", "resetting the GPU: the GPU is not there")
-        if self.running(gpu):
+        if self.holding(gpu):
             raise GpuError("in_use", "resetting the GPU: a process still uses it")
         gpu.mig = gpu.pending_mig
         gpu.instances.clear()
+        gpu.leaked_mb = gpu.recovery = 0
+        self.save()
+
+    def reboot(self) -> None:
+        """Programs and slices are gone. Where MIG needs a reset, its mode is kept in the GPU; later
+        models forget it."""
+        for gpu in self.gpus:
+            gpu.processes.clear()
+            gpu.instances.clear()
+            gpu.leaked_mb = gpu.recovery = 0
+            gpu.mig = gpu.mig and gpu.model.mode_switch == "reset"
+            gpu.pending_mig = gpu.mig
         self.save()
 
     def instance_create(self, gpu: Gpu, profile_id: int, start: int, size: int) -> Instance:
@@ -237,25 +309,27 @@ class Hardware:
         taken = any(i.start < start + size and start < i.start + i.profile.size for i in there)
         if taken or alike >= profile.max or compute > gpu.model.compute:
             raise HardwareFault("NVML_ERROR_INSUFFICIENT_RESOURCES")
-        number = next(n for n in range(1, 15) if n not in gpu.instances)
+        number = next(n for n in _NUMBERS[size] if n not in gpu.instances)
         gpu.instances[number] = Instance(id=number, profile=profile, start=start)
         self.save()
         return gpu.instances[number]
 
-    def compute_create(self, gpu: Gpu, instance: Instance) -> None:
+    def compute_create(self, gpu: Gpu, instance: Instance, compute: int | None = None) -> None:
+        """Without `compute` with the profile that is the whole of the instance."""
         if instance.usable:
             raise HardwareFault("NVML_ERROR_INSUFFICIENT_RESOURCES")
-        instance.usable = True
+        whole = max(instance.profile.computes, key=lambda each: each.multiprocessors)
+        instance.compute = whole.index if compute is None else compute
         self.save()
 
     def compute_destroy(self, gpu: Gpu, instance: Instance) -> None:
-        if self.running(gpu, instance.id):
+        if self.holding(gpu, instance.id):
             raise HardwareFault("NVML_ERROR_IN_USE")
-        instance.usable = False
+        instance.compute = None
         self.save()
 
     def instance_destroy(self, gpu: Gpu, instance: Instance) -> None:
-        if instance.usable or self.running(gpu, instance.id):
+        if instance.usable or self.holding(gpu, instance.id):
             raise HardwareFault("NVML_ERROR_IN_USE")
         del gpu.instances[instance.id]
         self.save()
@@ -297,6 +371,18 @@ class Hardware:
         self.save()
         return pid
 
+    def holder_start(
+        self, device: str, *, label: str, kind: Kind, user: str = "", service: bool = False
+    ) -> int:
+        """A program that NVML's list of compute programs does not have. Returns its pid."""
+        pid = self.process_start(device, label=label, user=user)
+        for gpu in self.gpus:
+            if pid in gpu.processes:
+                made = dataclasses.replace(gpu.processes[pid], kind=kind, service=service)
+                gpu.processes[pid] = made
+        self.save()
+        return pid
+
     def process_signal(self, pid: int, *, force: bool) -> None:
         for gpu in self.gpus:
             process = gpu.processes.get(pid)
@@ -319,7 +405,11 @@ class Hardware:
         self.save()
 
     def running(self, gpu: Gpu, instance: int | None = None) -> list[Process]:
-        """Programs on an instance; without one, all on the GPU."""
+        """Programs with a context on an instance; without one, all on the GPU."""
+        return [each for each in self.holding(gpu, instance) if each.kind != "file"]
+
+    def holding(self, gpu: Gpu, instance: int | None = None) -> list[Process]:
+        """Programs that keep the GPU or an instance from being changed, also without a context."""
         now = self.clock()
         return [
             process
@@ -348,6 +438,7 @@ class Hardware:
             return gpu.model.reserved_mb + sum(parts)
         else:
             programs, room, used = self.running(gpu), gpu.model.memory_mb, gpu.model.reserved_mb
+            used += gpu.leaked_mb
         return min(room, used + sum(_memory(p, now, room) for p in programs))
 
     def load(self, gpu: Gpu, instance: int | None = None) -> Load:
@@ -380,8 +471,9 @@ class Hardware:
             gpu.uuid: {
                 "mig": gpu.mig,
                 "pending_mig": gpu.pending_mig,
+                "leaked_mb": gpu.leaked_mb,
                 "instances": [
-                    [i.id, i.profile.id, i.start, int(i.usable)] for i in gpu.instances.values()
+                    [i.id, i.profile.id, i.start, i.compute] for i in gpu.instances.values()
                 ],
                 "processes": [dataclasses.asdict(p) for p in gpu.processes.values()],
             }
@@ -398,12 +490,13 @@ class Hardware:
                 continue
             gpu.mig = saved["mig"]
             gpu.pending_mig = saved.get("pending_mig", gpu.mig)
-            for number, profile_id, start, usable in saved["instances"]:
+            gpu.leaked_mb = saved.get("leaked_mb", 0)
+            for number, profile_id, start, compute in saved["instances"]:
                 gpu.instances[number] = Instance(
                     id=number,
                     profile=gpu.model.profile(profile_id),
                     start=start,
-                    usable=bool(usable),
+                    compute=compute,
                 )
             gpu.processes = {p["pid"]: Process(**p) for p in saved["processes"]}
 

@@ -6,6 +6,7 @@ structs and exceptions stay in use and the agent can't tell the difference.
 """
 
 import contextlib
+import functools
 from collections.abc import Iterator
 
 import pynvml
@@ -14,20 +15,39 @@ from allocation.agent.simulated_calls import CData
 from allocation.agent.simulated_calls import symbol as _symbol
 from allocation.agent.simulated_calls import target as _target
 from allocation.agent.simulated_calls import text_give as _text
-from allocation.agent.simulated_hardware import Gpu, Hardware, HardwareFault
+from allocation.agent.simulated_drivers import Driver
+from allocation.agent.simulated_hardware import (
+    Compute,
+    Gpu,
+    Hardware,
+    HardwareFault,
+    Instance,
+    Kind,
+)
 from allocation.agent.simulated_sensors import SimulatedSensors
 
-_COMPUTE_PROFILES = {
-    1: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE,
-    2: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_2_SLICE,
-    3: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_3_SLICE,
-    4: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_4_SLICE,
-    7: pynvml.NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE,
-}
+_MIB = 1 << 20
+_GARBAGE_PID = 0xFFFFFFFF
+
+
+class _Lacking:
+    """A symbol that this branch of the driver does not have."""
+
+    def __get__(self, *_: object) -> None:
+        raise AttributeError
+
+
+@functools.cache
+def _of_branch(driver: Driver) -> type["SimulatedNvml"]:
+    lacking = {symbol: _Lacking() for symbol in driver.lacks}
+    return type("SimulatedNvml", (SimulatedNvml,), lacking)
 
 
 class SimulatedNvml(SimulatedSensors):
-    """The C interface of one simulated node."""
+    """The C interface of one simulated node, with the symbols of its driver."""
+
+    def __new__(cls, hardware: Hardware) -> "SimulatedNvml":
+        return super().__new__(_of_branch(hardware.driver))
 
     # The node.
 
@@ -39,7 +59,7 @@ class SimulatedNvml(SimulatedSensors):
 
     @_symbol
     def nvmlSystemGetDriverVersion(self, buffer: CData, length: CData) -> None:
-        _text(buffer, "580.95.05", length)
+        _text(buffer, self.hardware.driver.version, length)
 
     @_symbol
     def nvmlDeviceGetCount_v2(self, count: CData) -> None:
@@ -75,6 +95,38 @@ class SimulatedNvml(SimulatedSensors):
         memory.total, memory.used, memory.free = total << 20, used << 20, (total - used) << 20
 
     @_symbol
+    def nvmlDeviceGetMemoryInfo_v2(self, handle: CData, ref: CData) -> None:
+        """The driver's own part is told apart from what is used."""
+        gpu, instance = self._device(handle)
+        total = gpu.model.memory_mb if instance is None else instance.profile.memory_mb
+        reserved = gpu.model.reserved_mb if instance is None else 13
+        used = self.hardware.memory_used(gpu, instance) - reserved
+        memory = _target(ref)
+        memory.total, memory.reserved, memory.used = total * _MIB, reserved * _MIB, used * _MIB
+        memory.free = (total - used - reserved) * _MIB
+
+    @_symbol
+    def nvmlDeviceGetFieldValues(self, handle: CData, count: CData, array: CData) -> None:
+        """Each field has a code of its own."""
+        gpu = self._gpu(handle)
+        known = {
+            pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: gpu.model.nvlinks or None,
+            pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: gpu.recovery,
+        }
+        for field in _target(array)[: count.value]:
+            value = known.get(field.fieldId)
+            if field.fieldId >= self.hardware.driver.fields:
+                field.nvmlReturn = pynvml.NVML_ERROR_INVALID_ARGUMENT
+            elif value is None:
+                field.nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED
+            else:
+                field.nvmlReturn, field.value.uiVal = pynvml.NVML_SUCCESS, value
+
+    @_symbol
+    def nvmlDeviceGetMinorNumber(self, handle: CData, ref: CData) -> None:
+        _target(ref).value = self._gpu(handle).index
+
+    @_symbol
     def nvmlDeviceGetPciInfo_v3(self, handle: CData, ref: CData) -> None:
         _target(ref).busId = self._gpu(handle).pci
 
@@ -84,17 +136,39 @@ class SimulatedNvml(SimulatedSensors):
         _target(ref).value = 2 * index // len(self.hardware.gpus)
 
     @_symbol
+    def nvmlDeviceGetAddressingMode(self, handle: CData, ref: CData) -> None:
+        self._gpu(handle)
+        _target(ref).value = pynvml.NVML_DEVICE_ADDRESSING_MODE_NONE
+
+    @_symbol
     def nvmlDeviceGetComputeRunningProcesses_v3(
         self, handle: CData, count: CData, array: CData
     ) -> None:
+        self._listed("compute", handle, count, array)
+
+    @_symbol
+    def nvmlDeviceGetGraphicsRunningProcesses_v3(
+        self, handle: CData, count: CData, array: CData
+    ) -> None:
+        self._listed("graphics", handle, count, array)
+
+    @_symbol
+    def nvmlDeviceGetMPSComputeRunningProcesses_v3(
+        self, handle: CData, count: CData, array: CData
+    ) -> None:
+        self._listed("mps", handle, count, array)
+
+    def _listed(self, kind: Kind, handle: CData, count: CData, array: CData) -> None:
         gpu, instance = self._device(handle)
-        found = self.hardware.running(gpu, None if instance is None else instance.id)
+        there = self.hardware.running(gpu, None if instance is None else instance.id)
+        found = [each for each in there if each.kind == kind]
         room = _target(count).value
         _target(count).value = len(found)
         if len(found) > room:
             raise HardwareFault("NVML_ERROR_INSUFFICIENT_SIZE")
         for i, process in enumerate(found):
-            array[i].pid = process.pid
+            scrambled = self.hardware.driver.scrambled and i % 4
+            array[i].pid = (process.pid, 0, _GARBAGE_PID, _GARBAGE_PID)[scrambled and i % 4]
             array[i].gpuInstanceId = 0xFFFFFFFF if process.instance is None else process.instance
 
     @_symbol
@@ -110,6 +184,10 @@ class SimulatedNvml(SimulatedSensors):
         _target(ref).value = self.hardware.power(self._gpu(handle))
 
     @_symbol
+    def nvmlDeviceGetTemperature(self, handle: CData, sensor: CData, ref: CData) -> None:
+        _target(ref).value = self.hardware.temperature(self._gpu(handle))
+
+    @_symbol
     def nvmlDeviceGetTemperatureV(self, handle: CData, ref: CData) -> None:
         _target(ref).temperature = self.hardware.temperature(self._gpu(handle))
 
@@ -120,21 +198,43 @@ class SimulatedNvml(SimulatedSensors):
 
     @_symbol
     def nvmlDeviceGetNvLinkState(self, handle: CData, link: CData, ref: CData) -> None:
+        gpu = self._linked(handle, link)
+        there = gpu.model.nvlink_peer == "switch" or bool(self._peers(gpu))
+        # In slices a GPU has no part in the fabric.
+        _target(ref).value = int(there and not gpu.mig)
+
+    def _linked(self, handle: CData, link: CData) -> Gpu:
         gpu = self._gpu(handle)
+        if link >= self.hardware.driver.links:
+            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
         if link >= gpu.model.nvlinks:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
-        _target(ref).value = int(gpu.model.nvlink_peer == "switch" or bool(self._peers(gpu)))
+        return gpu
+
+    @_symbol
+    def nvmlDeviceGetGpuFabricInfoV(self, handle: CData, ref: CData) -> None:
+        self._fabric(handle, ref)
+
+    @_symbol
+    def nvmlDeviceGetGpuFabricInfo(self, handle: CData, ref: CData) -> None:
+        self._fabric(handle, ref)
+
+    def _fabric(self, handle: CData, ref: CData) -> None:
+        gpu = self._gpu(handle)
+        if gpu.model.nvlink_peer != "switch":
+            raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+        _target(ref).state, _target(ref).status = gpu.fabric, pynvml.NVML_SUCCESS
 
     @_symbol
     def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: CData, link: CData, ref: CData) -> None:
-        switch = self._gpu(handle).model.nvlink_peer == "switch"
+        switch = self._linked(handle, link).model.nvlink_peer == "switch"
         _target(ref).value = (
             pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH if switch else pynvml.NVML_NVLINK_DEVICE_TYPE_GPU
         )
 
     @_symbol
     def nvmlDeviceGetNvLinkRemotePciInfo_v2(self, handle: CData, link: CData, ref: CData) -> None:
-        peers = self._peers(self._gpu(handle))
+        peers = self._peers(self._linked(handle, link))
         _target(ref).busId = peers[link % len(peers)].pci
 
     @_symbol
@@ -168,7 +268,10 @@ class SimulatedNvml(SimulatedSensors):
 
     @_symbol
     def nvmlDeviceGetGpuInstanceProfileInfoV(self, handle: CData, index: CData, ref: CData) -> None:
-        for profile in self._gpu(handle).model.profiles:
+        gpu = self._gpu(handle)
+        if index >= self.hardware.driver.gpu_profiles:
+            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
+        for profile in gpu.model.profiles:
             if profile.index == index:
                 info = _target(ref)
                 info.id, info.sliceCount = profile.id, profile.compute
@@ -227,21 +330,30 @@ class SimulatedNvml(SimulatedSensors):
     def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
         self, handle: CData, index: CData, engine: CData, ref: CData
     ) -> None:
-        # The only compute profile offered is the one that fills its GPU instance.
         _, instance = self._instance(handle, "gi")
-        if index != _COMPUTE_PROFILES[instance.profile.compute]:
+        if index >= self.hardware.driver.compute_profiles:
+            raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
+        found = self._computes(instance).get(index)
+        if found is None:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
         info = _target(ref)
-        info.id, info.sliceCount, info.instanceCount = index, instance.profile.compute, 1
+        info.id, info.sliceCount = index, found.slices
+        info.multiprocessorCount = found.multiprocessors
+        info.instanceCount = instance.profile.compute // found.slices
+
+    def _computes(self, instance: Instance) -> dict[int, Compute]:
+        """Those that this branch knows, by index."""
+        most = self.hardware.driver.compute_profiles
+        return {each.index: each for each in instance.profile.computes if each.index < most}
 
     @_symbol
     def nvmlGpuInstanceCreateComputeInstance(
         self, handle: CData, profile_id: CData, ref: CData
     ) -> None:
         gpu, instance = self._instance(handle, "gi")
-        if profile_id != _COMPUTE_PROFILES[instance.profile.compute]:
+        if profile_id not in self._computes(instance):
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
-        self.hardware.compute_create(gpu, instance)
+        self.hardware.compute_create(gpu, instance, profile_id)
         self._give(ref, ("ci", gpu.uuid, instance.id))
 
     @_symbol
@@ -249,7 +361,7 @@ class SimulatedNvml(SimulatedSensors):
         self, handle: CData, profile_id: CData, array: CData, count: CData
     ) -> None:
         gpu, instance = self._instance(handle, "gi")
-        there = [("ci", gpu.uuid, instance.id)] if instance.usable else []
+        there = [("ci", gpu.uuid, instance.id)] if instance.compute == profile_id else []
         self._give_all(array, count, there)
 
     @_symbol

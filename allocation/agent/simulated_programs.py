@@ -1,9 +1,13 @@
 """The programs of a simulated node, and what freezes them."""
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Collection
 
-from allocation.agent.programs import Whose
+from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.open_files import Opener, Openers
+from allocation.agent.programs import Whose, is_signalled
+from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes, capability_name
 from allocation.agent.simulated_hardware import Hardware, HardwareFault, Process
 
 
@@ -92,3 +96,36 @@ class SimulatedSuspender:
 
     def result(self, pid: int) -> str | None:
         return self._results.get(pid)
+
+
+def simulated_port(hardware: Hardware) -> NvmlGpu:
+    """Returns the port to simulated GPUs, once they are installed. Raises GpuError."""
+    return NvmlGpu(
+        hardware.process_signal,
+        hardware.reset,
+        SimulatedOpenFiles(hardware),
+        SimulatedDeviceNodes(hardware),
+    )
+
+
+class SimulatedOpenFiles:
+    """See open_files.OpenFiles. `hidden` are programs whose open files can't be read."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+        self.hidden: set[int] = set()
+
+    def openers(self) -> Openers:
+        """As /proc would tell it: all programs that use a GPU have its file open."""
+        found: dict[str, set[Opener]] = defaultdict(set)
+        for gpu in self._hardware.gpus:
+            for each in self._hardware.holding(gpu):
+                if each.pid in self.hidden or not is_signalled(each.pid):
+                    # A number that is only the driver's is not in /proc.
+                    continue
+                opener = Opener(each.pid, each.label, each.service)
+                found[f"nvidia{gpu.index}"].add(opener)
+                if each.instance is not None:
+                    found[capability_name(gpu.index, each.instance)].add(opener)
+        whole = {file: frozenset(those) for file, those in found.items()}
+        return Openers(whole, frozenset(self.hidden))

@@ -85,7 +85,15 @@ class SimulatedSensors(SimulatedEvents):
         target(ref).value = _CAPPED_MHZ if capped else _BUSY_MHZ if busy else _IDLE_MHZ
 
     @symbol
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: CData, ref: CData) -> None:
+        """The older name."""
+        self._reasons(handle, ref)
+
+    @symbol
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: CData, ref: CData) -> None:
+        self._reasons(handle, ref)
+
+    def _reasons(self, handle: CData, ref: CData) -> None:
         busy = self.hardware.utilisation(self._gpu(handle))
         reasons = 0 if busy else pynvml.nvmlClocksEventReasonGpuIdle
         if busy >= _CAPPED_FROM:

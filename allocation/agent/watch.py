@@ -80,6 +80,7 @@ class Watch:
             kind=error.kind,
             code=error.code,
             instance=None if error.instance is None else self._uuid(error.gpu, error.instance),
+            recovery=error.recovery,
             at=int(now),
         )
 
@@ -90,6 +91,13 @@ class Watch:
         except GpuError:
             return None
         return next((found.uuid for found in there if found.id == instance), None)
+
+    def _pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
+        try:
+            return self._port.pids(gpu, instance)
+        except GpuError as error:
+            log.warning("whose processes are on %s is not known: %s", gpu, error)
+            return ()
 
     def _foreign(
         self, watch: WatchPort, truth: Truth, given: set[tuple[str, Place | None]]
@@ -106,7 +114,7 @@ class Watch:
                     gpu=truth.uuid,
                     slot=None if place is None else place.slot,
                     processes=processes,
-                    users=_users(watch, truth.uuid, instance),
+                    users=watch.users(self._pids(truth.uuid, instance)),
                 )
 
 
@@ -133,12 +141,4 @@ def _errors(watch: WatchPort) -> tuple[FoundError, ...]:
         return watch.errors()
     except GpuError as error:
         log.warning("what the driver has to tell is not known: %s", error)
-        return ()
-
-
-def _users(watch: WatchPort, gpu: str, instance: int | None) -> tuple[str, ...]:
-    try:
-        return watch.users(gpu, instance)
-    except GpuError as error:
-        log.warning("whose processes are on %s is not known: %s", gpu, error)
         return ()

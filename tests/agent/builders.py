@@ -19,13 +19,17 @@ from allocation.agent.handover import Handover, Owner
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Outgoing
 from allocation.agent.node import Node
-from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.process import Agent
 from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
+from allocation.agent.simulated_drivers import DEFAULT
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
-from allocation.agent.simulated_programs import SimulatedPrograms, SimulatedSuspender
+from allocation.agent.simulated_programs import (
+    SimulatedPrograms,
+    SimulatedSuspender,
+    simulated_port,
+)
 from allocation.agent.store import Store
 from allocation.agent.suspender import Suspender
 
@@ -204,13 +208,15 @@ def a_rig(
     owners: Callable[[Hardware], tuple[Owner, ...]] = lambda _: (),
     keys: dict[int, bytes] = KEYS,
     suspender: Callable[[Hardware], Suspender | None] = SimulatedSuspender,
+    driver: str = DEFAULT,
 ) -> Iterator[Rig]:
     """Two rigs over the same `state` one after the other are an agent that was restarted."""
     wall, steady, sent = FakeTime(at), FakeTime(1000.0), Sent()
-    hardware = Hardware(NODE, fleet_parse(simulate), state=state / "simulated.json", clock=wall)
+    saved = state / "simulated.json"
+    hardware = Hardware(NODE, fleet_parse(simulate), state=saved, clock=wall, driver=driver)
     with ExitStack() as stack:
-        driver = stack.enter_context(installed(hardware))
-        port = NvmlGpu(hardware.process_signal, hardware.reset)
+        simulated = stack.enter_context(installed(hardware))
+        port = simulated_port(hardware)
         stack.callback(port.close)
         watch = NvmlWatch(hardware.process_user)
         stack.callback(watch.close)
@@ -230,4 +236,4 @@ def a_rig(
             pause_signal=signal.SIGUSR1,
         )
         agent = Agent(node, Clock(wall=wall, steady=steady))
-        yield Rig(hardware, driver, agent, node, wall, steady, sent, programs)
+        yield Rig(hardware, simulated, agent, node, wall, steady, sent, programs)

@@ -11,7 +11,16 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from allocation.agent import nvml_gpu, nvml_measure, nvml_topology, nvml_watch
+from allocation.agent import (
+    nvml_calls,
+    nvml_compute,
+    nvml_fabric,
+    nvml_gpu,
+    nvml_measure,
+    nvml_processes,
+    nvml_topology,
+    nvml_watch,
+)
 from allocation.agent.gpu import Fault, GpuError, GpuPort, Place
 from allocation.agent.host import process_signal
 from allocation.agent.nvml_gpu import NvmlGpu
@@ -23,10 +32,20 @@ from allocation.agent.simulated_hardware import (
     models_load,
 )
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
-from allocation.agent.simulated_programs import program_toggle
+from allocation.agent.simulated_programs import program_toggle, simulated_port
 from tests.agent.builders import FakeTime, cases
 
 MODELS = models_load()
+NVML_MODULES = (
+    nvml_calls,
+    nvml_compute,
+    nvml_fabric,
+    nvml_gpu,
+    nvml_measure,
+    nvml_processes,
+    nvml_topology,
+    nvml_watch,
+)
 SLICED = sorted(slug for slug, model in MODELS.items() if model.profiles)
 
 
@@ -53,7 +72,7 @@ def simulate(models: str) -> Iterator[Simulated]:
     clock = FakeTime()
     hardware = Hardware("node-1", fleet_parse(models), state=None, clock=clock)
     with installed(hardware) as driver:
-        port = NvmlGpu(hardware.process_signal, hardware.reset)
+        port = simulated_port(hardware)
         yield Simulated(port, hardware, driver, clock)
         port.close()
 
@@ -340,7 +359,7 @@ def test_the_driver_tells_the_placements_of_the_published_tables(slug: str) -> N
 def test_the_simulator_has_every_symbol_that_the_agent_uses() -> None:
     used = {
         node.attr
-        for module in (nvml_gpu, nvml_measure, nvml_topology, nvml_watch)
+        for module in NVML_MODULES
         for node in ast.walk(ast.parse(Path(inspect.getfile(module)).read_text()))
         if isinstance(node, ast.Attribute) and re.match("nvml[A-Z]", node.attr)
     }
@@ -351,7 +370,6 @@ def test_the_simulator_has_every_symbol_that_the_agent_uses() -> None:
     old = {
         "nvmlDeviceGetGpuInstanceProfileInfo",
         "nvmlGpuInstanceGetComputeInstanceProfileInfo",
-        "nvmlDeviceGetMemoryInfo_v2",
     }
     assert {s for s in symbols if not hasattr(SimulatedNvml, s)} <= old
 

@@ -107,7 +107,8 @@ def test_without_gpm_bandwidth_and_links_are_unknown_and_not_zero() -> None:
 
 
 def test_a_driver_without_a_symbol_leaves_its_value_unknown(whole: Simulated) -> None:
-    for name in ("nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksEventReasons"):
+    old = "nvmlDeviceGetCurrentClocksThrottleReasons"
+    for name in ("nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksEventReasons", old):
         whole.driver.faults[name].append("NVML_ERROR_FUNCTION_NOT_FOUND")
     (reading,) = whole.port.readings(whole.gpu)
     assert (reading.sm_mhz, reading.throttle) == (None, None)

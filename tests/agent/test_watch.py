@@ -1,9 +1,11 @@
 """Errors that the driver tells of, processes of nobody, and slices made by hand."""
 
+from pathlib import Path
+
 import pytest
 
 from allocation import wire
-from tests.agent.builders import NOW, Rig, a_document, a_slice, a_whole, cases
+from tests.agent.builders import NOW, Rig, a_document, a_rig, a_slice, a_whole, cases
 
 
 def errors(rig: Rig) -> list[tuple[str, int]]:
@@ -33,11 +35,54 @@ def test_an_error_of_a_gpu_is_in_the_next_report(
     )  # fmt: skip
 
 
+def test_a_gpu_that_is_gone_does_not_silence_the_others(rig: Rig) -> None:
+    rig.later(0)
+    lost, well = rig.hardware.gpus
+    rig.hardware.fail(lost, 79)
+    rig.later(5)
+    rig.hardware.fail(well, 63)
+    rig.later(5)
+    assert errors(rig) == [("xid", 79), ("xid", 63)]
+    # It is listened to again when it is back.
+    lost.lost = False
+    rig.later(5)
+    rig.hardware.fail(lost, 48)
+    rig.later(5)
+    assert errors(rig)[-1] == ("xid", 48)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"), [(0, "none"), (1, "reset"), (2, "reboot"), (4, "drain"), (6, "reset")]
+)
+def test_with_xid_154_the_driver_is_asked_what_it_wants(rig: Rig, asked: int, told: str) -> None:
+    rig.later(0)
+    rig.hardware.gpus[0].recovery = asked
+    rig.hardware.fail(rig.hardware.gpus[0], 154)
+    rig.later(5)
+    (error,) = rig.sent.report().errors
+    assert (error.code, error.recovery) == (154, told)
+
+
+def test_an_old_driver_does_not_say_what_it_wants(tmp_path: Path) -> None:
+    with a_rig(tmp_path, driver="550") as rig:
+        rig.later(0)
+        rig.hardware.fail(rig.hardware.gpus[0], 154)
+        rig.later(5)
+        assert [error.recovery for error in rig.sent.report().errors] == [None]
+
+
+def test_an_agent_without_events_serves_all_the_same(rig: Rig) -> None:
+    rig.driver.faults["nvmlEventSetCreate"] += ["NVML_ERROR_NOT_SUPPORTED"] * 99
+    rig.desire(a_document({rig.gpu: [a_whole("w1")]}))
+    assert rig.sent.states() == {"w1": "ready"}
+
+
 def test_an_error_of_a_slice_names_it(rig: Rig) -> None:
     rig.desire(a_document({rig.gpu: [a_slice("a1")]}))
     rig.later(1)
     (device,) = rig.sent.report().allocations[0].devices
-    rig.hardware.fail(rig.hardware.gpus[0], 94, instance=1)
+    (number,) = rig.hardware.gpus[0].instances
+    rig.hardware.fail(rig.hardware.gpus[0], 94, instance=number)
     rig.later(5)
     assert [error.instance for error in rig.sent.report().errors] == [device]
 

@@ -26,13 +26,12 @@ from allocation.agent.handover import Handover
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Connected, Delivered, Document, Granted, Outgoing
 from allocation.agent.node import Node
-from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.process import Agent
 from allocation.agent.programs import Programs
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml
 from allocation.agent.simulated_owners import SimulatedOwners
-from allocation.agent.simulated_programs import SimulatedPrograms
+from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port
 from allocation.agent.store import Store
 
 IDLE_S = 0.5
@@ -70,7 +69,7 @@ def node_serve(name: str, key: bytes, gpus: int, folder: Path) -> Served:
     symbols: dict[str, Any] = {}
     _driver_set(driver, symbols)
     identity = Identity(name, {1: key}, 1, "")
-    host, port = host_simulated(name, gpus), NvmlGpu(hardware.process_signal, hardware.reset)
+    host, port = host_simulated(name, gpus), simulated_port(hardware)
     programs: Programs = SimulatedPrograms(hardware)
     node = Node(
         keys=Keys(identity, folder / "identity.json"),

@@ -11,7 +11,7 @@ from allocation.agent.__main__ import main
 from allocation.agent.simulated_hardware import Gpu, Hardware, Instance
 
 
-def dies(_: Hardware, __: Gpu, ___: Instance) -> None:
+def dies(_: Hardware, __: Gpu, ___: Instance, ____: int | None = None) -> None:
     """Between the two steps that make a slice."""
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -21,11 +21,11 @@ from allocation.agent.handover import Handover
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.link import Delivered, Document, Granted, Outgoing
 from allocation.agent.node import Node as AgentNode
-from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.process import Agent
 from allocation.agent.simulated_hardware import Hardware, fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
+from allocation.agent.simulated_programs import simulated_port
 from allocation.agent.store import Store
 from allocation.models import Allocation, Booking, Node
 from allocation.services.cycle import CycleResult, cycle_run
@@ -80,7 +80,7 @@ class Plant:
         clock = Steady(self)
         self.hardware = Hardware(NAME, fleet_parse(simulate), state=None, clock=clock)
         self.driver: SimulatedNvml = stack.enter_context(installed(self.hardware))
-        port = NvmlGpu(self.hardware.process_signal, self.hardware.reset)
+        port = simulated_port(self.hardware)
         stack.callback(port.close)
         watch = NvmlWatch(self.hardware.process_user)
         stack.callback(watch.close)

@@ -45,9 +45,9 @@ class Machine(Hardware):
         self._at("before a slice is made")
         return super().instance_create(gpu, profile_id, start, size)
 
-    def compute_create(self, gpu: Gpu, instance: Instance) -> None:
+    def compute_create(self, gpu: Gpu, instance: Instance, compute: int | None = None) -> None:
         self._at("between the two steps of a slice")
-        super().compute_create(gpu, instance)
+        super().compute_create(gpu, instance, compute)
         self._at("after a slice is made")
 
     def instance_destroy(self, gpu: Gpu, instance: Instance) -> None:
@@ -96,11 +96,9 @@ class Machine(Hardware):
             self._node.happened[f"programs {word}"] += 1
 
     def power_cycle(self) -> None:
-        """Programs and slices are gone; the mode stays, as it does on this model."""
+        """Programs and slices are gone, and so is the mode on this model."""
         self.toggles.clear()
-        for gpu in self.gpus:
-            gpu.processes.clear()
-            gpu.instances.clear()
+        self.reboot()
 
 
 class SlowSuspender:

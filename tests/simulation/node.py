@@ -25,7 +25,7 @@ from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.patient import EVERY, PatientGpu, PatientWatch
 from allocation.agent.process import Agent
 from allocation.agent.simulated_nvml import SimulatedNvml
-from allocation.agent.simulated_programs import SimulatedPrograms
+from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port
 from allocation.agent.store import Store
 from allocation.wire import DesiredAllocation
 from tests.simulation.machine import (
@@ -122,7 +122,7 @@ class SimNode:
     def inventory(self) -> wire.Inventory:
         """As the agent would say it."""
         with self.at_driver():
-            port = NvmlGpu(self.hardware.process_signal, self.hardware.reset)
+            port = simulated_port(self.hardware)
             return self._inventory(self._host(), port)
 
     def _inventory(self, host: Host, port: GpuPort) -> wire.Inventory:
@@ -190,7 +190,7 @@ class SimNode:
         return Agent(self.node, Clock(wall=self.wall, steady=self._clock))
 
     def _driver_open(self) -> NvmlGpu:
-        return NvmlGpu(self.hardware.process_signal, self.hardware.reset)
+        return simulated_port(self.hardware)
 
     def answers(self) -> None:
         """The driver comes back from every call that hung."""

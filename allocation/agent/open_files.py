@@ -1,0 +1,138 @@
+"""Which programs hold the device files of GPUs open, as the kernel knows it.
+
+NVML's lists leave out programs that hold a GPU without a context on it: monitoring, programs that
+are just starting, and those whose context is gone while their file is not (DCGM issue 95). Some
+drivers answer wrong process ids. The open files of /proc are the proof in both cases.
+"""
+
+import dataclasses
+import os
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+_FILE = re.compile(r"/(nvidia\d+|nvidia-cap\d+)$")
+_SYSTEM_UIDS = 1000
+# Another GPU of the same turn is answered from the same look.
+FRESH_S = 0.2
+
+SERVICES = frozenset(
+    {
+        "nvidia-persiste",
+        "nv-fabricmanage",
+        "nv-hostengine",
+        "dcgm-exporter",
+        "nvidia_gpu_expo",
+        "nvidia-smi",
+        "nvidia-device-p",
+        "gpu-feature-dis",
+        "nvidia-mig-mana",
+    }
+)
+"""Names, as the kernel cuts them to 15 bytes, of services that watch GPUs and compute nothing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Opener:
+    """A program with a device file open. A `service` watches GPUs: it may stay while GPUs change
+    hands, but keeps them from being reset."""
+
+    pid: int
+    name: str = ""
+    service: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name or 'a process'} (pid {self.pid})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Openers:
+    """Who has which device file open, by the file's name (`nvidia0`, `nvidia-cap12`). `hidden` are
+    the programs whose open files may not be read."""
+
+    by_file: Mapping[str, frozenset[Opener]] = dataclasses.field(default_factory=dict)
+    hidden: frozenset[int] = frozenset()
+
+    def of(self, path: str) -> frozenset[Opener]:
+        """Returns who has the device file of this path open."""
+        return self.by_file.get(Path(path).name, frozenset())
+
+
+class OpenFiles(Protocol):
+    """Looks at the open files of this node's programs."""
+
+    def openers(self) -> Openers:
+        """Returns who has device files open, but for the agent itself."""
+
+
+class HostOpenFiles:
+    """See OpenFiles; from /proc. `services` are names of further services of the site."""
+
+    def __init__(
+        self,
+        proc: Path = Path("/proc"),
+        services: frozenset[str] = frozenset(),
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._proc = proc
+        self._services = SERVICES | {
+            name.encode()[:15].decode(errors="ignore") for name in services
+        }
+        self._steady = steady
+        self._seen: tuple[float, Openers] | None = None
+
+    def openers(self) -> Openers:
+        """Returns who has device files open, but for the agent itself."""
+        now = self._steady()
+        if self._seen is None or not 0 <= now - self._seen[0] < FRESH_S:
+            self._seen = (now, self._look())
+        return self._seen[1]
+
+    def _look(self) -> Openers:
+        found: dict[str, set[Opener]] = defaultdict(set)
+        hidden: set[int] = set()
+        own = os.getpid()
+        for name in os.listdir(self._proc):
+            if not name.isdecimal() or int(name) == own:
+                continue
+            try:
+                files = self._files(name)
+            except PermissionError:
+                hidden.add(int(name))
+                continue
+            except OSError:
+                continue  # it has ended meanwhile
+            for file in files:
+                found[file].add(self._opener(int(name)))
+        return Openers({file: frozenset(those) for file, those in found.items()}, frozenset(hidden))
+
+    def _files(self, pid: str) -> set[str]:
+        folder = f"{self._proc}/{pid}/fd"
+        found = set()
+        for descriptor in os.listdir(folder):
+            try:
+                # The link is only read: to follow one may wait for a file server.
+                match = _FILE.search(os.readlink(f"{folder}/{descriptor}"))
+            except FileNotFoundError:
+                continue
+            if match is not None:
+                found.add(match[1])
+        return found
+
+    def _opener(self, pid: int) -> Opener:
+        folder = self._proc / str(pid)
+        try:
+            name = (folder / "comm").read_text(errors="replace").strip()
+            # Anybody may give a program any name: only the system's own accounts are believed.
+            system = folder.stat().st_uid < _SYSTEM_UIDS
+        except OSError:
+            return Opener(pid)
+        return Opener(pid, name, system and name in self._services)
+
+
+def _comm(name: str) -> str:
+    """Returns a program's name as the kernel keeps it."""
+    return name.encode()[:15].decode(errors="ignore")
