@@ -8,7 +8,7 @@ from django.db.models import Max
 from allocation import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeInventory
 from allocation.rules.known_models import known_catalogue
-from allocation.services.differences import differences_of
+from allocation.services.differences import differences_of, links_tell
 from allocation.services.health import gpu_found, gpus_lost
 from allocation.solver.types import SLOTS_PER_GPU
 from tenants.outbox import nudge
@@ -22,12 +22,15 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     Geometry of a model is taken from the first node that shows it. The node is saved, and so is
     the inventory: GPUs of unknown models are taken in when an operator adds their model.
     """
+    untold = _untold(node)
     NodeInventory.objects.update_or_create(
         node=node, defaults={"document": wire.inventory_to_plain(inventory), "at": now}
     )
     told = _modes(node)
-    changed = differences_of(node, inventory)
-    problems = [problem for item in inventory.gpus if (problem := _gpu_apply(node, item))]
+    changed = differences_of(node, inventory, untold)
+    linked = links_tell(inventory)
+    applied = (_gpu_apply(node, item, linked=linked) for item in inventory.gpus)
+    problems = [problem for problem in applied if problem]
     if _modes(node) != told:
         # GPUs and their modes stand in the node's document: other words need another generation.
         node.generation += 1
@@ -57,7 +60,15 @@ def _modes(node: Node) -> list[tuple[str, str]]:
     return list(Gpu.objects.filter(node=node).order_by("index").values_list("uuid", "mode"))
 
 
-def _gpu_apply(node: Node, item: wire.InventoryGpu) -> str | None:
+def _untold(node: Node) -> set[str]:
+    """GPUs whose NVLinks the last inventory did not tell."""
+    last = NodeInventory.objects.filter(node=node).first()
+    told = [] if last is None else last.document.get("gpus", [])
+    return {item["uuid"] for item in told if item["mode"] != "whole"}
+
+
+def _gpu_apply(node: Node, item: wire.InventoryGpu, *, linked: bool) -> str | None:
+    """`linked`: the inventory tells how GPUs are joined; else what is known of that is kept."""
     model = model_named(item.name)
     if model is None:
         return unknown_model(item)
@@ -75,9 +86,10 @@ def _gpu_apply(node: Node, item: wire.InventoryGpu) -> str | None:
             gpu_class=model.gpu_class,
         )
     known.index = item.index
-    known.domain = item.nvlink_domain
     known.numa = item.numa
-    known.peers = [[peer.index, peer.nvlinks, peer.path] for peer in item.peers]
+    if linked or known._state.adding:
+        known.domain = item.nvlink_domain
+        known.peers = [[peer.index, peer.nvlinks, peer.path] for peer in item.peers]
     known.mode = item.mode
     gpu_found(known)
     known.save()
@@ -165,7 +177,9 @@ def _gpus_follow(node: Node, inventory: wire.Inventory, known: set[str]) -> bool
     added = [
         item
         for item in inventory.gpus
-        if item.uuid not in known and model_named(item.name) and _gpu_apply(node, item) is None
+        if item.uuid not in known
+        and model_named(item.name)
+        and _gpu_apply(node, item, linked=True) is None
     ]
     if not added:
         return False

@@ -287,6 +287,33 @@ def test_new_hardware_and_other_links_wait_for_an_operator(plant: Plant) -> None
     assert (node().state, node().differences) == (Node.State.READY, [])
 
 
+def test_links_that_mig_mode_hides_are_no_news(plant: Plant) -> None:
+    one, two = plant.node.inventory().gpus
+    told_of(plant, one, two)
+    in_slices = dataclasses.replace(two, mode="sliced", nvlink_domain=None, peers=())
+    told_of(plant, one, in_slices)
+    told_of(plant, one, two)
+    assert (node().state, node().differences) == (Node.State.READY, [])
+    with as_system():
+        assert [g.domain for g in node().gpus.order_by("index")] == [0, 0]
+        assert [peer[1] for g in node().gpus.order_by("index") for peer in g.peers] == [18, 18]
+    # What is another link without MIG is still an operator's to see.
+    told_of(plant, one, dataclasses.replace(two, nvlink_domain=None))
+    assert node().state == Node.State.QUARANTINED
+
+
+def test_a_node_that_came_in_slices_tells_its_links_later(plant: Plant) -> None:
+    one, two = (dataclasses.replace(gpu, mode="sliced", nvlink_domain=None)
+                for gpu in plant.node.inventory().gpus)  # fmt: skip
+    with as_system():
+        Gpu.objects.update(domain=None)
+    told_of(plant, one, two)
+    told_of(plant, *plant.node.inventory().gpus)
+    assert (node().state, node().differences) == (Node.State.READY, [])
+    with as_system():
+        assert [g.domain for g in node().gpus.order_by("index")] == [0, 0]
+
+
 def test_a_gpu_that_another_node_has_told_of_is_not_taken_over(plant: Plant) -> None:
     a_node("gpu-a1-02")
     one, two = plant.node.inventory().gpus
