@@ -29,7 +29,11 @@ class PolicyVersion(models.Model):
 
 
 class Decision(models.Model):
-    """One cycle that changed something: its whole input and output, compressed, with digests."""
+    """One cycle that changed something: its whole input and output, compressed, with digests.
+
+    `withheld` lists what of the plan was not written, as [kind, booking or order, why]: bookings
+    changed between the snapshot and the write. The plan is stored as it was solved.
+    """
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()
@@ -41,6 +45,7 @@ class Decision(models.Model):
     plan_sha256 = models.CharField(max_length=64)
     software = models.CharField(max_length=80)
     solve_ms = models.PositiveIntegerField()
+    withheld = models.JSONField(default=list, db_default=[])
 
     class Meta:
         ordering = ["-id"]
@@ -56,11 +61,15 @@ class MachineClock(models.Model):
 
 
 class SolverState(models.Model):
-    """One row: the fence of the cycle. Whoever leads has raised `leader_term` to its own."""
+    """One row: the fence of the cycle. Whoever leads has raised `leader_term` to its own.
+
+    `withheld_turns` counts the turns in a row that could not write all that they decided.
+    """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     leader_term = models.BigIntegerField(default=0)
     epoch = models.BigIntegerField(default=1)
+    withheld_turns = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [

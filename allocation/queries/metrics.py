@@ -51,6 +51,21 @@ _TALLIES = {
         "Readings beyond what one message may hold, dropped.",
     ),
 }
+# The start of the tallies' names, and what may follow it: why.
+_BY_WHY = (
+    (
+        "plans_dropped:",
+        ("overtaken", "withheld", "conflict"),
+        "gpu_portal_plans_dropped_total",
+        "Plans of which nothing could be written.",
+    ),
+    (
+        "answers_withheld:",
+        ("left", "changed", "needed", "room_freed", "conflict"),
+        "gpu_portal_answers_withheld_total",
+        "Answers of plans that were not written, as bookings had changed meanwhile.",
+    ),
+)
 
 
 def metrics_of(now: datetime) -> Iterator[Metric]:
@@ -63,6 +78,9 @@ def metrics_of(now: datetime) -> Iterator[Metric]:
     counts = dict(Tally.objects.values_list("name", "count"))
     for key, (name, help_) in _TALLIES.items():
         yield Metric(name, "counter", help_, (Value(counts.get(key, 0)),))
+    for prefix, known, name, help_ in _BY_WHY:
+        values = tuple(Value(counts.get(prefix + why, 0), {"why": why}) for why in known)
+        yield Metric(name, "counter", help_, values)
 
 
 def _bookings() -> Metric:

@@ -15,12 +15,12 @@ from psycopg.types.json import Jsonb
 from allocation.models import Allocation, Booking, BookingEvent, Decision, Gpu
 from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import State
-from allocation.services.changes import Changes, reason_data
+from allocation.services.changes import reason_data
 from allocation.services.history import event_of, lines_add
 from allocation.services.offers import price_of_class
 from allocation.services.snapshot import instant
 from allocation.services.work import has_run
-from allocation.solver import Assign, Move, Place, Shape, Snapshot, Waiting, units_of
+from allocation.solver import Assign, Move, Part, Place, Plan, Shape, Snapshot, Waiting, units_of
 from billing.services import HoldWish, holds_move
 from tenants.errors import Refused
 
@@ -39,7 +39,17 @@ WHERE booking.id = given.id
 
 
 class PlanStale(Exception):
-    """Something the plan was made from has changed; drop the plan and look again."""
+    """Something the plan was made from has changed: it can't be written. `withheld` says why, part
+    by part, where that is known."""
+
+    def __init__(self, message: str, withheld: Mapping[Part, str] | None = None) -> None:
+        """The message is for the log."""
+        super().__init__(message)
+        self.withheld = dict(withheld or {})
+
+
+class PlanOvertaken(PlanStale):
+    """Another cycle leads: it has looked already, or will."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +60,10 @@ class Fleet:
     snapshot: Snapshot
 
     @classmethod
-    def read(cls, snapshot: Snapshot, changes: Changes) -> "Fleet":
-        """All GPUs that the changes touch."""
-        ids = {place.gpu for assign in changes.assigns for place in assign.places}
-        ids |= {place.gpu for move in changes.moves for place in (*move.source, *move.places)}
+    def read(cls, snapshot: Snapshot, plan: Plan) -> "Fleet":
+        """All GPUs that the plan touches."""
+        ids = {place.gpu for assign in plan.assigns for place in assign.places}
+        ids |= {place.gpu for move in plan.moves for place in (*move.source, *move.places)}
         rows = Gpu.objects.select_related("node").filter(id__in=ids) if ids else ()
         return cls({str(gpu.id): gpu for gpu in rows}, snapshot)
 

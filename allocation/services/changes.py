@@ -1,6 +1,6 @@
 """What of a plan is news to the database."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -10,36 +10,20 @@ from allocation.services.borrowing import Mark, marks_of
 from allocation.services.places import place_data
 from allocation.services.replace import WORTH_SECONDS, is_rest, time_left
 from allocation.services.snapshot import instant
-from allocation.solver import (
-    Assign,
-    Carried,
-    Extend,
-    Move,
-    Pause,
-    Plan,
-    Reason,
-    Refuse,
-    Waiting,
-)
+from allocation.solver import Assign, Plan, Reason, Refuse, Waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What of a plan is new to the database, and worth a stored decision."""
 
-    assigns: tuple[Assign, ...]
-    waits: tuple[Waiting, ...]
-    refusals: tuple[Refuse, ...]
-    extensions: tuple[Extend, ...]
-    pauses: tuple[Pause, ...]
+    plan: Plan
     marks: tuple[Mark, ...]
-    moves: tuple[Move, ...] = ()
-    withdrawn: tuple[str, ...] = ()
-    orders: tuple[Carried, ...] = ()
 
     def __bool__(self) -> bool:
-        answers = self.assigns or self.waits or self.refusals or self.extensions
-        others = self.pauses or self.marks or self.moves or self.withdrawn or self.orders
+        plan = self.plan
+        answers = plan.assigns or plan.waits or plan.refusals or plan.extensions
+        others = self.marks or plan.pauses or plan.moves or plan.withdrawn or plan.orders
         return bool(answers or others)
 
 
@@ -57,17 +41,14 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
     kept = leaving | {key for key, booking in known.items() if _waits_on(booking, now)}
     promised = (_promised(each) for each in plan.assigns if each.booking in leaving)
     waits = (*plan.waits, *promised)
-    return Changes(
+    news = replace(
+        plan,
         assigns=tuple(each for each in plan.assigns if each.booking not in leaving),
         waits=tuple(wait for wait in waits if not _is_known(wait, known.get(wait.booking))),
         refusals=tuple(each for each in plan.refusals if each.booking not in kept),
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
-        pauses=plan.pauses,
-        marks=marks_of(plan),
-        moves=plan.moves,
-        withdrawn=plan.withdrawn,
-        orders=plan.orders,
     )
+    return Changes(news, marks_of(plan))
 
 
 def _promised(assign: Assign) -> Waiting:

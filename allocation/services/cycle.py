@@ -4,16 +4,18 @@ import logging
 import platform
 import time
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
-from allocation.services.assigning import PlanStale
+from allocation.services.assigning import PlanOvertaken, PlanStale
 from allocation.services.changes import changes_of
 from allocation.services.healing import hardware_clear, is_hardware_due
+from allocation.services.intake import bookings_hold
 from allocation.services.lifecycle import (
     ends_due,
     is_anyone_waiting,
@@ -24,16 +26,25 @@ from allocation.services.pausing import pauses_due
 from allocation.services.plans import plan_apply
 from allocation.services.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish import publish_due
-from allocation.services.snapshot import snapshot_take
+from allocation.services.snapshot import snapshot_read, snapshot_take
 from allocation.services.starts import starts_due
-from allocation.services.tallies import tally
+from allocation.services.tallies import plan_dropped, tally, withheld_count
 from allocation.services.watch import cycle_failed
-from allocation.solver import Plan, Snapshot, digest, digest_of, encode, solve
+from allocation.solver import LEFT, Part, Plan, Snapshot, digest, digest_of, encode, solve
+from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
 # The key of the single-flight lock; any fixed number that nothing else in the database uses.
 CYCLE_LOCK = 7_120_001
+# New bookings that one turn takes in: as many as are decided in a second or two.
+MOST_NEW = 500
+# A turn that holds all open bookings keeps whoever wants to change one waiting. It takes in less,
+# waits for its locks no longer than that, and is not tried where solving alone takes too long.
+MOST_NEW_HELD, HOLD_PATIENCE_MS, MOST_HELD_MS = 100, 2_000, 2_000
+# So many turns in a row that left something are followed by one that holds all. What even these
+# can't write is not about who acts meanwhile.
+HELD_TURNS = range(1, 4)
 SOFTWARE = f"portal 1, numpy {np.__version__}, python {platform.python_version()}"
 
 
@@ -79,26 +90,58 @@ def cycle_run(now: datetime) -> CycleResult:
 
 
 def _turn(now: datetime) -> CycleResult:
-    term = _lead()
+    term, withheld_turns = _lead()
     # 1. What is over makes room.
     ended = ends_due(now) + hardware_clear(now)
     pauses_due(now)
     # 2. Look, 3. solve outside any transaction, 4. write.
-    outcome, decision_id = "unchanged", None
+    look = _Look("unchanged")
     if is_anyone_waiting():
-        outcome, decision_id = _decide(snapshot_take(now), term, now)
-    if outcome == "stale":
-        # Somebody was quicker. One more look; then the next tick has its turn, so that a plan
-        # which can never be written does not keep the machine busy.
-        outcome, decision_id = _decide(snapshot_take(now), term, now)
+        look = _look(term, now, is_held=withheld_turns in HELD_TURNS)
+        if look.is_behind:
+            # Somebody was quicker. One more look; then the next turn holds what it decides about.
+            ended += ends_due(now)
+            look = _look(term, now, is_last=True)
+        _behind_note(term, withheld_turns, is_behind=look.is_behind)
     # 5. What is due starts, 6. and the nodes hear of it.
     started = starts_due(now)
     modes_follow(now)
     publish_due(now)
-    return CycleResult(outcome, decision_id, started, ended)
+    return CycleResult(look.outcome, look.decision_id, started, ended)
 
 
-def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | None]:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What came of one look: an outcome of a turn, and whether something is left to be decided for
+    those who were there."""
+
+    outcome: str
+    decision_id: int | None = None
+    is_behind: bool = False
+
+
+def _look(term: int, now: datetime, *, is_held: bool = False, is_last: bool = False) -> _Look:
+    if is_held and (held := _look_held(term, now)) is not None:
+        return held
+    return _decide(snapshot_take(now, MOST_NEW), term, now, is_last=is_last)
+
+
+def _look_held(term: int, now: datetime) -> _Look | None:
+    """Decides while every open booking is locked, so that nothing can be withheld; None where that
+    would keep people waiting for too long."""
+    last = Decision.objects.values_list("solve_ms", flat=True).order_by("-id").first()
+    if last is not None and last > MOST_HELD_MS:
+        return None
+    try:
+        with transaction.atomic():
+            bookings_hold(HOLD_PATIENCE_MS)
+            return _decide(snapshot_read(now, MOST_NEW_HELD), term, now, is_last=True)
+    except OperationalError as error:
+        logger.warning("The open bookings could not be held for a turn: %s", error)
+        return None
+
+
+def _decide(snapshot: Snapshot, term: int, now: datetime, *, is_last: bool) -> _Look:
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     began = time.perf_counter()
     try:
@@ -106,19 +149,49 @@ def _decide(snapshot: Snapshot, term: int, now: datetime) -> tuple[str, int | No
     except SOLVER_FAULTS as error:
         # One snapshot that it can't answer must not keep what is decided from starting or ending.
         cycle_failed(error, digest(snapshot))
-        return "failed", None
+        return _Look("failed")
     solve_ms = round((time.perf_counter() - began) * 1000)
     changes = changes_of(plan, now)
     if not changes:
-        return "unchanged", None
+        return _Look("unchanged")
     decision = decision_of(snapshot, plan, live, now)
     decision.leader_term, decision.solve_ms = term, solve_ms
     try:
-        plan_apply(changes=changes, snapshot=snapshot, decision=decision, term=term, now=now)
+        withheld = plan_apply(
+            changes=changes, snapshot=snapshot, decision=decision, term=term, now=now,
+            is_last=is_last,
+        )  # fmt: skip
     except (PlanStale, IntegrityError) as error:
-        logger.info("The plan was dropped: %s", error)
-        return "stale", None
-    return "decided", decision.id
+        return _unwritten(error)
+    withheld_count(withheld)
+    return _Look("decided", decision.id, _is_behind(withheld))
+
+
+def _unwritten(error: PlanStale | IntegrityError) -> _Look:
+    """Nothing of the plan was written: all that it answers has left, or it was dropped."""
+    withheld = error.withheld if isinstance(error, PlanStale) else {}
+    withheld_count(withheld)
+    if withheld and not _is_behind(withheld):
+        return _Look("unchanged")
+    logger.warning("The plan was dropped: %s", error)
+    is_overtaken = isinstance(error, PlanOvertaken)
+    plan_dropped("overtaken" if is_overtaken else "withheld" if withheld else "conflict")
+    return _Look("stale", is_behind=not is_overtaken)
+
+
+def _is_behind(withheld: Mapping[Part, str]) -> bool:
+    """Whether somebody who is still there has got no answer."""
+    return any(why != LEFT for why in withheld.values())
+
+
+def _behind_note(term: int, before: int, *, is_behind: bool) -> None:
+    """Remembers for the next turn that this one could not write all, and asks for it."""
+    if is_behind:
+        SolverState.objects.filter(leader_term=term).update(withheld_turns=before + 1)
+        if before + 1 in HELD_TURNS:
+            nudge("allocation.cycle")
+    elif before:
+        SolverState.objects.filter(leader_term=term).update(withheld_turns=0)
 
 
 def decision_of(snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: datetime) -> Decision:
@@ -137,10 +210,11 @@ def decision_of(snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: date
     )
 
 
-def _lead() -> int:
-    """A term of our own: raised and read under one lock, so that no two cycles share it."""
+def _lead() -> tuple[int, int]:
+    """A term of our own: raised and read under one lock, so that no two cycles share it; and how
+    many turns before this one were left behind."""
     with transaction.atomic():
         fence, _ = SolverState.objects.select_for_update().get_or_create(id=1)
         fence.leader_term += 1
         fence.save(update_fields=["leader_term"])
-        return fence.leader_term
+        return fence.leader_term, fence.withheld_turns

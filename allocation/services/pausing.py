@@ -11,6 +11,7 @@ from django.db.models import Q
 from allocation.models import Allocation, Booking, Decision, Own, Pause, PauseCause
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
+from allocation.services.assigning import PlanStale
 from allocation.services.costs import granted_seconds
 from allocation.services.history import event_add
 from allocation.services.lifecycle import STARTED, nodes_bump
@@ -39,8 +40,13 @@ def pause_begin(
     `booking` is locked and active with all its rows. Their periods are shortened to `at`, so that
     the caller can write the beneficiary's. Charging stops now, for a claim of its own people with
     the run.
+
+    Raises:
+        PlanStale: it is on no device any more.
     """
     rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))
+    if not rows:
+        raise PlanStale("what was to be paused is on no device any more")
     lower, upper = rows[0].period.lower, rows[0].period.upper
     booking.allocations.filter(state__in=STARTED).update(period=DateTimeTZRange(lower, at))
     nodes_bump(row.gpu_id for row in rows)

@@ -1,16 +1,20 @@
 """Making a plan true: one short transaction, conditional on what the plan was made from."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, SolverState
 from allocation.rules.catalogue import UNPROVEN
-from allocation.rules.states import TERMINAL, WAITING, State
+from allocation.rules.states import OPEN, TERMINAL, State
 from allocation.services.assigning import (
     Fleet,
+    PlanOvertaken,
     PlanStale,
     assigns_write,
     plan_fields,
@@ -29,51 +33,184 @@ from allocation.services.pausing import pause_begin, pause_withdraw
 from allocation.services.places import place_data
 from allocation.services.runs import run_none_left
 from allocation.services.snapshot import instant
+from allocation.services.stale_parts import parts_gone
 from allocation.solver import (
+    CONFLICT,
+    ROOM_FREED,
     Assign,
     Carried,
     Extend,
+    Group,
     Move,
+    Part,
+    Parts,
+    Plan,
     Refuse,
     Snapshot,
     Waiting,
+    in_halves,
+    narrowed,
+    refused_too_early,
 )
 from billing.rules import money_text
 from billing.services import hold_place
 from tenants.errors import Refused
 
+logger = logging.getLogger(__name__)
+
+# Halves that are tried where the database refuses; the bookings are locked meanwhile.
+MOST_TRIES = 64
+Failure = PlanStale | IntegrityError
+
 
 def plan_apply(
-    *, changes: Changes, snapshot: Snapshot, decision: Decision, term: int, now: datetime
-) -> None:
-    """Writes the decision and everything that follows from it, or nothing.
+    *,
+    changes: Changes,
+    snapshot: Snapshot,
+    decision: Decision,
+    term: int,
+    now: datetime,
+    is_last: bool = True,
+) -> dict[Part, str]:
+    """Writes the decision and all that still holds of it; returns what was withheld, and why.
+
+    Parts of the plan whose bookings have left meanwhile are left out, and with them what needs
+    them; so is what the database refuses. The decision is stored with what was withheld. Without
+    `is_last` refusals that may be wrong by now are withheld too, to be asked again.
 
     Raises:
-        PlanStale: another leader has taken over, a booking has changed, or a place is gone.
+        PlanOvertaken: another leader has taken over.
+        PlanStale, IntegrityError: nothing of it can be written, and nothing is.
     """
     with transaction.atomic():
         if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
-            raise PlanStale("another cycle leads now")
-        decision.save(force_insert=True)
+            raise PlanOvertaken("another cycle leads now")
         bookings = _bookings_locked(changes)
-        fleet = Fleet.read(snapshot, changes)
-        # Shortened first, so that the room is free for who it is paused for.
-        for pause in changes.pauses:
-            victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
-            pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
-        for withdrawn in changes.withdrawn:
-            _withdraw(bookings[withdrawn], now)
-        _move_all(changes.moves, bookings, fleet, decision, now)
-        assigns_write(bookings, changes.assigns, fleet, decision, now)
-        for wait in changes.waits:
-            _wait(bookings[wait.booking], wait, decision, now)
-        for refuse in changes.refusals:
-            _refuse(bookings[refuse.booking], refuse, decision, now)
-        for extend in changes.extensions:
-            _extend(extend, decision, now)
-        _orders_answer(changes.orders, decision, now)
-        marks_write(changes.marks, now)
+        gone = parts_gone(changes, bookings, now)
+        parts = Parts(changes.plan, snapshot)
+        withheld = parts.withheld(gone if is_last else gone | _too_early(changes.plan, snapshot))
+        if parts.all and len(withheld) == len(parts.all):
+            raise PlanStale("nothing of it can be written", withheld)
+        groups = [kept for group in parts.groups() if (kept := _without(group, withheld))]
+        writing = _Writing(changes.plan, snapshot, decision, now)
+        withheld |= writing.write(groups, withheld, bookings)
+        _marks(changes, withheld, now)
         decided_hint()
+    return withheld
+
+
+def _without(group: Sequence[Part], withheld: Mapping[Part, str]) -> tuple[Part, ...]:
+    return tuple(part for part in group if part not in withheld)
+
+
+def _too_early(plan: Plan, snapshot: Snapshot) -> dict[Part, str]:
+    """Refusals of those who might be given what somebody else has given up meanwhile."""
+    if not plan.refusals and all(each.granted for each in plan.extensions):
+        return {}
+    here = {each.booking for each in snapshot.requests}
+    here |= {each.booking for each in snapshot.held if not each.started and each.tenant}
+    over = Booking.objects.filter(id__in=here, state__in=TERMINAL).values_list("id", flat=True)
+    left = {str(booking) for booking in over}
+    return dict.fromkeys(refused_too_early(plan, snapshot, left), ROOM_FREED)
+
+
+def _marks(changes: Changes, withheld: Mapping[Part, str], now: datetime) -> None:
+    """What is said of borrowing, for those about whom nothing was withheld."""
+    names = {name for _, name in withheld}
+    asked = [mark for mark in changes.marks if str(mark.booking) not in names]
+    ids = [mark.booking for mark in asked]
+    is_open = set(Booking.objects.filter(id__in=ids, state__in=OPEN).values_list("id", flat=True))
+    marks_write((mark for mark in asked if mark.booking in is_open), now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """A plan that is being written, in a transaction that holds its bookings."""
+
+    plan: Plan
+    snapshot: Snapshot
+    decision: Decision
+    now: datetime
+
+    def write(
+        self,
+        groups: Sequence[Group],
+        withheld: Mapping[Part, str],
+        bookings: Mapping[str, Booking],
+    ) -> dict[Part, str]:
+        """Writes the decision and groups of parts that need each other; returns the parts that the
+        database refuses. Which these are is found out by halves, and undone, before the decision is
+        stored with them.
+
+        Raises:
+            PlanStale, IntegrityError: none can be written.
+        """
+        if self._attempt(groups, withheld, bookings) is None:
+            return {}
+        failed, error = self._tried(groups)
+        refused = dict.fromkeys((part for group in failed for part in group), CONFLICT)
+        if error is None:
+            rest = [group for group in groups if group not in failed]
+            error = self._attempt(rest, {**withheld, **refused})
+        if error is not None:
+            raise error
+        return refused
+
+    def _tried(self, groups: Sequence[Group]) -> tuple[list[Group], Failure | None]:
+        with transaction.atomic():
+            found: tuple[list[Group], Failure | None]
+            found = in_halves(groups, self._trial, MOST_TRIES)
+            transaction.set_rollback(True)
+        return found
+
+    def _trial(self, groups: Sequence[Group]) -> Failure | None:
+        return self._attempt(groups, {})
+
+    def _attempt(
+        self,
+        groups: Sequence[Group],
+        withheld: Mapping[Part, str],
+        bookings: Mapping[str, Booking] | None = None,
+    ) -> Failure | None:
+        """An attempt changes bookings in memory: the next one reads them again."""
+        plan = narrowed(self.plan, {part for group in groups for part in group})
+        found = _bookings(plan, ()) if bookings is None else bookings
+        fleet = Fleet.read(self.snapshot, plan)
+        try:
+            with transaction.atomic():
+                self.decision.withheld = [[*part, why] for part, why in sorted(withheld.items())]
+                self.decision.id = None
+                self.decision.save(force_insert=True)
+                plan_write(plan, found, fleet, self.decision, self.now)
+        except (PlanStale, IntegrityError) as failure:
+            logger.info("A part of the plan can't be written: %s", failure)
+            return failure
+        return None
+
+
+def plan_write(
+    plan: Plan, bookings: Mapping[str, Booking], fleet: Fleet, decision: Decision, now: datetime
+) -> None:
+    """Writes all of a plan for its locked bookings, in the caller's transaction.
+
+    Raises:
+        PlanStale, IntegrityError: something in it is not as the plan has it.
+    """
+    # Shortened first, so that the room is free for who it is paused for.
+    for pause in plan.pauses:
+        victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
+        pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
+    for withdrawn in plan.withdrawn:
+        _withdraw(bookings[withdrawn], now)
+    _move_all(plan.moves, bookings, fleet, decision, now)
+    assigns_write(bookings, plan.assigns, fleet, decision, now)
+    for wait in plan.waits:
+        _wait(bookings[wait.booking], wait, decision, now)
+    for refuse in plan.refusals:
+        _refuse(bookings[refuse.booking], refuse, decision, now)
+    for extend in plan.extensions:
+        _extend(bookings[extend.booking], extend, decision, now)
+    _orders_answer(plan.orders, decision, now)
 
 
 def _orders_answer(orders: Sequence[Carried], decision: Decision, now: datetime) -> None:
@@ -177,13 +314,8 @@ def _refused_as(booking: Booking) -> State:
     return State.REFUSED if is_window else State.EXPIRED
 
 
-def _extend(extend: Extend, decision: Decision, now: datetime) -> None:
-    booking = (
-        Booking.objects.select_for_update(of=("self",))
-        .filter(id=extend.booking, extension_until=instant(extend.until))
-        .first()
-    )
-    if booking is None or booking.planned_ends is None:
+def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime) -> None:
+    if booking.extension_until != instant(extend.until) or booking.planned_ends is None:
         raise PlanStale("an extension was withdrawn")
     until = instant(extend.until)
     refusal = extend.reasons[0].sentence if extend.reasons else _hold_more(booking, until, now)
@@ -229,30 +361,17 @@ def _hold_more(booking: Booking, until: datetime, now: datetime) -> str | None:
 
 
 def _bookings_locked(changes: Changes) -> dict[str, Booking]:
-    """All bookings that change, locked in one order, which is that of reports too.
+    """All bookings that change, locked in one order, which is that of reports too."""
+    return _bookings(changes.plan, [mark.booking for mark in changes.marks])
 
-    Raises:
-        PlanStale: one no longer waits, or no longer runs.
-    """
-    given: tuple[Assign | Waiting | Refuse, ...]
-    given = (*changes.assigns, *changes.waits, *changes.refusals)
-    answers = {each.booking for each in given}
-    victims = {pause.booking for pause in changes.pauses}
-    others = {pause.beneficiary for pause in changes.pauses}
-    others |= {extend.booking for extend in changes.extensions} | set(changes.withdrawn)
-    others |= {move.booking for move in changes.moves}
+
+def _bookings(plan: Plan, more: Iterable[UUID]) -> dict[str, Booking]:
+    answers: tuple[Assign | Waiting | Refuse | Extend | Move, ...]
+    answers = (*plan.assigns, *plan.waits, *plan.refusals, *plan.extensions, *plan.moves)
+    names = {each.booking for each in answers} | set(plan.withdrawn) | set(map(str, more))
+    names |= {name for pause in plan.pauses for name in (pause.booking, pause.beneficiary)}
     rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
-    found = {
-        str(row.id): row for row in rows.filter(id__in=answers | victims | others).order_by("id")
-    }
-    waits = (*WAITING, State.PAUSING, State.PAUSED)
-    if not all(key in found and found[key].state in waits for key in answers - victims):
-        raise PlanStale("a booking no longer waits")
-    if not all(key in found and found[key].state == State.ACTIVE for key in victims):
-        raise PlanStale("a booking to be paused no longer runs")
-    if any(key not in found or State(found[key].state) in TERMINAL for key in others):
-        raise PlanStale("what was paused for, or to be extended or moved, is over")
-    return found
+    return {str(row.id): row for row in rows.filter(id__in=names).order_by("id")}
 
 
 def _store(booking: Booking, *more: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import Q
@@ -15,6 +16,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import EXTENDABLE, WAITING, State
 from allocation.services.compaction_orders import orders_read
 from allocation.services.fleet import reads
+from allocation.services.intake import left_for_later
 from allocation.services.modes import changes_modes
 from allocation.services.pauses import OPEN, pauses_unneeded
 from allocation.services.places import place_of, place_of_row
@@ -52,26 +54,29 @@ _OF_HELD = (
 HANDING_OVER = timedelta(minutes=1)
 
 
-def snapshot_take(now: datetime) -> Snapshot:
-    """Reads fleet, calendar, wishes and limits in one REPEATABLE READ, READ ONLY transaction.
+def snapshot_take(now: datetime, most_new: int | None = None) -> Snapshot:
+    """Reads fleet, calendar, wishes and limits in one REPEATABLE READ, READ ONLY transaction; of
+    new bookings at most so many, by turns of the tenants.
 
     For the system's role, which sees every tenant. Must not run inside a transaction.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        return snapshot_read(now)
+        return snapshot_read(now, most_new)
 
 
-def snapshot_read(now: datetime) -> Snapshot:
-    """The same within a transaction that is there: for looking ahead, not for deciding."""
+def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
+    """The same within a transaction that is there: for looking ahead, or while all that is to be
+    decided is locked."""
     used = used_read(now)
+    later = frozenset() if most_new is None else left_for_later(most_new)
     return Snapshot(
         now=seconds(now),
         models=models_read(),
         gpus=gpus_read(),
         held=held_read(now),
-        requests=requests_read(now),
+        requests=requests_read(now, later),
         extensions=_extensions(),
         limits=limits_read(),
         tiers=tiers_read(),
@@ -263,9 +268,11 @@ def out_by(ends: int, now: int) -> int:
     return max(ends, now + max(CLEARING_SECONDS, now - ends))
 
 
-def requests_read(now: datetime) -> tuple[Request, ...]:
+def requests_read(now: datetime, without: frozenset[UUID] = frozenset()) -> tuple[Request, ...]:
     """Every booking that waits; under the wall, of one tenant."""
     rows = Booking.objects.filter(state__in=WAITING).select_related("tier", "series")
+    if without:
+        rows = rows.exclude(id__in=without)
     found = [_request_of(row, now) for row in rows]
     found += pauses_requested(now)
     return tuple(sorted(found, key=lambda request: request.booking))

@@ -1,8 +1,15 @@
 """How often something happened, added up where every process sees it."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 from django.db.models import F
 
 from allocation.models import Tally
+from allocation.solver import Part
+
+# Before why it was, in the names of tallies.
+DROPPED, WITHHELD = "plans_dropped:", "answers_withheld:"
 
 
 def tally(name: str, count: int = 1) -> None:
@@ -10,3 +17,14 @@ def tally(name: str, count: int = 1) -> None:
     if count and not Tally.objects.filter(name=name).update(count=F("count") + count):
         Tally.objects.bulk_create([Tally(name=name)], ignore_conflicts=True)
         Tally.objects.filter(name=name).update(count=F("count") + count)
+
+
+def plan_dropped(why: str) -> None:
+    """Counts a plan of which nothing was written."""
+    tally(DROPPED + why)
+
+
+def withheld_count(withheld: Mapping[Part, str]) -> None:
+    """Counts what of a plan was not written, by why."""
+    for why, count in Counter(withheld.values()).items():
+        tally(WITHHELD + why, count)

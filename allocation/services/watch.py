@@ -1,6 +1,7 @@
 """Whether the promises hold and the solver answers, asked now and then and kept for who looks.
 
-Kept in the cache: a server that loses it has nothing to say until the next look.
+Kept in the cache: a server that loses it has nothing to say until the next look. Only how long
+the oldest request has been undecided is asked of the database each time.
 """
 
 import logging
@@ -9,11 +10,15 @@ from datetime import datetime
 
 import redis
 from django.core.cache import cache
+from django.db import DatabaseError, connection
 
 from allocation.services.clock import SHOWN
 from allocation.services.invariants import invariants_check
 
 logger = logging.getLogger(__name__)
+
+# A request that is undecided for longer is no longer waiting for its turn: something is wrong.
+BEHIND_SECONDS = 30
 
 _CHECKED = "watch:invariants"
 _FAILED = "watch:cycles-failed"
@@ -27,6 +32,8 @@ class Watch:
     invariants_checked_seconds_ago: int | None = None
     failed_cycles: int | None = None
     clock_jump_seconds: int | None = None
+    oldest_undecided_seconds: int | None = None
+    decisions_behind: int | None = None
 
 
 def invariants_watch(now: datetime) -> int:
@@ -53,7 +60,24 @@ def cycle_failed(error: Exception, snapshot_sha256: str) -> None:
 
 
 def watch_read(now: datetime) -> dict[str, int | None]:
-    """The figures by name; empty of numbers while the cache does not answer."""
+    """The figures by name; those of the cache or the database are None while it does not answer."""
+    return _cached(now) | _decisions(now)
+
+
+def _decisions(now: datetime) -> dict[str, int | None]:
+    """Asked of the database itself: a solver that is dead tells nobody that it is behind."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT portal_oldest_undecided()")
+            (oldest,) = cursor.fetchone()
+    except DatabaseError as lost:
+        logger.warning("The age of the oldest undecided request is not known: %s", lost)
+        return {"oldest_undecided_seconds": None, "decisions_behind": None}
+    age = 0 if oldest is None else max(0, int((now - oldest).total_seconds()))
+    return {"oldest_undecided_seconds": age, "decisions_behind": int(age > BEHIND_SECONDS)}
+
+
+def _cached(now: datetime) -> dict[str, int | None]:
     try:
         checked, failed = cache.get(_CHECKED), cache.get(_FAILED, 0)
         jump = cache.get(SHOWN, 0)

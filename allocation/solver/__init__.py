@@ -3,6 +3,19 @@
 from allocation.solver.codec import decode, digest, digest_of, encode
 from allocation.solver.cycle import solve
 from allocation.solver.geometry import units_of
+from allocation.solver.parts import (
+    CHANGED,
+    CONFLICT,
+    LEFT,
+    NEEDED,
+    ROOM_FREED,
+    Group,
+    Part,
+    Parts,
+    in_halves,
+    narrowed,
+    refused_too_early,
+)
 from allocation.solver.plan import (
     Alternative,
     Assign,
@@ -53,7 +66,12 @@ from allocation.solver.types import (
 )
 
 __all__ = [
+    "CHANGED",
+    "CONFLICT",
+    "LEFT",
+    "NEEDED",
     "QUARTER",
+    "ROOM_FREED",
     "SLOTS_PER_GPU",
     "UNITS_PER_GPU",
     "Alternative",
@@ -69,6 +87,7 @@ __all__ = [
     "Extend",
     "Extension",
     "Gpu",
+    "Group",
     "Held",
     "Host",
     "Limit",
@@ -76,6 +95,8 @@ __all__ = [
     "Move",
     "Option",
     "Order",
+    "Part",
+    "Parts",
     "Pause",
     "Place",
     "Placement",
@@ -99,7 +120,10 @@ __all__ = [
     "digest",
     "digest_of",
     "encode",
+    "in_halves",
+    "narrowed",
     "quote",
+    "refused_too_early",
     "solve",
     "units_of",
     "worth_showing",

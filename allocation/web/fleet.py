@@ -334,7 +334,8 @@ def _outcome(decision: Decision) -> str:
         (len(plan.refusals), "refused"),
         (len(plan.extensions), "extensions answered"),
     )
-    return ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
+    said = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
+    return f"{said}; {len(decision.withheld)} of it withheld" if decision.withheld else said
 
 
 def _row(block: Block, lines: dict[Any, Trace]) -> BlockRow:

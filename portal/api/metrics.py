@@ -93,6 +93,11 @@ def _watched(now: datetime) -> Iterator[Metric]:
         ("invariant_violations", "invariant_violations", "Broken promises."),
         ("invariants_checked_seconds_ago", "invariants_age_seconds", "Age of that count."),
         ("failed_cycles", "failed_cycles", "Snapshots that the solver gave up on."),
+        (
+            "oldest_undecided_seconds",
+            "oldest_undecided_seconds",
+            "Age of the oldest request without a decision.",
+        ),
     ):
         yield Metric(f"gpu_portal_{name}", "gauge", help_, (Value(seen[key]),))
 

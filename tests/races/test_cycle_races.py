@@ -115,7 +115,7 @@ def test_a_cycle_that_was_overtaken_in_its_sleep_writes_nothing(
 
 
 def test_no_two_cycles_share_a_term(lab: Lab) -> None:
-    terms = at_once(lambda _: cycle._lead(), 8)
+    terms = [term for term, _ in at_once(lambda _: cycle._lead(), 8)]
     assert sorted(terms) == list(range(1, 9))
     with as_system():
         assert SolverState.objects.get().leader_term == 8
@@ -127,8 +127,10 @@ def test_a_booking_cancelled_while_its_plan_was_made_gets_no_place(
     booking, other = requested(lab), requested(lab)
     held = Held(monkeypatch, "plan_apply")
     result = held_cycle(held, lambda: booking_cancel(actor=lab.actor, booking=booking, now=NOW))
-    # The first plan was dropped whole; the second look of the same turn saw the cancellation.
+    # The other one was decided by the same plan, which nobody made again.
     assert result.outcome == "decided"
+    with as_system():
+        assert Decision.objects.get().withheld == [["answer", str(booking.id), "left"]]
     assert (fresh(booking).state, fresh(other).state) == ("cancelled", "starting")
     with as_system():
         assert not Allocation.objects.filter(booking=booking).exists()
@@ -157,7 +159,7 @@ def test_a_booking_cancelled_while_its_move_was_planned_is_not_moved(
         for row in rows:
             booking_cancel(actor=lab.actor, booking=row.booking, now=NOW)
 
-    # The first plan moves one of them, and is dropped; the second look finds room without.
+    # The first plan moves one of them and is not written; the second look finds room without.
     assert held_cycle(held, cancelled).outcome == "decided"
     assert fresh(new).state == "scheduled"
     with as_system():

@@ -1,7 +1,10 @@
 """The promises are asked for by themselves, and a solver that fails stops nobody else."""
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from allocation.models import Allocation, Decision, Occupancy
 from allocation.services import cycle
@@ -30,11 +33,26 @@ def test_what_must_be_zero_is_shown_once_somebody_has_looked(lab: Lab) -> None:
         "invariants_checked_seconds_ago": None,
         "failed_cycles": 0,
         "clock_jump_seconds": 0,
+        "oldest_undecided_seconds": 0,
+        "decisions_behind": 0,
     }
     with as_system():
         assert invariants_watch(NOW) == 0
     assert shown()["invariant_violations"] == 0
     assert isinstance(shown()["invariants_checked_seconds_ago"], int)
+
+
+def test_a_request_that_nobody_decides_is_shown_with_its_age(lab: Lab) -> None:
+    asked = timezone.now() - timedelta(seconds=31)
+    with as_system():
+        booking_request(actor=lab.actor, wish=a_wish(lab.project), now=asked)
+    said = shown()
+    assert said["oldest_undecided_seconds"] in range(31, 60)
+    assert said["decisions_behind"] == 1
+    with as_system():
+        cycle_run(timezone.now())
+    said = shown()
+    assert (said["oldest_undecided_seconds"], said["decisions_behind"]) == (0, 0)
 
 
 def test_a_broken_promise_is_counted_and_logged(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:

@@ -24,6 +24,7 @@ LIFE: tuple[tuple[Action, int], ...] = (
     (happenings.reader_restarts, 1),
     (faults.operator_returns, 2),
     (happenings.portal_is_killed_before_it_tells, 3),
+    (happenings.people_act_while_a_plan_is_made, 6),
 )
 FAULTS: tuple[tuple[Action, int], ...] = (
     (faults.agent_is_killed, 9),

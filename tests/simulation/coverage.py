@@ -26,6 +26,10 @@ KINDS = (
     "pauses proven empty",
     "pauses resumed",
     "pauses that were never resumed",
+    "answers withheld: left",
+    "answers withheld: needed",
+    "answers withheld: changed",
+    "answers withheld: room_freed",
     "programs frozen",
     "programs woken",
     "planned places moved",
@@ -55,6 +59,8 @@ def happened(schedule: "Schedule") -> Counter[str]:
     for node in schedule.world.nodes:
         found += node.happened
     found.update(kind for kind, _ in schedule.world.marks)
+    withheld = schedule.portal.withheld.items()
+    found.update({f"answers withheld: {why}": count for why, count in withheld})
     found["bookings held on lease"] = len({r.booking for r in tables.rows.values() if r.leased})
     found["bookings begun anew for silence"] = sum(b.replaced for b in tables.bookings.values())
     begun = [tables.bookings[r.booking] for r in tables.rows.values() if r.occupied is not None]

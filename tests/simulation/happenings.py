@@ -3,8 +3,10 @@
 import dataclasses
 import os
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tests.simulation.acts import KINDS, Act
 from tests.simulation.node import SimNode
 from tests.simulation.people import Wish, claim_draw, wish_draw
 from tests.simulation.rows import OVER, Upkeep
@@ -88,6 +90,48 @@ def extend(it: "Schedule") -> None:
         if ends is not None:
             it.tell(f"{name} shall be longer")
             it.portal.extend(name, ends + it.world.rng.choice((60, 600)), it.world.now)
+
+
+def people_act_while_a_plan_is_made(it: "Schedule") -> None:
+    """Some have just asked; they and others change their minds before each plan is written."""
+    rng = it.world.rng
+    asked = []
+    for _ in range(rng.choice((1, 2))):
+        asked.append(str(uuid.UUID(int=rng.getrandbits(128), version=4)))
+        it.portal.request(asked[-1], _asked_now(it), it.world.now)
+    if not it.portal.tables.bookings:
+        return
+    acts = tuple(tuple(_act(it, asked) for _ in range(rng.choice((0, 1, 2, 4)))) for _ in range(2))
+    it.tell(f"while plans are made: {acts}")
+    it.portal.cycle(it.world.now, acts=acts)
+    it.world.look()
+
+
+def _asked_now(it: "Schedule") -> Wish:
+    """A stronger claim where something runs that may be paused, or any wish."""
+    runs = sorted(
+        name
+        for name, booking in it.portal.tables.bookings.items()
+        if booking.state == "active" and booking.tier.pausable
+    )
+    if runs and it.world.rng.random() < 0.7:
+        return claim_draw(it.world.rng, it.portal.tables.bookings[it.world.rng.choice(runs)].wish)
+    return wish_draw(it.world.rng, it.world.now)
+
+
+def _act(it: "Schedule", asked: Sequence[str]) -> Act:
+    rng, bookings = it.world.rng, it.portal.tables.bookings
+    if rng.random() < 0.15:
+        name = str(uuid.UUID(int=rng.getrandbits(128), version=4))
+        return Act("request", name, wish=wish_draw(rng, it.world.now))
+    claims = {each.beneficiary for each in it.portal.tables.pauses.values() if each.is_open}
+    runs = {name for name, booking in bookings.items() if booking.state == "active"}
+    others = {name for name, booking in bookings.items() if booking.state not in OVER}
+    # What the real services have refused is not there.
+    known = [sorted(names & set(bookings)) for names in (set(asked), claims, runs, others)]
+    name = rng.choice(rng.choice([names for names in known if names] or [sorted(bookings)]))
+    until = (bookings[name].ends or int(it.world.now)) + rng.choice((60, 600))
+    return Act(rng.choice(KINDS), name, until)
 
 
 def portal_is_killed_before_it_tells(it: "Schedule") -> None:

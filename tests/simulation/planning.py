@@ -1,10 +1,27 @@
 """How the model writes a plan: see services/changes.py and plans.py."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from allocation.rules.catalogue import BY_ID
-from allocation.solver import Assign, Extend, Move, Pause, Plan, Refuse, Waiting
+from allocation.solver import (
+    CONFLICT,
+    Assign,
+    Extend,
+    Group,
+    Move,
+    Part,
+    Parts,
+    Pause,
+    Plan,
+    Refuse,
+    Snapshot,
+    Waiting,
+    in_halves,
+    narrowed,
+)
+from tests.simulation import stale
 from tests.simulation.accounts import is_rest, none_left, pause_over, time_left
 from tests.simulation.calendar import is_excluded
 from tests.simulation.pausing import pause_begin, pause_withdraw
@@ -12,11 +29,16 @@ from tests.simulation.rows import LIVE, Booking, Row, Tables
 
 EXTENDABLE = ("scheduled", "starting", "active")
 WORTH = 60
+MOST_TRIES = 64
 NewId = Callable[[], str]
 
 
 class PlanStale(Exception):
-    """The plan can't be written: drop it and look again."""
+    """The plan can't be written: look again."""
+
+    def __init__(self, message: str, withheld: dict[Part, str] | None = None) -> None:
+        super().__init__(message)
+        self.withheld = withheld or {}
 
 
 def is_anyone_waiting(tables: Tables) -> bool:
@@ -28,22 +50,67 @@ def is_anyone_waiting(tables: Tables) -> bool:
     )
 
 
-def plan_apply(tables: Tables, plan: Plan, now: float, *, row_id: NewId, pause_id: NewId) -> None:
-    """Raises PlanStale with half of it written; the caller keeps a copy."""
-    news = _changes_of(tables, plan, now)
-    _pauses_begin(tables, news.pauses, pause_id, now)
-    for name in news.withdrawn:
-        if not pause_withdraw(tables, tables.bookings[name], now):
-            raise PlanStale(f"the pause of {name} is out, or all was saved")
-    _move_all(tables, news.moves, row_id)
-    for assign in news.assigns:
-        _assign(tables, assign, row_id)
-    for wait in news.waits:
-        _wait(tables, wait)
-    for refuse in news.refusals:
-        _refuse(tables, refuse, now)
-    for extend in news.extensions:
-        _extend(tables, extend)
+def news_of(tables: Tables, plan: Plan, now: float) -> Plan:
+    """What of it is news."""
+    return _changes_of(tables, plan, now)
+
+
+def plan_apply(
+    tables: Tables, news: Plan, snapshot: Snapshot, now: float, writer: "Writer", *, is_last: bool
+) -> tuple[Tables, dict[Part, str]]:
+    """The tables with all that still holds of it, and what was withheld; see services/plans.py.
+
+    Raises PlanStale with the tables as they were.
+    """
+    parts = Parts(news, snapshot)
+    gone = stale.parts_gone(tables, news, now)
+    if not is_last:
+        gone |= stale.too_early(tables, news, snapshot)
+    withheld = parts.withheld(gone)
+    if parts.all and len(withheld) == len(parts.all):
+        raise PlanStale("nothing of it can be written", withheld)
+    kept = [tables]
+
+    def attempt(some: Sequence[Group]) -> PlanStale | None:
+        trial = kept[-1].copy()
+        narrow = narrowed(news, {part for group in some for part in group})
+        try:
+            writer.write(trial, narrow, now)
+        except PlanStale as failed:
+            return failed
+        kept.append(trial)
+        return None
+
+    groups = [tuple(p for p in group if p not in withheld) for group in parts.groups()]
+    failed, error = in_halves([group for group in groups if group], attempt, MOST_TRIES)
+    if error is not None:
+        raise error
+    refused = dict.fromkeys((part for group in failed for part in group), CONFLICT)
+    return kept[-1], withheld | refused
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes plans with new ids."""
+
+    row_id: NewId
+    pause_id: NewId
+
+    def write(self, tables: Tables, news: Plan, now: float) -> None:
+        """Raises PlanStale with half of it written."""
+        _pauses_begin(tables, news.pauses, self.pause_id, now)
+        for name in news.withdrawn:
+            if not pause_withdraw(tables, tables.bookings[name], now):
+                raise PlanStale(f"the pause of {name} is out, or all was saved")
+        _move_all(tables, news.moves, self.row_id)
+        for assign in news.assigns:
+            _assign(tables, assign, self.row_id)
+        for wait in news.waits:
+            _wait(tables, wait)
+        for refuse in news.refusals:
+            _refuse(tables, refuse, now)
+        for extend in news.extensions:
+            _extend(tables, extend)
 
 
 def _pauses_begin(tables: Tables, told: Iterable[Pause], new_id: NewId, now: float) -> None:

@@ -6,13 +6,14 @@ the real services and compares every row and every document.
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 
 from allocation import wire
 from allocation.rules.fencing import STARTED
 from allocation.rules.leases import LeaseWatch
 from allocation.rules.silence import SilenceWatch
-from allocation.solver import Policy, solve
+from allocation.solver import LEFT, Plan, Policy, Snapshot, solve
 from tests.simulation import (
     accounts,
     healing,
@@ -23,6 +24,7 @@ from tests.simulation import (
     replacing,
     silence,
 )
+from tests.simulation.acts import Act, Acts
 from tests.simulation.documents import document_of, lease_of
 from tests.simulation.frozen import frozen_forget
 from tests.simulation.people import Wish
@@ -30,6 +32,8 @@ from tests.simulation.rows import OVER, Booking, GpuRow, NodeRow, Site, Tables, 
 from tests.simulation.snapshots import snapshot_take
 
 TUNABLES = {"notice_margin": 5, "cool_down": 60}
+# Of a turn; the next one holds all.
+MOST_LOOKS = 2
 POLICY = Policy(version=1, **TUNABLES)
 
 
@@ -47,10 +51,14 @@ class ModelPortal:
         grant: Callable[[str, bytes], None],
     ) -> None:
         self.site = site
-        self._ids = {"row_id": row_id, "pause_id": pause_id}
+        self._writer = planning.Writer(row_id, pause_id)
         self._write, self._grant = write, grant
-        # Plans that could not be written, with why. Nobody else writes here, so there is no excuse.
+        # Plans that could not be written, and requests that were put off, with why.
         self.dropped: list[str] = []
+        # Parts of plans that were not written, by why; see SolverState.withheld_turns.
+        self.withheld: Counter[str] = Counter()
+        self.is_behind = False
+        self._undecided: dict[str, int] = {}
         self.reader_restarts()
         self.tables = Tables(
             epoch=site.epoch,
@@ -144,27 +152,61 @@ class ModelPortal:
 
     # What the processes do.
 
-    def cycle(self, now: float, *, publishes: bool = True) -> None:
-        """One turn; without `publishes` it is one that was killed after it had decided."""
+    def cycle(self, now: float, *, publishes: bool = True, acts: Acts = ()) -> None:
+        """One turn; without `publishes` it is one that was killed after it had decided. `acts` come
+        between its looks and what is written of them."""
         lifecycle.ends_due(self.tables, now)
         healing.hardware_clear(self.tables, self.site, now)
         pausing.pauses_due(self.tables, now)
-        if planning.is_anyone_waiting(self.tables) and not self._decide(now):
-            self._decide(now)
+        if planning.is_anyone_waiting(self.tables):
+            self._look_twice(now, acts)
         lifecycle.starts_due(self.tables, now)
         if publishes:
             self.publish()
 
-    def _decide(self, now: float) -> bool:
-        plan = solve(snapshot_take(self.tables, self.site, now), POLICY)
-        before = self.tables.copy()
+    def _look_twice(self, now: float, acts: Acts) -> None:
+        is_held, left = self.is_behind, list(acts)
+        self.is_behind = self._decide(now, left, is_held=is_held, is_last=is_held)
+        if self.is_behind and is_held:
+            self.dropped.append("a turn that held every booking did not write all")
+        if self.is_behind:
+            lifecycle.ends_due(self.tables, now)
+            self.is_behind = self._decide(now, left, is_held=False, is_last=True)
+
+    def _decide(
+        self, now: float, acts: list[tuple[Act, ...]], *, is_held: bool, is_last: bool
+    ) -> bool:
+        """Whether somebody who is still there has no answer. Nobody acts while all is held."""
+        snapshot = snapshot_take(self.tables, self.site, now)
+        plan = solve(snapshot, POLICY)
+        news = planning.news_of(self.tables, plan, now)
+        # While all is held, whoever acts waits until the turn is over.
+        if not is_held and acts:
+            for act in acts.pop(0):
+                act.on(self, now)
+        is_behind = self._written(news, snapshot, now, is_last=is_last)
+        self._undecided_note({each.booking for each in snapshot.requests})
+        return is_behind
+
+    def _written(self, news: Plan, snapshot: Snapshot, now: float, *, is_last: bool) -> bool:
         try:
-            planning.plan_apply(self.tables, plan, now, **self._ids)
+            self.tables, withheld = planning.plan_apply(
+                self.tables, news, snapshot, now, self._writer, is_last=is_last
+            )
         except planning.PlanStale as stale:
-            self.tables = before
-            self.dropped.append(str(stale))
-            return False
-        return True
+            withheld = stale.withheld
+            if not withheld:
+                self.dropped.append(str(stale))
+                return True
+        self.withheld.update(withheld.values())
+        return any(why != LEFT for why in withheld.values())
+
+    def _undecided_note(self, seen: set[str]) -> None:
+        """The third look, which holds all, decides at the latest."""
+        waiting = {n for n in seen if self.tables.bookings[n].state == "requested"}
+        self._undecided = {name: self._undecided.get(name, 0) + 1 for name in waiting}
+        late = sorted(name for name, looks in self._undecided.items() if looks > MOST_LOOKS)
+        self.dropped += [f"{name} was not decided in {MOST_LOOKS} looks" for name in late]
 
     def replace_lost(self, now: float) -> None:
         """See Reader: what silent nodes hold on lease begins anew elsewhere."""

@@ -4,13 +4,14 @@ import contextlib
 import itertools
 import json
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from allocation import wire
 from allocation.agent.enrol import Identity
@@ -19,6 +20,7 @@ from allocation.models import (
     Booking,
     Gpu,
     Node,
+    SolverState,
 )
 from allocation.rules.ask import AskDocument
 from allocation.rules.leases import LeaseWatch
@@ -33,6 +35,7 @@ from allocation.services.bookings import (
     booking_release,
     booking_request,
 )
+from allocation.services.changes import Changes, changes_of
 from allocation.services.cycle import cycle_run
 from allocation.services.fleet import enrolment_token_create, node_enrol, node_key
 from allocation.services.invariants import invariants_check
@@ -45,13 +48,14 @@ from allocation.services.replace import node_replace
 from allocation.services.reports import message_apply
 from allocation.services.silence import signs_read, silence_mark
 from allocation.services.upkeep import gpu_return
-from allocation.solver import digest
+from allocation.solver import Plan, digest
 from tenants.access import Actor
 from tenants.errors import Refused
 from tenants.models import Project, User
 from tests.builders import a_user
 from tests.builders_allocation import a_wish
 from tests.roles import as_system
+from tests.simulation.acts import Act, Acts
 from tests.simulation.people import Party, Wish
 from tests.simulation.portal import ModelPortal
 from tests.simulation.real_rows import (
@@ -66,6 +70,13 @@ from tests.simulation.rows import GpuRow, NodeRow, Site, Tables, Upkeep
 from tests.simulation.snapshots import snapshot_take as model_snapshot
 from tests.simulation.world import World
 
+_SERVICES: dict[str, Callable[..., Any]] = {
+    "cancel": booking_cancel,
+    "release": booking_release,
+    "extend": booking_extend,
+    "saved": booking_saved,
+    "more_time": more_time_ask,
+}
 _NAMESPACE = uuid.UUID("d7f6f9bb-9a3f-5a3e-8b1e-5a4de0a3b7c1")
 
 
@@ -119,6 +130,11 @@ class BothPortals:
         """The model's."""
         return self._model.dropped
 
+    @property
+    def withheld(self) -> Counter[str]:
+        """The model's."""
+        return self._model.withheld
+
     def _enrol(self, name: str, inventory: wire.Inventory) -> None:
         now = when(self._world.now)
         token = enrolment_token_create(node_name=name, rack_name="a1", now=now)
@@ -136,6 +152,11 @@ class BothPortals:
 
     def request(self, identifier: str, wish: Wish, now: float) -> None:
         """What the real one refuses is no wish for the model either."""
+        if self._requested(identifier, wish, now):
+            self._model.request(identifier, wish, now)
+            self._compare()
+
+    def _requested(self, identifier: str, wish: Wish, now: float) -> bool:
         starts = None if wish.starts is None else when(wish.starts)
         ask = AskDocument(
             wish.count,
@@ -158,9 +179,8 @@ class BothPortals:
                     booking_id=UUID(identifier),
                 )
         except Refused:
-            return
-        self._model.request(identifier, wish, now)
-        self._compare()
+            return False
+        return True
 
     def cancel(self, identifier: str, now: float) -> None:
         self._person(booking_cancel, identifier, now=when(now))
@@ -242,22 +262,44 @@ class BothPortals:
         self._watch, self._silence = LeaseWatch(), SilenceWatch()
         self._model.reader_restarts()
 
-    def cycle(self, now: float, *, publishes: bool = True) -> None:
+    def cycle(self, now: float, *, publishes: bool = True, acts: Acts = ()) -> None:
         publish = publish_due if publishes else lambda _: 0
+        left, done = list(acts), list[tuple[Act, ...]]()
+
+        def between(plan: Plan, at: datetime) -> Changes:
+            found = changes_of(plan, at)
+            # While all is held, whoever acts waits until the turn is over.
+            if left and not connection.in_atomic_block:
+                done.append(tuple(act for act in left.pop(0) if self._acted(act, now)))
+            return found
+
         with (
             as_system(),
             mock.patch.object(cycles, "publish_due", publish),
+            mock.patch.object(cycles, "changes_of", between),
+            # How long solving takes on this machine is nothing that a model could know.
+            mock.patch.object(cycles, "MOST_HELD_MS", 600_000),
             mock.patch.object(assigning, "uuid4", self._ids),
             mock.patch.object(pausing, "uuid4", self._pause_ids),
             mock.patch.object(snapshots, "used_read", return_value=()),
         ):
-            result = cycle_run(when(now))
+            cycle_run(when(now))
             real = snapshots.snapshot_take(when(now))
-        before = len(self.dropped)
-        self._model.cycle(now, publishes=publishes)
-        assert (result.outcome == "stale") == (len(self.dropped) == before + 2)
+            behind = SolverState.objects.filter(withheld_turns__gt=0).exists()
+        self._model.cycle(now, publishes=publishes, acts=tuple(done))
+        assert behind == self._model.is_behind
         assert digest(real) == digest(model_snapshot(self.tables, self.site, now))
         self._compare()
+
+    def _acted(self, act: Act, now: float) -> bool:
+        """Does it on the real services; what is refused there is not asked of the model."""
+        if act.kind == "request":
+            assert act.wish is not None
+            return self._requested(act.booking, act.wish, now)
+        service = _SERVICES[act.kind]
+        named = {"until": when(act.until)} if act.kind == "extend" else {}
+        self._person(service, act.booking, now=when(now), **named)
+        return True
 
     def publish(self) -> None:
         with as_system():

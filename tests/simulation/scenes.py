@@ -12,6 +12,7 @@ from tests.simulation.happenings import (
     everybody_works,
     maintenance_is_planned,
     more_time_is_asked,
+    people_act_while_a_plan_is_made,
     release,
     saves_are_told,
     time_passes,
@@ -40,6 +41,16 @@ ANSWERS = (
     time_passes,
 )
 _ONE = Wish(count=1, profile=None, together="any", required=False, duration=1200)
+
+
+def minds_change(it: "Schedule") -> None:
+    """A site that is full of work that may be paused; claims on it are given up, and runs given
+    back, while plans are made of them."""
+    for _ in it.portal.site.gpus:
+        ask(it, borrowing_draw(it.world.rng, ("flex", "frozen", "spot")))
+    _begun(it)
+    for _ in range(3):
+        people_act_while_a_plan_is_made(it)
 
 
 def fully_borrowed(it: "Schedule") -> None:
@@ -199,6 +210,8 @@ def _begun(it: "Schedule") -> None:
 
 
 SCENES: tuple[Callable[["Schedule"], None], ...] = (
+    minds_change,
+    minds_change,
     fully_borrowed,
     fully_borrowed,
     fully_borrowed,
