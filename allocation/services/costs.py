@@ -52,11 +52,12 @@ def granted_seconds(booking: Booking) -> int:
 
 def run_is_broken(booking: Booking) -> bool:
     """Whether its hardware has failed in the present run after the notice of a pause. Without a
-    notice such a run is over at once, and the booking back in line."""
-    ready, lost = booking.ready_at, booking.hardware_lost_at
-    if ready is None or lost is None or booking.noticed_at is None:
+    notice such a run is over at once, and the booking back in line: what failed before the notice
+    broke an earlier run, also where the present one began in the same second."""
+    lost, noticed = booking.hardware_lost_at, booking.noticed_at
+    if booking.ready_at is None or lost is None or noticed is None:
         return False
-    return lost >= ready
+    return lost >= noticed
 
 
 def run_kept_seconds(booking: Booking) -> int:

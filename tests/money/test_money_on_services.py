@@ -226,6 +226,30 @@ def test_what_begins_anew_has_the_time_that_it_was_extended_by(plant: Plant) -> 
     assert (again.state, again.planned_ends) == ("active", plant.now + 40 * MINUTE)
 
 
+def test_hardware_that_broke_an_earlier_run_makes_the_next_ones_pause_no_cheaper(
+    plant: Plant,
+) -> None:
+    """Found by the long games: the next run begins in the second in which the first broke off."""
+    lab, rival = a_lab("helix", gpus=0), a_lab("rivals", gpus=0)
+    with as_system():
+        Tier.objects.update(pausable=True, credit_cap_seconds=CAP, grace_seconds=240)
+    booking = requested(plant, lab, an_ask(1, hours=1))
+    plant.round()
+    plant.later(5 * MINUTE)
+    with as_system():
+        run_break(booking.id, Because("R62", "It had an error."), plant.now)
+    plant.round()
+    assert fresh(booking).ready_at == fresh(booking).hardware_lost_at == plant.now
+    plant.later(20 * MINUTE)
+    strong = requested(plant, rival, an_ask(1, hours=5 / 60))
+    with as_system():
+        plan = pause_plan(booking, strong, plant.now + GRACE)
+    plan_written(plan, plant.now)
+    plant.later(5 * MINUTE)
+    # Of 20 minutes that were not saved ten are credited, as by any pause, and not all.
+    assert fresh(booking).settled == 10 * PRICE / 60
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 def test_nor_in_hundreds_of_games(plant: Plant, seed: int) -> None:
