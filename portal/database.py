@@ -77,6 +77,8 @@ def roles_ensure(
         # The operators' process begins as the web does and steps up for one transaction at a time.
         # A web process can become nobody else.
         connection.execute("REVOKE portal_ops FROM portal_web")
+        # Who owns all tables enrols the demo's nodes, too.
+        connection.execute("GRANT portal_ops TO portal_owner WITH INHERIT FALSE, SET TRUE")
         connection.execute(
             "GRANT portal_web, portal_ops TO portal_operators WITH INHERIT FALSE, SET TRUE"
         )

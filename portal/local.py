@@ -252,9 +252,11 @@ def _portal_program(
 def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list[Program]:
     """The simulated nodes. They know the portal's address and their token, and no secret of it.
 
-    One is ready when the portal, whose owner's `database` is asked, knows what it is made of.
+    One is ready when the portal, whose owner's `database` is asked, has heard it.
     """
     programs = []
+    with psycopg.connect(database) as connection:
+        (begun,) = connection.execute("SELECT now()").fetchone() or (None,)
     for name, hardware in AGENTS.items():
         environment = {
             **_plain_environment(),
@@ -270,16 +272,18 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
                 ),
                 environment=environment,
                 folder=ROOT,
-                is_ready=partial(_node_came, database, name),
+                is_ready=partial(_node_came, database, name, begun),
             )
         )
     return programs
 
 
-def _node_came(database: str, name: str) -> bool:
+def _node_came(database: str, name: str, begun: object) -> bool:
     with psycopg.connect(database) as connection:
-        row = connection.execute("SELECT state FROM allocation_node WHERE name = %s", [name])
-        return row.fetchone() not in (None, ("expected",))
+        row = connection.execute(
+            "SELECT last_seen > %s FROM allocation_node WHERE name = %s", [begun, name]
+        )
+        return row.fetchone() == (True,)
 
 
 def demo_run(demo: Demo) -> None:

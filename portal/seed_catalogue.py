@@ -3,8 +3,8 @@ find, and what it costs."""
 
 from datetime import datetime, timedelta
 
-from allocation.agent.simulated_hardware import Hardware, Model, models_load
-from allocation.models import Gpu, GpuModel, MigPlacement, Node, Rack, WorkSpeed
+from allocation.agent.simulated_hardware import Model, models_load
+from allocation.models import GpuModel, WorkSpeed
 from allocation.rules.known_models import KnownModel, known_catalogue
 from billing.models import PriceBook
 from billing.services import price_book_publish
@@ -12,17 +12,10 @@ from tenants.models import GpuClass, Tier
 
 # The models of the shipped catalogue that the demo's nodes have; each makes its class.
 MODELS = ("h100-80gb", "a100-80gb", "a100-40gb", "l40s")
-# Node -> (rack, model, GPUs, the indexes that are cut into slices).
-NODES: dict[str, tuple[str, str, int, frozenset[int]]] = {
-    "gpu-a1-01": ("a1", "h100-80gb", 8, frozenset()),
-    "gpu-a2-01": ("a2", "a100-80gb", 8, frozenset({6, 7})),
-    "gpu-b1-01": ("b1", "a100-40gb", 8, frozenset({4, 5, 6, 7})),
-    "gpu-c1-01": ("c1", "l40s", 4, frozenset()),
-}
 
 
 def catalogue_seed(now: datetime) -> None:
-    """Makes what is missing of classes, tiers, models, nodes, GPUs, prices and policy."""
+    """Makes what is missing of classes, tiers, models, speeds of work and prices."""
     catalogue = known_catalogue()
     shipped = [catalogue.models[slug] for slug in MODELS]
     for order, model in enumerate(shipped):
@@ -31,11 +24,9 @@ def catalogue_seed(now: datetime) -> None:
         )
     for tier in catalogue.tiers.values():
         Tier.objects.get_or_create(slug=tier.slug, defaults=dict(tier.terms))
-    simulated = {model.name: (key, model) for key, model in models_load().items()}
+    simulated = {model.name: model for model in models_load().values()}
     for model in shipped:
-        _model_seed(model, simulated[model.names[0]][1])
-    for name in NODES:
-        _node_seed(name, simulated)
+        _model_seed(model, simulated[model.names[0]])
     if not WorkSpeed.objects.exists():
         speeds = catalogue.speeds(model.gpu_class for model in shipped)
         WorkSpeed.objects.bulk_create(
@@ -47,7 +38,7 @@ def catalogue_seed(now: datetime) -> None:
 
 
 def _model_seed(known: KnownModel, model: Model) -> None:
-    row, is_new = GpuModel.objects.get_or_create(
+    GpuModel.objects.get_or_create(
         slug=known.slug,
         defaults={
             "product_name": model.name,
@@ -56,48 +47,6 @@ def _model_seed(known: KnownModel, model: Model) -> None:
             "mode_switch": known.mode_switch,
             "switch_seconds": known.reset_seconds,
         },
-    )
-    if is_new:
-        MigPlacement.objects.bulk_create(
-            MigPlacement(
-                model=row,
-                profile=profile.name,
-                profile_id=profile.id,
-                start=start,
-                size=profile.size,
-                compute=profile.compute,
-                limit=profile.max,
-            )
-            for profile in model.profiles
-            for start in profile.starts
-        )
-
-
-def _node_seed(name: str, simulated: dict[str, tuple[str, Model]]) -> None:
-    rack_name, model_slug, count, sliced = NODES[name]
-    rack, _ = Rack.objects.get_or_create(name=rack_name)
-    node, is_new = Node.objects.get_or_create(name=name, defaults={"rack": rack})
-    if not is_new:
-        return
-    known = known_catalogue().models[model_slug]
-    key, model = simulated[known.names[0]]
-    first = Gpu.objects.count()
-    # The same UUIDs as the simulated agent's, so that its node finds these rows when it enrols.
-    hardware = Hardware(name, [key] * count, state=None, clock=lambda: 0.0)
-    Gpu.objects.bulk_create(
-        Gpu(
-            number=first + gpu.index,
-            node=node,
-            index=gpu.index,
-            uuid=gpu.uuid,
-            model_id=model_slug,
-            gpu_class_id=known.gpu_class,
-            # All linked GPUs of a simulated node reach each other, which NVML calls one domain.
-            domain=0 if model.nvlinks else None,
-            numa=2 * gpu.index // count,
-            mode=Gpu.Mode.SLICED if gpu.index in sliced else Gpu.Mode.WHOLE,
-        )
-        for gpu in hardware.gpus
     )
 
 

@@ -15,6 +15,7 @@ from billing.services import budget_set
 from tenants.access import actor_in
 from tenants.models import Membership, Project, Quota, Role, Tenant, User
 from tenants.services import token_create, token_verify
+from tenants.services.quotas import Share, quota_set, tenant_quota_set
 
 UNITS_PER_GPU = 56_000
 TOKEN_DAYS = 365
@@ -54,6 +55,7 @@ PEOPLE: dict[str, tuple[str, str, list[tuple[str, str | None, Role]]]] = {
     "sigrid": ("Sigrid", "Holm", [("northlab", None, Role.TENANT_ADMIN)]),
 }
 OPERATORS = frozenset({"olaf"})
+ADMINS = {"helix": "ada", "northlab": "sigrid"}
 # The part somebody plays in the demo -> who, and the tenant that the token is for.
 PARTS = {
     "researcher": ("mara", "helix"),
@@ -89,7 +91,8 @@ def people_seed(now: datetime) -> None:
         _person_seed(username)
     for (tenant, project), rows in QUOTAS.items():
         for gpu_class, (guaranteed, limit) in rows.items():
-            _quota_seed(_project(tenant, project), tenant, gpu_class, guaranteed, limit)
+            share = _share(guaranteed, limit)
+            _quota_seed(_project(tenant, project), tenant, gpu_class, share, now)
     for (tenant, slug), (_, amount) in PROJECTS.items():
         for period in _months(now):
             _budget_seed(Project.objects.get(tenant__slug=tenant, slug=slug), period, amount, now)
@@ -141,17 +144,23 @@ def _person_seed(username: str) -> None:
 
 
 def _quota_seed(
-    project: Project | None, tenant: str, gpu_class: str, guaranteed: int, limit: int | None
+    project: Project | None, tenant: str, gpu_class: str, share: Share, now: datetime
 ) -> None:
-    Quota.objects.get_or_create(
-        tenant=Tenant.objects.get(slug=tenant),
-        project=project,
-        gpu_class_id=gpu_class,
-        defaults={
-            "guaranteed_units": guaranteed * UNITS_PER_GPU,
-            "borrow_limit_units": None if limit is None else (limit - guaranteed) * UNITS_PER_GPU,
-        },
-    )
+    """An operator gives a tenant its share, and the tenant's admin a project its own."""
+    where = Tenant.objects.get(slug=tenant)
+    if Quota.objects.filter(tenant=where, project=project, gpu_class=gpu_class).exists():
+        return
+    if project is None:
+        (operator,) = User.objects.filter(username__in=OPERATORS)
+        tenant_quota_set(operator=operator, tenant=where, gpu_class=gpu_class, share=share, now=now)
+    else:
+        admin = actor_in(User.objects.get(username=ADMINS[tenant]).pk, tenant)
+        quota_set(actor=admin, project=project, gpu_class=gpu_class, share=share, now=now)
+
+
+def _share(guaranteed: int, limit: int | None) -> Share:
+    more = None if limit is None else (limit - guaranteed) * UNITS_PER_GPU
+    return Share(guaranteed * UNITS_PER_GPU, more)
 
 
 def _budget_seed(project: Project, period: Period, amount: str, now: datetime) -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from io import StringIO
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,7 +11,6 @@ from allocation.models import Allocation, Booking, Gpu, PolicyVersion
 from allocation.services.bookings import booking_request
 from allocation.services.history import event_add
 from allocation.services.invariants import invariants_check
-from portal.seed import seed
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_wish, an_allocation
 from tests.roles import as_system
 from tests.servers.servers import DATABASE, Servers
@@ -156,9 +154,3 @@ def test_a_healthy_site_is_said_to_be_well(hall: Hall) -> None:
     with as_system():
         call_command("invariants", stdout=output)
     assert output.getvalue() == "All promises hold.\n"
-
-
-def test_the_demo_begins_with_nothing_broken(real_db: Servers, tmp_path: Path) -> None:
-    with as_system():
-        seed(now=NOW, path=tmp_path / "demo.json", url="http://127.0.0.1:8000")
-        assert invariants_check() == []

@@ -1,0 +1,283 @@
+"""The demo's nodes in its past: enrolled as every node is, and answering as their agents would.
+
+They read the documents that the portal publishes, and what they say goes in where the reader puts
+what it reads. The agents of the running demo enrol anew and take over.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import NAMESPACE_DNS, uuid5
+
+from allocation import wire
+from allocation.agent.host import host_simulated, inventory_take
+from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.simulated_hardware import Hardware, fleet_parse
+from allocation.agent.simulated_nvml import installed
+from allocation.models import Node, SolverState
+from allocation.services.fleet import enrolment_token_create, node_enrol, node_key
+from allocation.services.hearing import Said, messages_apply
+from allocation.services.links import agents_redis
+from portal.local import AGENTS
+
+MINUTE = timedelta(minutes=1)
+# A program is seen on the devices of those who come so long after they were handed over.
+COMES_AFTER = timedelta(seconds=95)
+Label = tuple[str, str]
+"""A booking as nodes know it: the tenant's short name and the booking's number."""
+
+
+@dataclass
+class _Place:
+    """An allocation on the node: when its state is over, and when its device is measured next."""
+
+    gpu: str
+    told: wire.DesiredAllocation
+    state: wire.AllocationState
+    due: datetime | None
+    since: datetime
+    measured: datetime | None = None
+
+    @property
+    def label(self) -> Label:
+        return self.told.tenant, self.told.booking
+
+
+class DemoNode:
+    """One node in the demo's past. In bookings that are `absent` nobody ever starts a program."""
+
+    def __init__(self, row: Node, epoch: int, absent: set[Label]) -> None:
+        """Of a node that is enrolled."""
+        self.name, self._epoch, self._absent = row.name, epoch, absent
+        self._version, self._key = row.key_version, node_key(row)
+        self._seq = row.report_seq
+        self._readings = row.telemetry_seq
+        self._generation = -1
+        gpus = row.gpus.select_related("model").order_by("index")
+        self._modes: dict[str, wire.Mode] = {g.uuid: _mode(g.mode) for g in gpus}
+        self._uuids = [gpu.uuid for gpu in gpus]
+        self._reset = {gpu.uuid: gpu.model.switch_seconds for gpu in gpus}
+        self._changing: dict[str, tuple[datetime, wire.Mode]] = {}
+        self._places: dict[str, _Place] = {}
+        self._errors: tuple[wire.HardwareError, ...] = ()
+
+    def due(self) -> Iterator[datetime]:
+        """The instants at which the node has something to say."""
+        yield from (at for at, _ in self._changing.values())
+        for place in self._places.values():
+            yield from (at for at in (place.due, place.measured) if at is not None)
+
+    def fails(self, index: int, code: int, now: datetime) -> Said:
+        """Its driver tells of an error of the GPU."""
+        gpu, at = self._uuids[index], int(now.timestamp())
+        error = wire.HardwareError(gpu=gpu, kind="xid", code=code, instance=None, at=at)
+        self._errors = (*self._errors, error)[-4:]
+        return self._report(now)
+
+    def reads(self, now: datetime) -> None:
+        """Takes up what the newest document says."""
+        raw = agents_redis().get(wire.desired_key(self.name))
+        if not isinstance(raw, bytes):
+            return
+        document = wire.open_desired(wire.Envelope.from_json(raw), {self._version: self._key})
+        if document.generation == self._generation:
+            return
+        self._generation = document.generation
+        self._modes_read(document, now)
+        told = {item.id: (gpu.uuid, item) for gpu in document.gpus for item in gpu.allocations}
+        sizes = Counter(item.booking for _, item in told.values())
+        self._places = {key: place for key, place in self._places.items() if key in told}
+        for key, (gpu, item) in told.items():
+            self._place_read(key, gpu, item, sizes[item.booking], now)
+
+    def reports(self, now: datetime) -> list[Said]:
+        """A report of all, if anything has happened by now."""
+        return [self._report(now)] if self._settle(now) else []
+
+    def measures(self, now: datetime) -> list[Said]:
+        """Readings of the devices that are measured by now."""
+        samples = tuple(self._samples(now))
+        if not samples:
+            return []
+        self._readings += 1
+        at = int(now.timestamp())
+        return [self._signed(wire.Telemetry(sent_at=at, samples=samples, seq=self._readings))]
+
+    def beats(self, now: datetime) -> Said:
+        """The last sign of life: from then on its silence counts."""
+        return self._signed(
+            wire.Heartbeat(
+                seq=1,
+                observed_generation=self._generation,
+                sent_at=int(now.timestamp()),
+                epoch=self._epoch,
+            )
+        )
+
+    def _modes_read(self, document: wire.Desired, now: datetime) -> None:
+        for gpu in document.gpus:
+            wanted = _mode(gpu.mode)
+            if wanted != self._modes[gpu.uuid]:
+                ready = now + timedelta(seconds=self._reset[gpu.uuid] or 2)
+                self._changing.setdefault(gpu.uuid, (ready, wanted))
+            else:
+                self._changing.pop(gpu.uuid, None)
+
+    def _place_read(
+        self, key: str, gpu: str, told: wire.DesiredAllocation, size: int, now: datetime
+    ) -> None:
+        """Handing over and clearing take longer for more GPUs."""
+        place = self._places.get(key)
+        if place is None:
+            place = _Place(gpu, told, "preparing", None, now)
+            change, _ = self._changing.get(gpu, (now, None))
+            place.due = max(now, change) + timedelta(seconds=15 + 7 * size)
+        if told.state == "release" and place.state in ("preparing", "ready"):
+            place.state, place.since, place.measured = "ending", now, None
+            place.due = now + timedelta(seconds=8 + 3 * size)
+        place.told = told
+        self._places[key] = place
+
+    def _settle(self, now: datetime) -> bool:
+        """Brings about what is due; whether anything was."""
+        done = False
+        for gpu, (at, mode) in list(self._changing.items()):
+            if at <= now:
+                self._modes[gpu], done = mode, True
+                del self._changing[gpu]
+        for place in self._places.values():
+            if place.due is None or place.due > now:
+                continue
+            is_ready = place.state == "preparing"
+            place.state, place.since = ("ready" if is_ready else "empty"), now
+            place.due, done = None, True
+            if is_ready:
+                place.measured = now + (MINUTE if place.label in self._absent else COMES_AFTER)
+        return done
+
+    def _report(self, now: datetime) -> Said:
+        self._seq += 1
+        return self._signed(
+            wire.Report(
+                epoch=self._epoch,
+                observed_generation=self._generation,
+                seq=self._seq,
+                gpus=tuple(
+                    wire.ReportedGpu(uuid=uuid, mode=mode) for uuid, mode in self._modes.items()
+                ),
+                allocations=tuple(
+                    wire.ReportedAllocation(
+                        id=key,
+                        state=place.state,
+                        devices=_devices(key, place) if place.state == "ready" else (),
+                        error=None,
+                        since=int(place.since.timestamp()),
+                    )
+                    for key, place in self._places.items()
+                ),
+                errors=self._errors,
+            )
+        )
+
+    def _samples(self, now: datetime) -> Iterator[wire.Sample]:
+        for key, place in self._places.items():
+            if place.measured is None or place.measured > now or place.state != "ready":
+                continue
+            is_absent = place.label in self._absent
+            place.measured = now + MINUTE if is_absent else None
+            yield self._sample(key, place, processes=0 if is_absent else 1)
+
+    def _sample(self, key: str, place: _Place, *, processes: int) -> wire.Sample:
+        profile = place.told.profile
+        return wire.Sample(
+            gpu=place.gpu,
+            slot=place.told.slot if profile else None,
+            size=place.told.size if profile else None,
+            allocation=key,
+            # One look says that a program is there, not how busy it is.
+            utilisation=None if processes or profile else 0,
+            memory_used_mb=None,
+            memory_total_mb=None,
+            power_mw=None,
+            temperature_c=None,
+            processes=processes,
+        )
+
+    def _signed(self, message: wire.FromAgent) -> Said:
+        return Said(self.name, wire.seal(message, key=self._key, key_version=self._version))
+
+
+class DemoFleet:
+    """All nodes of the demo's past."""
+
+    def __init__(self, absent: set[Label]) -> None:
+        """Of the nodes that are enrolled."""
+        rows = Node.objects.filter(name__in=AGENTS).order_by("name")
+        epoch = SolverState.objects.get(id=1).epoch
+        self.nodes: Mapping[str, DemoNode] = {
+            row.name: DemoNode(row, epoch, absent) for row in rows
+        }
+
+    def due(self) -> Iterator[datetime]:
+        """The instants at which any of them has something to say."""
+        for node in self.nodes.values():
+            yield from node.due()
+
+    def reads(self, now: datetime) -> None:
+        """Each reads its document."""
+        for node in self.nodes.values():
+            node.reads(now)
+
+    def reports(self, now: datetime) -> bool:
+        """The portal hears what has happened on nodes; whether anything has."""
+        return self._say(now, DemoNode.reports)
+
+    def measures(self, now: datetime) -> bool:
+        """The portal hears what nodes have measured; whether anything was."""
+        return self._say(now, DemoNode.measures)
+
+    def fails(self, node: str, index: int, code: int, now: datetime) -> None:
+        """The portal hears of an error of a GPU."""
+        messages_apply([self.nodes[node].fails(index, code, now)], now)
+
+    def leaves(self, now: datetime) -> None:
+        """The portal hears the last of them."""
+        self._say(now, lambda node, at: [node.beats(at)])
+
+    def _say(self, now: datetime, words: Callable[[DemoNode, datetime], list[Said]]) -> bool:
+        said = [each for node in self.nodes.values() for each in words(node, now)]
+        messages_apply(said, now)
+        return bool(said)
+
+
+def nodes_enrol(now: datetime) -> None:
+    """Lets every node in that is not, with the hardware that its agent will find."""
+    for name, hardware in AGENTS.items():
+        if Node.objects.filter(name=name, link_digest__isnull=False).exists():
+            continue
+        _, rack, _ = name.split("-")
+        token = enrolment_token_create(node_name=name, rack_name=rack, now=now)
+        inventory = wire.inventory_to_plain(inventory_of(name, hardware))
+        node_enrol(token=token, inventory=json.loads(json.dumps(inventory)), now=now)
+
+
+def inventory_of(name: str, hardware: str) -> wire.Inventory:
+    """What an agent that simulates this hardware finds on the node."""
+    models = fleet_parse(hardware)
+    simulated = Hardware(name, models, state=None, clock=lambda: 0.0)
+    with installed(simulated):
+        port = NvmlGpu(simulated.process_signal, simulated.reset)
+        try:
+            return inventory_take(host_simulated(name, len(models)), port)
+        finally:
+            port.close()
+
+
+def _mode(mode: str) -> wire.Mode:
+    return "sliced" if mode == "sliced" else "whole"
+
+
+def _devices(key: str, place: _Place) -> tuple[str, ...]:
+    return (f"MIG-{uuid5(NAMESPACE_DNS, key)}",) if place.told.profile else (place.gpu,)
