@@ -15,6 +15,13 @@ from allocation.api.bookings import (
     Bookings,
     BookingWhy,
 )
+from allocation.api.catalogue import (
+    GpuClassOne,
+    GpuModelOne,
+    GpuModels,
+    KnownModels,
+    ReportedModels,
+)
 from allocation.api.compaction import CompactionOrders, CompactionProposals
 from allocation.api.enrolment import AgentEnrol, Enrolments
 from allocation.api.fleet import (
@@ -68,6 +75,11 @@ register_converter(SeriesConverter, "series")
 
 urlpatterns = [
     path("gpu-classes", GpuClasses.as_view(), name="api-gpu-classes"),
+    path("gpu-classes/<slug:slug>", GpuClassOne.as_view(), name="api-gpu-class"),
+    path("gpu-models", GpuModels.as_view(), name="api-gpu-models"),
+    path("gpu-models/known", KnownModels.as_view(), name="api-known-models"),
+    path("gpu-models/reported", ReportedModels.as_view(), name="api-reported-models"),
+    path("gpu-models/<slug:slug>", GpuModelOne.as_view(), name="api-gpu-model"),
     path("workloads", Workloads.as_view(), name="api-workloads"),
     path("workloads/<slug:slug>", WorkloadOne.as_view(), name="api-workload"),
     path("availability", Availability.as_view(), name="api-availability"),

@@ -1,16 +1,14 @@
 """What agents find on their nodes: rows for GPUs, geometry, and what waits for a model's name."""
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from django.db.models import Max
 
 from allocation import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeInventory
-from allocation.rules.known_models import known_catalogue
+from allocation.queries.reported import fits_slots, inventory_read, model_named
 from allocation.services.differences import differences_of, links_tell
 from allocation.services.health import gpu_found, gpus_lost
-from allocation.solver.types import SLOTS_PER_GPU
 from tenants.outbox import nudge
 
 DIFFERENCES_KEPT = 50
@@ -96,13 +94,6 @@ def _gpu_apply(node: Node, item: wire.InventoryGpu, *, linked: bool) -> str | No
     return None
 
 
-def model_named(name: str) -> GpuModel | None:
-    """The model that NVML calls `name`; drivers of different ages name some models differently."""
-    found = GpuModel.objects.filter(product_name=name).first()
-    known = known_catalogue().by_name(name) if found is None else None
-    return found if known is None else GpuModel.objects.filter(product_name__in=known.names).first()
-
-
 def unknown_model(item: wire.InventoryGpu) -> str:
     """The sentence for a GPU whose model nobody has named."""
     return f"GPU {item.index} is a {item.name}, and no model of that name is in the catalogue."
@@ -135,24 +126,12 @@ def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
     )
 
 
-def fits_slots(placements: Sequence[wire.Placement]) -> bool:
-    """Whether there are slices, and all lie within the eight memory slots that the portal plans
-    with. GPUs whose driver numbers more slots are offered whole only."""
-    return bool(placements) and all(
-        place.size >= 1 and place.start + place.size <= SLOTS_PER_GPU for place in placements
-    )
-
-
 def inventory_of(node: Node) -> wire.Inventory | None:
     """What the node's agent reported last; None for a node that never did."""
     stored = NodeInventory.objects.filter(node=node).first()
     if stored is None:
         return None
-    try:
-        return wire.inventory_from_plain(stored.document)
-    except wire.WireError:
-        # An earlier version of the agent wrote it; its next report replaces it.
-        return None
+    return inventory_read(stored)
 
 
 def models_follow(now: datetime) -> list[str]:
@@ -174,17 +153,13 @@ def models_follow(now: datetime) -> list[str]:
 
 
 def _gpus_follow(node: Node, inventory: wire.Inventory, known: set[str]) -> bool:
-    added = [
-        item
-        for item in inventory.gpus
-        if item.uuid not in known
-        and model_named(item.name)
-        and _gpu_apply(node, item, linked=True) is None
-    ]
-    if not added:
+    named = [item for item in inventory.gpus if item.uuid not in known and model_named(item.name)]
+    settled = {unknown_model(item) for item in named}
+    problems = [problem for item in named if (problem := _gpu_apply(node, item, linked=True))]
+    news = [problem for problem in problems if problem not in node.differences]
+    if len(problems) == len(named) and not news:
         return False
-    settled = {unknown_model(item) for item in added}
-    node.differences = [text for text in node.differences if text not in settled]
+    node.differences = [*(text for text in node.differences if text not in settled), *news]
     node.generation += 1
     if node.state == Node.State.QUARANTINED and node.state_reason in settled:
         waits = "Its GPUs are in the catalogue now. Approve the node to plan work on it."

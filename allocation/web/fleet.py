@@ -50,6 +50,7 @@ from allocation.web.fleet_tiles import (
     trace_paths,
     trace_text,
 )
+from allocation.web.site_setup import site_steps
 from tenants.access import Actor
 from tenants.errors import invalid, missing
 from tenants.models import User
@@ -271,6 +272,7 @@ def _fleet(
         "operator": operator,
         "base": base,
         "watch": watch_read(now) if operator else None,
+        "site_steps": site_steps() if operator else (),
     }
     return render(request, "allocation/fleet.html", context)
 

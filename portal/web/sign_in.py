@@ -11,6 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from billing.models import PriceBook
 from portal.web.devices import device_of, device_remember
 from portal.web.limits import Attempt, sign_in_done, sign_in_try
 from tenants.access import client_address, tenants_of
@@ -61,12 +62,15 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def start(request: HttpRequest) -> HttpResponse:
-    """Sends a person to their tenant, an operator to the fleet, others to sign in."""
+    """Sends a person to their tenant, an operator to the fleet, others to sign in.
+
+    On an installation where nothing can be booked yet, operators come to its set-up.
+    """
     user = request.user
     if not isinstance(user, User):
         return redirect("sign-in")
     if user.is_staff:
-        return redirect("/ops/fleet")
+        return redirect("/ops/fleet" if PriceBook.objects.exists() else "/ops/setup")
     tenants = tenants_of(user.pk)
     if not tenants:
         context = {"invitations": invitations_to(user.pk, timezone.now())}

@@ -13,6 +13,7 @@ from tenants.api.log import Log
 from tenants.api.me import Me, SessionOne, Sessions, TokenOne, Tokens
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas, TierOne, Tiers
+from tenants.api.tenants import Tenants
 
 urlpatterns = [
     path("me", Me.as_view(), name="api-me"),
@@ -37,6 +38,7 @@ urlpatterns = [
         name="api-my-invitation-decline",
     ),
     path("members/<uuid:member_id>", MemberOne.as_view(), name="api-member"),
+    path("tenants", Tenants.as_view(), name="api-tenants"),
     path("tiers", Tiers.as_view(), name="api-tiers"),
     path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
     path("audit", Log.as_view(), name="api-audit"),

@@ -18,9 +18,11 @@ from tenants.services.people import (
 )
 from tenants.services.platform import (
     NewAccount,
+    NewAdmin,
     TierTerms,
     account_create,
     operator_create,
+    tenant_begin,
     tenant_create,
     tenant_open_set,
     tier_set,
@@ -50,6 +52,7 @@ from tenants.services.words import (
 
 __all__ = [
     "NewAccount",
+    "NewAdmin",
     "Share",
     "ShareMore",
     "TierTerms",
@@ -73,6 +76,7 @@ __all__ = [
     "quota_set",
     "seconds_read",
     "seconds_text",
+    "tenant_begin",
     "tenant_create",
     "tenant_open_set",
     "tenant_quota_more_set",

@@ -1,6 +1,7 @@
 """What only the platform's operators change: tiers, tenants, accounts. Always in `operator_tx`."""
 
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -10,7 +11,7 @@ from django.core.validators import validate_email
 from django.db import transaction
 
 from tenants.audit import audit_everywhere, audit_record, platform_record
-from tenants.errors import invalid
+from tenants.errors import Refused, invalid
 from tenants.models import Membership, Role, Tenant, Tier, User
 from tenants.services.account import password_check
 from tenants.services.words import name_read, slug_read
@@ -39,6 +40,15 @@ class TierTerms:
     more_times: int = 0
     more_time_seconds: int = 0
     replace_on_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewAdmin:
+    """Who is to administer a tenant: an account that is there, or is made by this name."""
+
+    username: str
+    name: str = ""
+    email: str = ""
 
 
 LIMITS = {
@@ -122,6 +132,32 @@ def tenant_create(*, operator: User, slug: str, name: str, admin: str, now: date
     return tenant
 
 
+@transaction.atomic
+def tenant_begin(
+    *, operator: User, slug: str, name: str, admin: NewAdmin, now: datetime
+) -> tuple[Tenant, str]:
+    """A tenant and, if nobody signs in as its admin yet, that account.
+
+    Returns the tenant and the new account's password, which is kept nowhere; empty for an account
+    that was there.
+
+    Raises:
+        Refused: as `tenant_create` and `account_create`, whose `name` is `admin_name` here.
+    """
+    password = ""
+    if _person_found(admin.username) is None:
+        password = secrets.token_urlsafe(12)
+        account = NewAccount(admin.username.strip(), admin.name, admin.email, password)
+        try:
+            account_create(operator=operator, account=account, now=now)
+        except Refused as refusal:
+            # The tenant has a name, too.
+            refusal.param = "admin_name" if refusal.param == "name" else refusal.param
+            raise
+    tenant = tenant_create(operator=operator, slug=slug, name=name, admin=admin.username, now=now)
+    return tenant, password
+
+
 def tenant_open_set(*, operator: User, tenant: Tenant, is_open: bool, now: datetime) -> None:
     """Opens or closes a tenant: nobody gets into a closed one, its data stays."""
     if Tenant.objects.filter(id=tenant.id).exclude(is_open=is_open).update(is_open=is_open):
@@ -193,13 +229,17 @@ def _account_make(
     return user
 
 
+def _person_found(username: str) -> User | None:
+    wanted = username.strip()
+    # PostgreSQL can't even be asked about a NUL.
+    if not wanted or "\x00" in wanted or len(wanted) > 150:
+        return None
+    return User.objects.filter(username=wanted, is_active=True).first()
+
+
 def _person_read(username: str) -> User:
     """The active person who signs in under exactly this name. Raises Refused `no_such_person`."""
-    wanted = username.strip()
-    user = None
-    # PostgreSQL can't even be asked about a NUL.
-    if wanted and "\x00" not in wanted and len(wanted) <= 150:
-        user = User.objects.filter(username=wanted, is_active=True).first()
+    user = _person_found(username)
     if user is None:
         raise invalid(
             "no_such_person",

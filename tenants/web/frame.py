@@ -284,6 +284,7 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
 ADMINS_ONLY = ("log",)
 OPERATOR_NAV = (
     ("Fleet", "fleet", "chip"),
+    ("Catalogue", "catalogue", "list"),
     ("Tiers", "tiers", "tiers"),
     ("Prices", "prices", "tag"),
     ("Quotas", "quotas", "gauge"),
@@ -296,6 +297,7 @@ UNDER = {
     "/ops/maintenance": "/ops/fleet",
     "/ops/compaction": "/ops/fleet",
     "/ops/install": "/ops/fleet",
+    "/ops/setup": "/ops/fleet",
     "/ops/speeds": "/ops/tiers",
 }
 

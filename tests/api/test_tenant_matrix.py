@@ -23,6 +23,8 @@ UNGUARDED = {"schema/", "docs/", "docs/start.js", "^.*$", "agents/enrol"}
 OPEN = {
     "tiers/<slug:slug>",
     "workloads/<slug:slug>",
+    "gpu-classes/<slug:slug>",
+    "gpu-models/<slug:slug>",
     "price-books/<int:version>",
     "fleet/nodes/<slug:name>",
     "fleet/nodes/<slug:name>/drain",

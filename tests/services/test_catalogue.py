@@ -1,14 +1,12 @@
 """Classes and models: made by operators, in use by nodes, and filled in by drivers."""
 
 import dataclasses
-import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from allocation import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node
 from allocation.services.catalogue import (
     ModelTerms,
@@ -17,7 +15,7 @@ from allocation.services.catalogue import (
     model_remove,
     model_set,
 )
-from allocation.services.fleet import enrolment_token_create, node_enrol, node_ready
+from allocation.services.fleet import node_ready
 from allocation.services.inventories import inventory_apply
 from tenants.errors import Refused
 from tenants.models import AuditEntry, GpuClass, Quota, User
@@ -25,53 +23,10 @@ from tenants.wall import operator_tx
 from tests.builders import a_tenant, an_operator
 from tests.builders_allocation import NOW
 from tests.roles import as_system
+from tests.services.reported import a_gpu, an_inventory, enrolled, there
 
 pytestmark = pytest.mark.django_db
 H100 = ModelTerms("NVIDIA H100 80GB HBM3", "h100", 80_000)
-
-
-def a_gpu(index: int, name: str, *profiles: tuple[str, int, int, int, int]) -> wire.InventoryGpu:
-    """Profiles are (name, start, size, compute, most)."""
-    return wire.InventoryGpu(
-        index=index,
-        uuid=f"GPU-{index}",
-        name=name,
-        memory_mb=81_559,
-        mig_capable=bool(profiles),
-        mode="whole",
-        numa=0,
-        pci=f"00000000:{index:02X}:00.0",
-        nvlink_domain=None,
-        placements=tuple(
-            wire.Placement(profile=p, profile_id=n, start=start, size=size, compute=c, max=most)
-            for n, (p, start, size, c, most) in enumerate(profiles)
-        ),
-    )
-
-
-def an_inventory(*gpus: wire.InventoryGpu) -> wire.Inventory:
-    return wire.Inventory(
-        hostname="gpu-a1-01",
-        driver="570.1",
-        agent="0.4.0",
-        boot="b",
-        cores=8,
-        memory_mb=65_536,
-        gpus=gpus,
-    )
-
-
-def enrolled(inventory: wire.Inventory, name: str = "gpu-a1-01") -> Node:
-    with as_system():
-        token = enrolment_token_create(node_name=name, rack_name="a1", now=NOW)
-    sent: Any = json.loads(json.dumps(wire.inventory_to_plain(inventory)))
-    node_enrol(token=token, inventory=sent, now=NOW)
-    return there(name)
-
-
-def there(name: str = "gpu-a1-01") -> Node:
-    with as_system():
-        return Node.objects.get(name=name)
 
 
 def said(operator: User, terms: ModelTerms, slug: str = "h100-80gb") -> GpuModel:

@@ -22,6 +22,7 @@ from tests.builders import (
     a_user,
     an_operator,
 )
+from tests.builders_allocation import a_price_book
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
@@ -322,6 +323,9 @@ def test_everybody_starts_at_their_own_place(client: Client) -> None:
     client.force_login(member.user)
     assert client.get("/")["Location"] == "/t/helix/"
     client.force_login(an_operator())
+    # Nothing can be booked yet.
+    assert client.get("/")["Location"] == "/ops/setup"
+    a_price_book()
     assert client.get("/")["Location"] == "/ops/fleet"
     client.force_login(a_user())
     page = client.get("/")

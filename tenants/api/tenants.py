@@ -1,0 +1,81 @@
+"""Tenants, for the platform's operators."""
+
+from typing import Any
+
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from tenants.api.base import ApiView, listed
+from tenants.api.fields import Strict, Text
+from tenants.api.schema import described, page
+from tenants.models import User
+from tenants.queries import tenants_all
+from tenants.services import NewAdmin, tenant_begin
+from tenants.wall import operator_tx
+
+
+class TenantIn(Strict):
+    """A new tenant and its first admin: an account that is there, or one that is made."""
+
+    slug = Text(max_length=40)
+    name = Text(max_length=120)
+    username = Text(max_length=150, help_text="The admin's sign-in name.")
+    admin_name = Text(required=False, max_length=150, default="", help_text="Of a new account.")
+    email = Text(required=False, allow_blank=True, max_length=254, default="")
+
+
+class TenantRow(serializers.Serializer[Any]):
+    """An organisation."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    is_open = serializers.BooleanField()
+
+
+class TenantMade(TenantRow):
+    """A new one."""
+
+    password = serializers.CharField(
+        allow_null=True,
+        help_text="Of the account that was made for its admin, shown once; null for one that was"
+        " there, and when an Idempotency-Key is replayed.",
+    )
+
+
+class Tenants(ApiView):
+    """All tenants."""
+
+    @described("list_tenants", "Tenants (operators)", answer=page(TenantRow))
+    def get(self, request: Request) -> Response:
+        """By name."""
+        self.require_operator()
+        with operator_tx():
+            return listed(TenantRow(tenants_all(), many=True).data)
+
+    @described(
+        "create_tenant",
+        "Make a tenant and its first admin (operators)",
+        answer=TenantMade,
+        status=201,
+        request=TenantIn,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """The tenant, and once the password of a new admin."""
+        sent = self.sent(TenantIn)
+
+        def work() -> Response:
+            self.require_operator()
+            with operator_tx():
+                tenant, password = tenant_begin(
+                    operator=User.objects.get(id=self.actor.user_id),
+                    slug=sent["slug"],
+                    name=sent["name"],
+                    admin=NewAdmin(sent["username"], sent["admin_name"], sent["email"]),
+                    now=self.now,
+                )
+                shown = dict(TenantRow(tenant).data)
+            return Response({**shown, "password": password or None}, status=201)
+
+        return self.once(work, secret=("password",))
