@@ -1,3 +1,3 @@
 """The node agent: makes a GPU node be what the portal desires and reports what is true."""
 
-VERSION = "0.5.0"
+VERSION = "0.6.0"

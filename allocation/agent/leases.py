@@ -64,6 +64,10 @@ class Leases:
         """Whether what has a lease may run now."""
         return steady_now < self._until - MARGIN_S
 
+    def left(self, steady_now: float) -> int:
+        """For how many seconds the portal still vouches; 0 without a lease."""
+        return max(0, int(self._until - steady_now))
+
     def edge(self, held: Mapping[str, Held]) -> float | None:
         """When, on the steady clock, something has to be ended unless the lease is renewed."""
         return self._until - MARGIN_S if any(map(_runs_on_lease, held.values())) else None

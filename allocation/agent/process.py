@@ -138,7 +138,8 @@ class Agent:
                 self._report(sender)
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
-            self._leases.sent(self._voice.heartbeat(sender, self._clock.wall()), now)
+            left = self._leases.left(now)
+            self._leases.sent(self._voice.heartbeat(sender, self._clock.wall(), left), now)
         if now >= self._due["telemetry"]:
             self._due["telemetry"] = now + TELEMETRY_EVERY_S
             self._telemetry(sender)

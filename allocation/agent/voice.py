@@ -89,13 +89,15 @@ class Voice:
                 del self._store.held[name]
                 del self._since[name]
 
-    def heartbeat(self, sender: Sender, wall_now: float) -> int:
-        """Says that we are there; returns the number under which it was said."""
+    def heartbeat(self, sender: Sender, wall_now: float, lease: int = 0) -> int:
+        """Says that we are there, and how many seconds our lease lasts; returns the number under
+        which it was said."""
         heartbeat = wire.Heartbeat(
             seq=self._store.next_seq(),
             observed_generation=self._store.generation,
             sent_at=int(wall_now),
             epoch=self._store.epoch,
+            lease=lease,
         )
         self.say(sender, "heartbeat", heartbeat)
         return heartbeat.seq

@@ -85,6 +85,7 @@ __all__ = [
     "LATER_SINCE",
     "LEASES_SINCE",
     "LEASE_RAN_OUT",
+    "LEASE_SAID_SINCE",
     "LEASE_WAKE",
     "MAX_BYTES",
     "MODES_SINCE",
@@ -152,6 +153,8 @@ MODES_SINCE = (0, 5)
 """From here on agents change modes that need a reset."""
 HOST_SINCE = (0, 5)
 """From here on agents hand over host cores and memory."""
+LEASE_SAID_SINCE = (0, 6)
+"""From here on agents say in each heartbeat how long their lease lasts."""
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
 SAMPLES_MOST = 256

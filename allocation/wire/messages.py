@@ -304,13 +304,15 @@ class Report:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """`epoch` and `observed_generation` are of the word that the agent follows; agents before 0.4
-    leave the epoch out."""
+    leave the epoch out. `lease` is how many seconds the agent's Lease still lasts; agents before
+    `LEASE_SAID_SINCE` leave it out."""
 
     kind: ClassVar[str] = "heartbeat"
     seq: int
     observed_generation: int
     sent_at: int
     epoch: int = dataclasses.field(default=0, metadata=_LATER)
+    lease: int = dataclasses.field(default=0, metadata=_LATER)
     version: int = VERSION
 
 
