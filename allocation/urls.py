@@ -11,6 +11,7 @@ from allocation.web import (
     gpu_use,
     home,
     maintenance,
+    portal_modes,
     projects,
     search,
     series,
@@ -38,4 +39,5 @@ urlpatterns = [
     *gpu_use.urlpatterns,
     *compaction.urlpatterns,
     *maintenance.urlpatterns,
+    *portal_modes.urlpatterns,
 ]

@@ -76,6 +76,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "tenants.web.text.TextMiddleware",
     "tenants.web.address.AddressMiddleware",
+    "portal.web.outage.OutageMiddleware",
     # Last: what it passes on has been through everything above as any other request.
     "portal.web.operators.OperatorsMiddleware",
 ]
@@ -95,6 +96,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "tenants.web.frame.shell",
+                "portal.web.outage.banners",
             ],
             "builtins": ["allocation.web.booking_links"],
         },

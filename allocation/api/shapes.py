@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from allocation.models import Allocation, Booking, Pause
 from allocation.queries.outcomes import start_range_of
+from allocation.queries.portal_modes import freeze_reason
 from allocation.rules.catalogue import BY_ID
 from allocation.rules.states import WAITING, State
 from tenants.api.fields import Money, iso_duration
@@ -256,14 +257,15 @@ def _said(
 
 
 def why(booking: Booking, now: datetime) -> dict[str, Any]:
-    """The six checks with the last decision's evidence."""
+    """The six checks with the last decision's evidence, and a freeze that is in its way."""
+    frozen = [reason] if (reason := freeze_reason(booking, now)) else []
     said = WhyOut(
         {
             "number": booking.label,
             "state": booking.state,
             "expected_start": booking.expected_start,
             "expected_range": start_range_of(booking, now),
-            "checks": [_check(booking, check) for check in CHECKS],
+            "checks": [_check([*frozen, *booking.reasons], check) for check in CHECKS],
             "alternatives": booking.alternatives,
             "decision_id": booking.decision_id,
         }
@@ -271,8 +273,8 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
     return dict(said.data)
 
 
-def _check(booking: Booking, check: str) -> dict[str, Any]:
-    reasons = [reason for reason in booking.reasons if reason.get("check") == check]
+def _check(said: Iterable[dict[str, Any]], check: str) -> dict[str, Any]:
+    reasons = [reason for reason in said if reason.get("check") == check]
     # What only explains, e.g. why it lies elsewhere, is in nobody's way.
     rules = [BY_ID.get(reason.get("rule", "")) for reason in reasons]
     passed = all(rule is not None and rule.effect == "explains" for rule in rules)

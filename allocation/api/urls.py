@@ -43,6 +43,13 @@ from allocation.api.maintenance import (
     NodeFence,
 )
 from allocation.api.nodes import NodeOne
+from allocation.api.portal_modes import (
+    PortalFreeze,
+    PortalFreezeEnd,
+    PortalOutage,
+    PortalOutageClose,
+    PortalOutageEnd,
+)
 from allocation.api.quotes import Quotes
 from allocation.api.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.sooner import BookingChange, BookingSooner
@@ -133,6 +140,11 @@ urlpatterns = [
     path("blackouts/<uuid:blackout_id>/end", BlackoutEnd.as_view(), name="api-blackout-end"),
     path("compaction/proposals", CompactionProposals.as_view(), name="api-compaction-proposals"),
     path("compaction/orders", CompactionOrders.as_view(), name="api-compaction-orders"),
+    path("portal/outage", PortalOutage.as_view(), name="api-portal-outage"),
+    path("portal/outage/close", PortalOutageClose.as_view(), name="api-portal-outage-close"),
+    path("portal/outage/end", PortalOutageEnd.as_view(), name="api-portal-outage-end"),
+    path("portal/freeze", PortalFreeze.as_view(), name="api-portal-freeze"),
+    path("portal/freeze/end", PortalFreezeEnd.as_view(), name="api-portal-freeze-end"),
     path("fleet/enrolments", Enrolments.as_view(), name="api-enrolments"),
     path("agents/enrol", AgentEnrol.as_view(), name="api-agent-enrol"),
 ]

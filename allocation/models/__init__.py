@@ -14,12 +14,14 @@ from allocation.models.hardware import (
     Rack,
 )
 from allocation.models.maintenance import Blackout, GpuEvent
+from allocation.models.operations import Backup, PortalMode
 from allocation.models.pauses import Own, Pause, PauseCause
 from allocation.models.series import Series, WorkSpeed
 from allocation.models.telemetry import GpuSample, GpuUse, Tally
 
 __all__ = [
     "Allocation",
+    "Backup",
     "Blackout",
     "Booking",
     "BookingEvent",
@@ -41,6 +43,7 @@ __all__ = [
     "Pause",
     "PauseCause",
     "PolicyVersion",
+    "PortalMode",
     "Rack",
     "Series",
     "SolverState",

@@ -80,6 +80,11 @@ class Node(models.Model):
     heartbeat_seq = models.BigIntegerField(db_default=0, default=0)
     telemetry_seq = models.BigIntegerField(db_default=0, default=0)
     inventory_seq = models.BigIntegerField(db_default=0, default=0)
+    # The seconds that its agent said last that its lease lasts. Of leases that were granted for a
+    # planned outage and may still run: the longest, and the heartbeat that the last one answers.
+    lease_said = models.PositiveIntegerField(db_default=0, default=0)
+    long_lease = models.PositiveIntegerField(db_default=0, default=0)
+    long_lease_seq = models.BigIntegerField(db_default=0, default=0)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     last_seen = models.DateTimeField(null=True, blank=True)
     stale_dropped = models.BigIntegerField(db_default=0, default=0)

@@ -209,6 +209,8 @@ RULES: tuple[Rule, ...] = (
          ("absent", "fee", "limit")),
     Rule("R112", "own_pause", "policy", "operator", "explains",
          "A pause for a claim of one's own people is charged to its end and credits nothing."),
+    Rule("R120", "decisions_frozen", "policy", "operator", "delays",
+         "While an operator has frozen decisions nothing starts, and nothing is paused."),
 )  # fmt: skip
 
 UNPROVEN = frozenset({"none_in_service", "no_room_in_horizon"})

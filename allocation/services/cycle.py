@@ -12,6 +12,7 @@ import numpy as np
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
+from allocation.queries.portal_modes import decisions_frozen
 from allocation.services.assigning import PlanOvertaken, PlanStale
 from allocation.services.changes import changes_of
 from allocation.services.healing import hardware_clear, is_hardware_due
@@ -50,8 +51,8 @@ SOFTWARE = f"portal 1, numpy {np.__version__}, python {platform.python_version()
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What a turn did. `outcome`: idle, busy (another leads), decided, unchanged, stale, or failed
-    when the solver gave up."""
+    """What a turn did. `outcome`: idle, busy (another leads), decided, unchanged, stale, failed
+    when the solver gave up, or frozen while an operator has frozen decisions."""
 
     outcome: str
     decision_id: int | None = None
@@ -91,8 +92,12 @@ def cycle_run(now: datetime) -> CycleResult:
 
 def _turn(now: datetime) -> CycleResult:
     term, withheld_turns = _lead()
+    frozen = decisions_frozen(now)
     # 1. What is over makes room.
-    ended = ends_due(now) + hardware_clear(now)
+    ended = ends_due(now) + hardware_clear(now, planned=frozen is None)
+    if frozen is not None:
+        publish_due(now)
+        return CycleResult("frozen", ended=ended)
     pauses_due(now)
     # 2. Look, 3. solve outside any transaction, 4. write.
     look = _Look("unchanged")

@@ -49,10 +49,23 @@ def is_hardware_due(now: datetime) -> bool:
     return _leaving(now, blackouts).exists() or _blocked(now, blackouts).exists()
 
 
-def hardware_clear(now: datetime) -> int:
-    """Takes bookings off hardware that they can't stay or start on; returns how many."""
+def hardware_clear(now: datetime, *, planned: bool = True) -> int:
+    """Takes bookings off hardware that they can't stay or start on; returns how many.
+
+    Without `planned` only what runs on hardware that failed: maintenance and drains wait.
+    """
     blackouts = blackouts_open(now)
-    leaving = _first_of_each(_leaving(now, blackouts))
+    leaving = _leaving(now, blackouts)
+    if not planned:
+        rows = _first_of_each(leaving.filter(gpu__drain_by__lte=now))
+        return sum(
+            run_break(row.booking_id, _why(row, now, blackouts), now, _failed_on(row))
+            for row in rows
+        )
+    return _off_hardware(_first_of_each(leaving), now, blackouts)
+
+
+def _off_hardware(leaving: list[Allocation], now: datetime, blackouts: list[Blackout]) -> int:
     broken = [
         run_break(row.booking_id, _why(row, now, blackouts), now, _failed_on(row))
         for row in leaving

@@ -14,9 +14,10 @@ from django.db import DataError, IntegrityError, connection, transaction
 from allocation import wire
 from allocation.models import Node, SolverState
 from allocation.rules.fencing import has_gone_on
+from allocation.rules.leases import lease_seconds
 from allocation.services.epochs import ahead_tell
 from allocation.services.fleet import node_key, reads
-from allocation.services.leases import leases_grant
+from allocation.services.leases import OUTAGE_UNTIL, lease_note, leases_grant
 from allocation.services.reports import clock_read, clock_tell, message_apply
 from allocation.services.telemetry import samples_store
 
@@ -32,17 +33,22 @@ _KEPT = (
     "clock_wrong",
     "stale_dropped",
     "ahead_epoch",
+    "lease_said",
+    "long_lease",
+    "long_lease_seq",
 )
 # Numbers only grow: nothing that was written after our look is taken back.
 _WRITE = """
 UPDATE allocation_node AS node SET heartbeat_seq = said.heartbeat_seq,
   telemetry_seq = said.telemetry_seq, heartbeat_at = said.heartbeat_at, last_seen = said.last_seen,
   clock_skew_seconds = said.clock_skew_seconds, clock_wrong = said.clock_wrong,
-  stale_dropped = said.stale_dropped, ahead_epoch = said.ahead_epoch
+  stale_dropped = said.stale_dropped, ahead_epoch = said.ahead_epoch,
+  lease_said = said.lease_said, long_lease = said.long_lease, long_lease_seq = said.long_lease_seq
 FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::timestamptz[], %s::timestamptz[],
-  %s::integer[], %s::boolean[], %s::bigint[], %s::bigint[]) AS said (id, heartbeat_seq,
-  telemetry_seq, heartbeat_at, last_seen, clock_skew_seconds, clock_wrong, stale_dropped,
-  ahead_epoch)
+  %s::integer[], %s::boolean[], %s::bigint[], %s::bigint[], %s::integer[], %s::integer[],
+  %s::bigint[]) AS said (id, heartbeat_seq, telemetry_seq, heartbeat_at, last_seen,
+  clock_skew_seconds, clock_wrong, stale_dropped, ahead_epoch, lease_said, long_lease,
+  long_lease_seq)
 WHERE node.id = said.id AND node.heartbeat_seq <= said.heartbeat_seq
   AND node.telemetry_seq <= said.telemetry_seq
 """
@@ -118,7 +124,7 @@ def _light_apply(said: Sequence[Said], light: Sequence[_Light], now: datetime) -
         return []
     try:
         with transaction.atomic():
-            outcomes = _taken(light, now)
+            outcomes, seconds = _taken(light, now)
     except (DataError, IntegrityError):
         # One of them is what no row can hold: it alone is refused.
         return [_one(said[item.place], now) for item in light]
@@ -127,27 +133,35 @@ def _light_apply(said: Sequence[Said], light: Sequence[_Light], now: datetime) -
         for item, outcome in zip(light, outcomes, strict=True)
         if outcome == "applied" and isinstance(item.message, wire.Heartbeat)
     }
-    leases_grant(beats.values())
+    leases_grant(beats.values(), seconds)
     return outcomes
 
 
-def _taken(light: Sequence[_Light], now: datetime) -> list[str]:
-    """Locked in one order, so that two readers do not wait for each other in a circle."""
+def _taken(light: Sequence[_Light], now: datetime) -> tuple[list[str], int]:
+    """What became of each, and how long the leases are that answer them.
+
+    Locked in one order, so that two readers do not wait for each other in a circle.
+    """
     asked = {item.node.id for item in light}
     locked = Node.objects.select_for_update(of=("self",), no_key=True).filter(id__in=asked)
     # Without a statement of its own: this is what is done most.
-    locked = locked.order_by("id").annotate(epoch=SolverState.objects.values("epoch")[:1])
-    nodes = {node.id: node for node in locked.only("name", "generation", *_KEPT)}
+    locked = locked.order_by("id").annotate(
+        epoch=SolverState.objects.values("epoch")[:1], outage_until=OUTAGE_UNTIL
+    )
+    nodes = {node.id: node for node in locked.only("name", "generation", "agent_version", *_KEPT)}
+    seconds = lease_seconds(next(iter(nodes.values())).outage_until if nodes else None, now)
     outcomes, readings = [], []
     for item in light:
         node = nodes[item.node.id]
         is_news = _note(node, item, node.epoch, now)
+        if is_news and isinstance(item.message, wire.Heartbeat):
+            lease_note(node, item.message, seconds)
         outcomes.append("applied" if is_news else "stale")
         if is_news and isinstance(item.message, wire.Telemetry):
             readings.append((node.id, item.message))
     _write(nodes.values())
     samples_store(readings, now)
-    return outcomes
+    return outcomes, seconds
 
 
 def _note(node: Node, item: _Light, epoch: int, now: datetime) -> bool:

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Max, Min, Q
 
 from allocation.models import Allocation, Booking, GpuSample, PolicyVersion
+from allocation.queries.portal_modes import decisions_frozen
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.charging import no_show_after, no_show_fee
 from allocation.rules.presence import PresencePolicy, presence_policy_of, warnings_due
@@ -45,7 +46,12 @@ def presence_policy() -> PresencePolicy:
 
 
 def presence_watch(now: datetime) -> int:
-    """Looks at all running bookings in which nobody was seen yet; returns how many it ended."""
+    """Looks at all running bookings in which nobody was seen yet; returns how many it ended.
+
+    Nothing is ended early while decisions are frozen.
+    """
+    if decisions_frozen(now):
+        return 0
     policy = presence_policy()
     rows = Booking.objects.filter(
         state=State.ACTIVE, checked_in_at=None, ready_at__isnull=False, planned_ends__gt=now

@@ -14,11 +14,11 @@ from django.db import OperationalError, close_old_connections
 
 from allocation import wire
 from allocation.models import Node
-from allocation.rules.leases import LeaseWatch
+from allocation.rules.leases import LeaseWatch, LongLeases
 from allocation.rules.silence import SilenceWatch
 from allocation.services.fleet import node_flooded
 from allocation.services.hearing import Said, messages_apply
-from allocation.services.leases import beats_of_leased
+from allocation.services.leases import beats_of_leased, leases_long, leases_long_end
 from allocation.services.link_guard import LinkGuard
 from allocation.services.links import agents_redis, links_ensure
 from allocation.services.node_policies import node_policy
@@ -63,6 +63,7 @@ class Reader:
         self._clock = clock
         self._steady = steady
         self._watch: LeaseWatch[UUID] = LeaseWatch()
+        self._long: LongLeases[UUID] = LongLeases()
         self._silence: SilenceWatch[UUID] = SilenceWatch()
         self._watched = self._listened = steady()
         self._throttle = Throttle()
@@ -145,8 +146,13 @@ class Reader:
         if now - self._watched < 1:
             return
         self._watched = now
+        # Leases that were granted for a planned outage may run on through silence.
+        long = leases_long()
+        over = self._long.over(long, now)
+        leases_long_end(over)
         for node_id, seq in self._watch.silent(beats_of_leased(), now).items():
-            node_replace(node_id=node_id, seq=seq, now=self._clock())
+            if node_id not in long or node_id in over:
+                node_replace(node_id=node_id, seq=seq, now=self._clock())
 
     def _mark_silent(self) -> None:
         """Once a second, of what was read: who does not answer gets nothing new."""

@@ -13,12 +13,13 @@ from allocation import wire
 from allocation.models import Allocation, Booking, Node
 from allocation.rules.clocks import clock_is_wrong
 from allocation.rules.fencing import Known, has_gone_on, is_ahead, is_news, is_proof, is_stale
+from allocation.rules.leases import TTL_SECONDS, lease_seconds
 from allocation.services.epochs import ahead_tell, epoch_now
 from allocation.services.fleet import key_confirm, node_key, reads
 from allocation.services.healing import Because, run_break
 from allocation.services.health import errors_apply, gone_apply, troubles_apply
 from allocation.services.inventories import inventory_apply
-from allocation.services.leases import leases_grant
+from allocation.services.leases import OUTAGE_UNTIL, lease_note, leases_grant
 from allocation.services.lifecycle import (
     STARTED,
     allocation_empty,
@@ -58,7 +59,7 @@ def message_apply(
         return _refused(node, error)
     try:
         with transaction.atomic():
-            _message(node, message, now, waited)
+            seconds = _message(node, message, now, waited)
             if envelope.key_version > node.key_confirmed:
                 key_confirm(node, envelope.key_version)
     except _Stale as stale:
@@ -67,7 +68,7 @@ def message_apply(
         # A node that says what no row can hold must not stop the others from being heard.
         return _refused(node, error)
     if isinstance(message, wire.Heartbeat):
-        leases_grant([(node, message.seq, envelope.key_version)])
+        leases_grant([(node, message.seq, envelope.key_version)], seconds)
     return "applied"
 
 
@@ -94,12 +95,13 @@ def _dropped(node: Node, stale: _Stale) -> str:
     return "stale"
 
 
-def _message(node: Node, message: wire.FromAgent, now: datetime, waited: timedelta) -> None:
+def _message(node: Node, message: wire.FromAgent, now: datetime, waited: timedelta) -> int:
+    """Returns how long the lease is that answers a heartbeat."""
     match message:
         case wire.Report():
             _report(node, message, now)
         case wire.Heartbeat():
-            _heartbeat(node, message, now, waited)
+            return _heartbeat(node, message, now, waited)
         case wire.Telemetry():
             _numbered(node, "telemetry_seq", message.seq, now)
             samples_store([(node.id, message)], now)
@@ -107,6 +109,7 @@ def _message(node: Node, message: wire.FromAgent, now: datetime, waited: timedel
             _numbered(node, "inventory_seq", message.seq, now)
             locked = Node.objects.select_for_update().get(id=node.id)
             inventory_apply(node=locked, inventory=message, now=now)
+    return TTL_SECONDS
 
 
 def _numbered(node: Node, field: str, seq: int, now: datetime) -> None:
@@ -135,7 +138,7 @@ def clock_tell(node_name: str, skew: int, *, wrong: bool) -> None:
     nudge("allocation.cycle")
 
 
-def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime, waited: timedelta) -> None:
+def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime, waited: timedelta) -> int:
     skew, wrong = clock_read(node, heartbeat, now - waited)
     gone_on = has_gone_on(heartbeat, epoch_now(), node.generation)
     taken = Node.objects.filter(id=node.id, heartbeat_seq__lt=heartbeat.seq).update(
@@ -152,6 +155,12 @@ def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime, waited: tim
         ahead_tell(node.name)
     if wrong != node.clock_wrong:
         clock_tell(node.name, skew, wrong=wrong)
+    # Locked by the update.
+    noted = Node.objects.annotate(outage_until=OUTAGE_UNTIL).get(id=node.id)
+    seconds = lease_seconds(noted.outage_until, now)
+    lease_note(noted, heartbeat, seconds)
+    noted.save(update_fields=["lease_said", "long_lease", "long_lease_seq"])
+    return seconds
 
 
 def _report(node: Node, report: wire.Report, now: datetime) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from typing import Any
 
 from allocation.models import Pause
 
@@ -10,7 +11,8 @@ from allocation.models import Pause
 @dataclass(frozen=True, slots=True)
 class Scene:
     """Who reads, when and where, the names of classes, and of the booking what it takes in units,
-    its pauses, and the later ends that it could have, or why none."""
+    its pauses, the later ends that it could have, or why none, and the reason by which it waits for
+    the end of a freeze."""
 
     now: datetime
     zone: tzinfo
@@ -20,6 +22,7 @@ class Scene:
     pauses: tuple[Pause, ...] = ()
     ends: tuple[datetime, ...] = ()
     no_later: str = ""
+    frozen: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
     since = scene.now - booking.submitted
     can_undo = may_change and state in BEFORE_START and since < UNDO
     waits = state in (*WAITS, State.PAUSED)
-    has_reasons = booking.reasons and (waits or state == State.SCHEDULED)
+    has_reasons = (booking.reasons or scene.frozen) and (waits or state == State.SCHEDULED)
     return Story(
         headline=_headline(booking, scene),
         detail=_detail(booking, scene),
@@ -175,7 +175,7 @@ def _headline(booking: Booking, scene: Scene) -> str:
 
     state = State(booking.state)
     sayings = {
-        State.REQUESTED: "Being placed now",
+        State.REQUESTED: "Waits: decisions are frozen" if scene.frozen else "Being placed now",
         State.AWAITING_APPROVAL: "Waits for approval",
         State.QUEUED: _unplanned(booking) or f"Should start {at(booking.planned_starts)}",
         State.SCHEDULED: f"{_starts_word(booking, scene.now)} {at(booking.planned_starts)}",
@@ -225,7 +225,9 @@ def _detail(booking: Booking, scene: Scene) -> str:
         if booking.is_unplanned
         else "A planned start: it may get earlier, and later only if GPUs fail or are taken out of "
         "service, work before it ends late, or a limit is lowered.",
-        State.REQUESTED: "The portal looks for a place; that takes a few seconds.",
+        State.REQUESTED: str(scene.frozen["sentence"])
+        if scene.frozen
+        else "The portal looks for a place; that takes a few seconds.",
         State.SCHEDULED: _until_start(booking, scene.now),
         State.ACTIVE: f"{_left(booking, scene.now)} {_absence(booking, scene)}".strip(),
         State.PAUSED: paused_words(booking, scene.pauses, scene),
@@ -289,8 +291,8 @@ def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
 
 
 def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for reason in booking.reasons:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for reason in (*([scene.frozen] if scene.frozen else []), *booking.reasons):
         rule = BY_ID.get(reason.get("rule", ""))
         if reason.get("code") == "borrowed" or (rule and rule.effect == "explains"):
             # Says what the place is worth, or why it is none other; it is in nobody's way.

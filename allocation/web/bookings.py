@@ -17,6 +17,7 @@ from allocation.models import Booking
 from allocation.queries.bookings import history_of, places_of
 from allocation.queries.catalogue import ask_units
 from allocation.queries.pauses import pauses_of
+from allocation.queries.portal_modes import freeze_reason
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings import (
     booking_cancel,
@@ -98,7 +99,12 @@ def _booking_answer(
     request: HttpRequest, actor: Actor, booking: Booking, refusal: Refused | None = None
 ) -> HttpResponse:
     scene = scene_of(actor, timezone.now())
-    scene = replace(scene, units=_units(booking), pauses=tuple(pauses_of(booking)))
+    scene = replace(
+        scene,
+        units=_units(booking),
+        pauses=tuple(pauses_of(booking)),
+        frozen=freeze_reason(booking, scene.now),
+    )
     places = places_of(booking)
     may = may_change(actor, booking)
     if may:

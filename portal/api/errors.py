@@ -60,6 +60,7 @@ STATUS_OF_CODE = {
     "method_not_allowed": 405,
     "not_acceptable": 406,
     "busy": 503,
+    "portal_upgrading": 503,
     "too_many_requests": 429,
 }
 RETRY_CODES = frozenset({"busy"})

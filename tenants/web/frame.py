@@ -298,6 +298,7 @@ UNDER = {
     "/ops/compaction": "/ops/fleet",
     "/ops/install": "/ops/fleet",
     "/ops/setup": "/ops/fleet",
+    "/ops/portal": "/ops/fleet",
     "/ops/speeds": "/ops/tiers",
 }
 

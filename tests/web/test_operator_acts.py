@@ -17,7 +17,7 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Allocation, Gpu, MachineClock, Node, WorkSpeed
+from allocation.models import Allocation, Gpu, MachineClock, Node, PortalMode, WorkSpeed
 from allocation.rules.states import State
 from allocation.services.blackouts import BlackoutWish, blackout_plan
 from allocation.services.compaction import compaction_proposals
@@ -125,6 +125,23 @@ def _proposed(site: Site) -> Values:
     return {"proposal": compaction_proposals(now)[0].key}
 
 
+def _announced(site: Site) -> Values:
+    _begun(site, PortalMode.Kind.OUTAGE)
+    return {}
+
+
+def _frozen(site: Site) -> Values:
+    _begun(site, PortalMode.Kind.FREEZE)
+    return {}
+
+
+def _begun(site: Site, kind: str) -> None:
+    now = timezone.now()
+    PortalMode.objects.create(
+        kind=kind, since=now, until=now + HOUR, reason="x", begun_by=site.people["operator"]
+    )
+
+
 _WINDOW = {
     "starts": (timezone.now() + HOUR).isoformat(timespec="minutes")[:16],
     "ends": (timezone.now() + 3 * HOUR).isoformat(timespec="minutes")[:16],
@@ -144,6 +161,8 @@ _PRICES = [
 ]
 _NOTE = {"note": "pulled the plug"}
 _ACCOUNT = {"username": "nina", "name": "Nina", "email": "", "password": "correct horse battery"}
+
+_OUTAGE = {"for": "20m", "reason": "x"}
 
 ACTS: dict[str, Act] = {
     "ops/fleet/<slug:name>/drain": Act("node.drained", "node", {"reason": "fans"}),
@@ -205,6 +224,20 @@ ACTS: dict[str, Act] = {
         "tenant.admin_invited", "tenant", {"to": "mara"}, _of_tenant, has_before=False
     ),
     "ops/tenants account": Act("account.created", "user", _ACCOUNT, has_before=False),
+    "ops/portal begin": Act("outage.begun", "portal_mode", _OUTAGE, has_before=False),
+    "ops/portal close": Act("outage.closed", "portal_mode", made=_announced),
+    "ops/portal end": Act("outage.ended", "portal_mode", made=_announced),
+    "ops/portal freeze": Act("freeze.begun", "portal_mode", {"reason": "x"}, has_before=False),
+    "ops/portal thaw": Act("freeze.ended", "portal_mode", made=_frozen),
+    "post api/v1/portal/outage": Act(
+        "outage.begun", "portal_mode", {"length": "PT20M", "reason": "x"}, has_before=False
+    ),
+    "post api/v1/portal/outage/close": Act("outage.closed", "portal_mode", made=_announced),
+    "post api/v1/portal/outage/end": Act("outage.ended", "portal_mode", made=_announced),
+    "post api/v1/portal/freeze": Act(
+        "freeze.begun", "portal_mode", {"reason": "x"}, has_before=False
+    ),
+    "post api/v1/portal/freeze/end": Act("freeze.ended", "portal_mode", made=_frozen),
     "put api/v1/fleet/nodes/<slug:name>": Act(
         "node.ladder_follows_policy", "node", {"strangers_by": "policy"}, _on_its_own
     ),
@@ -247,6 +280,8 @@ ACTS: dict[str, Act] = {
         "node.enrolment_token_made", "node", {"node": "gpu-z9-01"}, has_before=False
     ),
     "manage.py epoch_raise": Act("epoch.raised", "epoch"),
+    "manage.py freeze": Act("freeze.ended", "portal_mode", {"entries": ["end"]}, _frozen),
+    "manage.py outage": Act("outage.ended", "portal_mode", {"entries": ["end"]}, _announced),
     "manage.py policy": Act("policy.published", "policy", {"entries": ["grid=600"]}),
     "manage.py rotate_key": Act("node.key_rotated", "node", {"node": NODE}, _enrolled),
 }

@@ -1,0 +1,43 @@
+"""Freezes decisions: nothing starts, nothing is paused or ended early; what is over ends."""
+
+from argparse import ArgumentParser
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from allocation.queries.portal_modes import decisions_frozen, freeze_sentence
+from allocation.services.portal_modes import FREEZE, freeze_begin, length_read, mode_end
+from tenants.errors import Refused
+from tenants.models import User
+
+
+class Command(BaseCommand):
+    """`manage.py freeze begin --reason "Power works" --for 2h --operator ada`, then `end`."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """What is to be done, and who asks for it."""
+        parser.add_argument("act", choices=["begin", "end", "status"])
+        parser.add_argument("--reason", default="")
+        parser.add_argument("--for", dest="length", default="", help="like 2h; else until `end`")
+        parser.add_argument("--operator", default="")
+
+    def handle(self, *_: object, **options: str) -> None:
+        """Says what holds now, or why not."""
+        now = timezone.now()
+        try:
+            if options["act"] != "status":
+                operator = User.objects.get(username=options["operator"], is_staff=True)
+                if options["act"] == "begin":
+                    length = length_read(options["length"])
+                    reason = options["reason"]
+                    freeze_begin(operator=operator, reason=reason, length=length, now=now)
+                else:
+                    mode_end(kind=FREEZE, operator=operator, now=now)
+        except User.DoesNotExist as error:
+            raise CommandError("Name an operator by --operator.") from error
+        except Refused as error:
+            raise CommandError(str(error)) from error
+        frozen = decisions_frozen(now)
+        self.stdout.write(freeze_sentence(frozen) if frozen else "Decisions are made.")

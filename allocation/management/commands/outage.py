@@ -1,0 +1,105 @@
+"""A planned outage of the portal: all leases are lengthened first, so that no run ends."""
+
+import time
+from argparse import ArgumentParser
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from allocation.models import PortalMode
+from allocation.queries.portal_modes import mode_open
+from allocation.services.portal_modes import (
+    OUTAGE,
+    NodeLease,
+    leases_of_nodes,
+    length_read,
+    mode_end,
+    outage_begin,
+    outage_close,
+)
+from tenants.errors import Refused
+from tenants.models import User
+
+LOOK_SECONDS = 1.0
+
+
+class Command(BaseCommand):
+    """`manage.py outage begin --for 20m --reason "New version" --operator ada`, then `end`."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """What is to be done, and who asks for it."""
+        parser.add_argument("act", choices=["begin", "end", "status"])
+        parser.add_argument("--for", dest="length", default="20m", help="like 20m; at most 4h")
+        parser.add_argument("--reason", default="The portal is upgraded")
+        parser.add_argument("--operator", default="")
+        parser.add_argument("--wait", type=int, default=60, help="seconds for agents to confirm")
+        parser.add_argument(
+            "--anyway", action="store_true", help="go on although not every node has confirmed"
+        )
+
+    def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401 (the framework's signature)
+        """Exit status 1 while the programs must not be stopped."""
+        try:
+            getattr(self, f"_{options['act']}")(options)
+        except User.DoesNotExist as error:
+            raise CommandError("Name an operator by --operator.") from error
+        except Refused as error:
+            raise CommandError(str(error)) from error
+
+    def _begin(self, options: dict[str, Any]) -> None:
+        operator = _operator(options)
+        length = length_read(options["length"]) or timedelta(0)
+        mode = outage_begin(
+            operator=operator, length=length, reason=options["reason"], now=timezone.now()
+        )
+        self.stdout.write(f"Announced until {mode.until:%H:%M:%S} UTC. Leases are lengthened.")
+        unsafe = self._awaited(mode, options["wait"])
+        if unsafe and not options["anyway"]:
+            raise CommandError(
+                "Do not stop the programs yet: work on these nodes would not outlive the outage. "
+                "Run this again when they are heard, or with --anyway."
+            )
+        outage_close(operator=operator, now=timezone.now())
+        self.stdout.write("Members' changes are refused. The programs may be stopped now.")
+
+    def _awaited(self, mode: PortalMode, seconds: int) -> list[NodeLease]:
+        """Waits until no work would be lost; returns the nodes whose work would be."""
+        until = time.monotonic() + seconds
+        while True:
+            nodes = leases_of_nodes(mode, timezone.now())
+            unsafe = [node for node in nodes if not node.is_safe]
+            if not unsafe or time.monotonic() >= until:
+                break
+            time.sleep(LOOK_SECONDS)
+        self._say(nodes)
+        return unsafe
+
+    def _say(self, nodes: list[NodeLease]) -> None:
+        confirmed = sum(node.state == "confirmed" for node in nodes)
+        self.stdout.write(f"{confirmed} of {len(nodes)} nodes have confirmed.")
+        for node in nodes:
+            if node.state != "confirmed":
+                work = "has work on lease" if node.holds_work else "no work on lease"
+                self.stdout.write(f"  {node.node} ({work}): {node.means}")
+
+    def _end(self, options: dict[str, Any]) -> None:
+        mode_end(kind=OUTAGE, operator=_operator(options), now=timezone.now())
+        self.stdout.write("The outage is over. Leases are granted with their usual length again.")
+
+    def _status(self, _: dict[str, Any]) -> None:
+        now = timezone.now()
+        mode = mode_open(OUTAGE, now)
+        if mode is None:
+            self.stdout.write("No outage is planned.")
+            return
+        closed = "closed to members" if mode.closed_at else "announced"
+        self.stdout.write(f"{closed}, until {mode.until:%d %b %H:%M:%S} UTC: {mode.reason}")
+        self._say(leases_of_nodes(mode, now))
+
+
+def _operator(options: dict[str, Any]) -> User:
+    return User.objects.get(username=options["operator"], is_staff=True)

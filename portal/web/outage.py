@@ -1,0 +1,93 @@
+"""What everybody is shown, and members are refused, while the portal is about to be upgraded or an
+operator has frozen its decisions."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from rest_framework.renderers import JSONRenderer
+
+from allocation.models import PortalMode
+from allocation.queries.portal_modes import freeze_sentence, mode_open, modes_open
+from portal.api.errors import PROBLEM_JSON, problem
+from tenants.errors import Refused
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+# Signing in and out, and what operators do about the outage itself.
+ALWAYS = ("/ops/", "/sign-in", "/sign-out", "/api/v1/portal/")
+RETRY_MOST = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """A line above every page."""
+
+    tone: str
+    icon: str
+    heading: str
+    text: str
+    until: datetime | None
+
+
+class OutageMiddleware:
+    """Refuses changes with 503 once a planned outage is closed to members."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """The answer of the view, or when to ask again."""
+        passes = request.method in SAFE or request.path_info.startswith(ALWAYS)
+        if passes or settings.SERVES_OPERATORS:
+            return self.get_response(request)
+        now = timezone.now()
+        mode = mode_open(PortalMode.Kind.OUTAGE, now)
+        if mode is None or mode.closed_at is None or mode.until is None:
+            return self.get_response(request)
+        return _refused(request, mode.until, mode.until - now)
+
+
+def _refused(request: HttpRequest, until: datetime, left: timedelta) -> HttpResponse:
+    seconds = min(RETRY_MOST, max(1, math.ceil(left.total_seconds())))
+    sentence = (
+        f"The portal is being upgraded until {until:%d %b %H:%M} UTC at the latest. Nothing was "
+        "changed; send this again then. What runs goes on."
+    )
+    refused = Refused("portal_upgrading", sentence, numbers={"retry_after_seconds": seconds})
+    if request.path_info.startswith("/api/"):
+        answer = problem(refused)
+        response = HttpResponse(JSONRenderer().render(answer.data), status=answer.status_code)
+        response["Content-Type"] = PROBLEM_JSON
+    else:
+        response = render(request, "errors/refused.html", {"refusal": refused}, status=503)
+    response["Retry-After"] = str(seconds)
+    response["Cache-Control"] = "no-store, private"
+    return response
+
+
+def banners(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: `portal_banners`, asked for by pages with a frame only."""
+    return {"portal_banners": _banners}
+
+
+def _banners() -> list[Banner]:
+    return [_banner(mode) for mode in modes_open(timezone.now())]
+
+
+def _banner(mode: PortalMode) -> Banner:
+    if mode.kind == PortalMode.Kind.FREEZE:
+        text = "Bookings are taken and wait; what runs goes on to its end."
+        return Banner("risk", "block", freeze_sentence(mode), text, mode.until)
+    if mode.closed_at is None:
+        text = "What runs goes on. Nothing that you ask for is lost."
+        heading = f"The portal will be away for an upgrade: {mode.reason.rstrip('.')}."
+        return Banner("wait", "clock", heading, text, mode.until)
+    text = "Changes are refused until it is back; what runs goes on."
+    heading = f"The portal is being upgraded: {mode.reason.rstrip('.')}."
+    return Banner("risk", "clock", heading, text, mode.until)
