@@ -5,8 +5,19 @@ from datetime import datetime
 
 from django.db.models import Count, F, Max, Q
 
-from allocation.models import Booking, Decision, Gpu, GpuEvent, GpuSample, GpuUse, Node, Tally
+from allocation.models import (
+    Booking,
+    Decision,
+    Gpu,
+    GpuEvent,
+    GpuSample,
+    GpuUse,
+    Node,
+    PortalMode,
+    Tally,
+)
 from allocation.queries.fleet import SILENT_AFTER
+from allocation.queries.portal_modes import backup_age, modes_open
 from allocation.rules.states import State
 from allocation.wire.exposition import Metric, Value
 
@@ -75,12 +86,25 @@ def metrics_of(now: datetime) -> Iterator[Metric]:
     yield _gpus()
     yield from _cycles(now)
     yield from _telemetry(now)
+    yield from _operations(now)
     counts = dict(Tally.objects.values_list("name", "count"))
     for key, (name, help_) in _TALLIES.items():
         yield Metric(name, "counter", help_, (Value(counts.get(key, 0)),))
     for prefix, known, name, help_ in _BY_WHY:
         values = tuple(Value(counts.get(prefix + why, 0), {"why": why}) for why in known)
         yield Metric(name, "counter", help_, values)
+
+
+def _operations(now: datetime) -> Iterator[Metric]:
+    age, modes = backup_age(now), {mode.kind for mode in modes_open(now)}
+    values = () if age is None else (Value(age),)
+    yield Metric("gpu_portal_backup_age_seconds", "gauge", "Age of the newest backup.", values)
+    yield Metric(
+        "gpu_portal_mode",
+        "gauge",
+        "1 while a planned outage or a freeze of decisions is in force.",
+        tuple(Value(int(kind in modes), {"kind": kind}) for kind in PortalMode.Kind.values),
+    )
 
 
 def _bookings() -> Metric:

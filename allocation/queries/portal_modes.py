@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from allocation.models import Booking, PortalMode
+from allocation.models import Backup, Booking, PortalMode
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
 
@@ -50,3 +50,9 @@ def freeze_sentence(freeze: PortalMode) -> str:
     """`Decisions are frozen by the operator since 22 Nov 14:05 UTC because …`."""
     since, because = f"{freeze.since:%d %b %H:%M} UTC", freeze.reason.rstrip(".")
     return f"Decisions are frozen by the operator since {since} because: {because}."
+
+
+def backup_age(now: datetime) -> int | None:
+    """Seconds since the state that the newest backup holds; None before there is one."""
+    newest = Backup.objects.values_list("at", flat=True).first()
+    return None if newest is None else max(0, int((now - newest).total_seconds()))

@@ -1,14 +1,19 @@
 """Probes: whether the process answers, and whether what it needs takes writes."""
 
 from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
 
 import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
+from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from allocation.models import PortalMode
+from allocation.queries.portal_modes import backup_age, modes_open
 from allocation.services.watch import watch_read
 
 PROBE = "readyz"
@@ -22,8 +27,9 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """503 when the database takes no write. 200 and `degraded` when a Redis server takes none:
-    pages and requests are answered, decisions and what nodes are told come late.
+    """503 when the database takes no write, or lacks a migration of this version. 200 and
+    `degraded` when a Redis server takes none: pages and requests are answered, decisions and what
+    nodes are told come late.
 
     A full or read-only store answers every ping, so each is written to, and named.
     """
@@ -35,7 +41,9 @@ def readyz(request: HttpRequest) -> JsonResponse:
     status = "ok" if all(servers.values()) else "degraded"
     checks = {"database": database, **servers}
     words = {name: "ok" if fine else "no write" for name, fine in checks.items()}
-    if not database:
+    missing = migrations_missing() if database else 0
+    words["migrations"] = f"{missing} not applied" if missing else "ok" if database else "unknown"
+    if not database or missing:
         return _answer({"status": "not ready", **words}, 503)
     return _answer({"status": status, **words}, 200)
 
@@ -43,7 +51,37 @@ def readyz(request: HttpRequest) -> JsonResponse:
 @require_safe
 def statusz(request: HttpRequest) -> JsonResponse:
     """200 with what must be 0, for monitoring; null is not known. Says nothing of anybody."""
-    return _answer(watch_read(timezone.now()), 200)
+    now = timezone.now()
+    return _answer({**watch_read(now), **_operations(now)}, 200)
+
+
+def migrations_missing() -> int:
+    """How many migrations of this version the database lacks. One that it has beyond those is of a
+    newer version, which adds before it takes away (docs/operator.md, Upgrading)."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT app, name FROM django_migrations")
+            return len(_migrations_wanted() - set(cursor.fetchall()))
+    except DatabaseError:
+        return len(_migrations_wanted())
+
+
+@cache
+def _migrations_wanted() -> frozenset[tuple[str, str]]:
+    return frozenset(MigrationLoader(None).graph.nodes)
+
+
+def _operations(now: datetime) -> dict[str, int | None]:
+    try:
+        modes = {mode.kind for mode in modes_open(now)}
+        age = backup_age(now)
+    except DatabaseError:
+        return dict.fromkeys(("decisions_frozen", "planned_outage", "backup_age_seconds"))
+    return {
+        "decisions_frozen": int(PortalMode.Kind.FREEZE in modes),
+        "planned_outage": int(PortalMode.Kind.OUTAGE in modes),
+        "backup_age_seconds": age,
+    }
 
 
 def _database_writes() -> bool:

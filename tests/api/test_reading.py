@@ -7,6 +7,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from tests.api.builders import Api, Site, said
+from tests.roles import as_role
 
 LISTS = [
     "projects", "projects/folding/members", "tiers", "quotas", "tokens", "budgets", "price-books",
@@ -158,8 +159,22 @@ def test_probes_answer_without_a_token() -> None:
     assert Client().get("/healthz").json() == {"status": "ok"}
     ready = Client().get("/readyz")
     assert ready.status_code == 200
-    assert set(ready.json()) == {"status", "database", "redis", "agents_redis"}
+    assert set(ready.json()) == {"status", "database", "redis", "agents_redis", "migrations"}
     assert set(ready.json().values()) == {"ok"}
+
+
+@pytest.mark.django_db
+def test_a_database_that_lacks_a_migration_is_not_ready_and_one_with_more_is() -> None:
+    with as_role("portal_owner"), connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('portal', '0099', now())"
+        )
+    assert Client().get("/readyz").status_code == 200
+    with as_role("portal_owner"), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE name = '0002_invariants'")
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["migrations"]) == (503, "1 not applied")
+    assert answer.json()["status"] == "not ready"
 
 
 @pytest.mark.django_db
