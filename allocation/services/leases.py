@@ -39,7 +39,7 @@ def lease_note(node: Node, heartbeat: wire.Heartbeat, seconds: int) -> None:
     """Notes on the node, which the caller locks and saves, what its heartbeat says of its lease and
     that the answer is one of so many seconds. A long one is noted before it is granted: work of a
     node whose lease may still run is begun nowhere else."""
-    node.lease_said = min(heartbeat.lease, _MOST_SAID)
+    node.lease_said = max(0, min(heartbeat.lease, _MOST_SAID))
     if seconds > TTL_SECONDS and reads(node, wire.LEASES_SINCE):
         node.long_lease = max(node.long_lease, seconds)
         node.long_lease_seq = heartbeat.seq

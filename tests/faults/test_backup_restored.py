@@ -1,21 +1,27 @@
 """A backup comes back while the nodes have gone on: pg_dump, pg_restore, and the raised epoch."""
 
+import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import psycopg
 import pytest
 from django.core.management import call_command
 from django.db import connections
+from django.test import Client
 from psycopg import sql
 
-from allocation.models import Booking
+from allocation.models import Backup, Booking
 from allocation.services.epochs import nodes_ahead
+from portal.backups import BackupError, backup_read
 from tests.builders_allocation import an_ask
 from tests.faults.test_site_killed import SECONDS, Site, is_enrolled
 from tests.roles import as_system
-from tests.servers.servers import DATABASE, Servers
+from tests.servers.servers import DATABASE, ROOT, Servers
 from tests.servers.waiting import wait_until
 
 pytestmark = pytest.mark.faults
@@ -87,3 +93,83 @@ def test_nodes_follow_a_restored_backup_once_the_epoch_is_raised(
     wait_until(lambda: _profiles(site) == [THREE, ONE], seconds=SECONDS)
     site.until_all("active", kept, new)
     site.ends_well(kept, new)
+
+
+def test_a_backup_is_checked_restored_and_names_what_came_after_it(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_ADMIN_URL", site.servers.admin_dsn)
+    site.agent()
+    site.until(is_enrolled)
+    kept = site.request(an_ask(profile="3g.40gb"))
+    site.until_all("active", kept)
+    backup = tmp_path / "backup"
+    with as_system():
+        call_command("backup", to=backup, stdout=StringIO())
+        call_command("backup", check=backup, stdout=StringIO())
+        assert Backup.objects.get().checked_at is not None
+        assert Client().get("/statusz").json()["backup_age_seconds"] < SECONDS
+    manifest = json.loads((backup / "manifest.json").read_text())
+    assert manifest["state"]["allocation_booking"][0] == 1
+    text = (backup / "manifest.json").read_text()
+    assert os.environ["AGENTS_MASTER_KEY"] not in text
+    assert "AGENTS_MASTER_KEY" in manifest["secrets_not_included"]
+
+    # One that a node was told of, and one that nobody but the database knows.
+    told = site.request(an_ask(profile="2g.20gb"))
+    site.until_all("active", told)
+    waiting = site.request(an_ask())
+    site.kill("reader")
+    assert "is not empty" in _restored(site.servers, backup)
+    connections.close_all()
+    said = _restored(site.servers, backup, "--replace")
+    with psycopg.connect(site.servers.admin_dsn, autocommit=True) as admin:
+        name = sql.Identifier(DATABASE)
+        admin.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO portal_test").format(name))
+    found = json.loads((backup / "accepted-after.json").read_text())
+    assert [each["booking"] for each in found["known_to_nodes"]] == [told.label]
+    before = {each["booking"] for each in found["in_the_database_before"]}
+    assert before == {told.label, waiting.label}
+    assert f"{told.label} of helix" in said
+    assert f"{waiting.label} of helix" in said
+    assert "another one" not in said
+
+    site.reader()
+    site.until(lambda: _profiles(site) == [THREE])
+    site.until_all("active", kept)
+    site.ends_well(kept)
+    _kept_dropped(site.servers)
+
+
+def _restored(servers: Servers, backup: Path, *options: str) -> str:
+    """What the command says, as the programs' role that it has in production."""
+    return subprocess.run(
+        [sys.executable, "manage.py", "restore", "--from", str(backup), *options],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": servers.dsn("portal_system")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    ).stdout
+
+
+def _kept_dropped(servers: Servers) -> None:
+    with psycopg.connect(servers.admin_dsn, autocommit=True) as admin:
+        rows = admin.execute("SELECT datname FROM pg_database WHERE datname LIKE '%_before_%'")
+        for (name,) in rows.fetchall():
+            admin.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+
+
+def test_a_damaged_backup_is_refused(tmp_path: Path) -> None:
+    for contents, why in (
+        ({}, "no whole backup"),
+        ({"manifest.json": "[]", "portal.dump": ""}, "not a manifest"),
+        ({"manifest.json": '{"format": 1, "sha256": "x"}', "portal.dump": "y"}, "damaged"),
+    ):
+        folder = tmp_path / why
+        folder.mkdir()
+        for name, text in contents.items():
+            (folder / name).write_text(text)
+        with pytest.raises(BackupError, match=why):
+            backup_read(folder)

@@ -34,7 +34,9 @@ NODE = "gpu-a1-01"
 ADDRESS = "203.0.113.9"
 UNSAFE = ("post", "put", "delete")
 OWN_COMMANDS = ("allocation", "portal", "tenants", "billing")
+# A backup changes nothing; a restore, which needs a database of its own: faults/.
 READING_COMMANDS = {
+    "backup", "restore",
     "audit_verify", "decision_replay", "invariants", "reports_reader", "seed_demo", "simulate",
 }  # fmt: skip
 

@@ -1,0 +1,51 @@
+"""Makes a backup of the database with a manifest, or checks one by restoring it elsewhere."""
+
+from argparse import ArgumentParser
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from allocation.models import Backup
+from portal.backups import BackupError, backup_check, backup_make
+from portal.database import database_dsn
+from portal.env import BadSetting, env_str
+
+
+class Command(BaseCommand):
+    """`manage.py backup --to DIR` or `--check DIR`; needs DATABASE_ADMIN_URL, as superuser."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Where to, or which one to look at."""
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument("--to", type=Path, help="a folder that is not there yet")
+        which.add_argument("--check", type=Path, help="restore it into a scratch database")
+
+    def handle(self, *_: object, to: Path | None, check: Path | None, **__: Any) -> None:  # noqa: ANN401 (Django's)
+        """Says what the backup holds, and what it does not."""
+        now = timezone.now()
+        try:
+            admin = env_str("DATABASE_ADMIN_URL")
+            if check is not None:
+                manifest = backup_check(admin, check)
+                Backup.objects.filter(sha256=manifest["sha256"]).update(checked_at=now)
+                self.stdout.write(f"{check} was restored and holds what its manifest says.")
+            elif to is not None:
+                name = str(settings.DATABASES["default"]["NAME"])
+                self._said(to, backup_make(database_dsn(admin, name), to, now), now)
+        except (BackupError, BadSetting, psycopg.Error, OSError) as error:
+            raise CommandError(str(error)) from error
+
+    def _said(self, folder: Path, manifest: dict[str, Any], now: datetime) -> None:
+        Backup.objects.create(
+            at=now, lsn=manifest["lsn"], size=manifest["size"], sha256=manifest["sha256"]
+        )
+        self.stdout.write(f"{folder}: {manifest['size']} bytes at {manifest['lsn']}.")
+        secrets = ", ".join(manifest["secrets_not_included"])
+        self.stdout.write(f"Secrets are not in it. Keep them elsewhere: {secrets}.")

@@ -1,0 +1,107 @@
+"""Restores a backup, lists what was accepted after it, and makes the nodes follow it."""
+
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import redis
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+from django.utils import timezone
+
+from allocation.management.operator import operator_argument, operator_named
+from allocation.services.epochs import epoch_raise
+from allocation.services.restored import accepted_after
+from portal.backups import BackupError, backup_read, backup_restore, lost_bookings, secrets_differ
+from portal.env import BadSetting, env_str
+
+LIST = "accepted-after.json"
+
+
+class Command(BaseCommand):
+    """`manage.py restore --from DIR [--replace]` or `--recovered`, with all programs of the portal
+    stopped; needs DATABASE_ADMIN_URL, as superuser, and DATABASE_URL of `portal_system`."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Which backup, and whether a database that is not empty may give way to it."""
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument("--from", dest="folder", type=Path)
+        which.add_argument(
+            "--recovered", action="store_true",
+            help="PostgreSQL itself has recovered the database to a point in time",
+        )  # fmt: skip
+        parser.add_argument(
+            "--replace", action="store_true", help="rename and keep the database that is there"
+        )
+        operator_argument(parser)
+
+    def handle(
+        self,
+        *_: object,
+        folder: Path | None,
+        replace: bool,
+        operator: str,
+        **__: Any,  # noqa: ANN401 (Django's)
+    ) -> None:
+        """Exit status 1 and nothing changed, or the restored database with its list."""
+        now = timezone.now()
+        lost = [] if folder is None else self._restored(folder, now, replace=replace)
+        self._list(folder, lost)
+        # Only now: nodes that are told anew end what the database does not know.
+        epoch = epoch_raise(now, operator_named(operator))
+        self.stdout.write(
+            f"The epoch is {epoch} now: nodes follow this database as soon as the programs run. "
+            "Run `manage.py migrate` if this version is newer, then `manage.py invariants`."
+        )
+
+    def _restored(self, folder: Path, now: datetime, *, replace: bool) -> list[dict[str, str]]:
+        """Restores, and returns the bookings of the database before that are lost."""
+        database = str(settings.DATABASES["default"]["NAME"])
+        try:
+            admin = env_str("DATABASE_ADMIN_URL")
+            manifest = backup_read(folder)
+            connections.close_all()
+            kept = backup_restore(admin, database, folder, replace=replace, now=now)
+            lost = lost_bookings(admin, kept, database) if kept else []
+        except (BackupError, BadSetting, psycopg.Error, OSError) as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"Restored the state of {manifest['made']}, {manifest['lsn']}.")
+        if kept:
+            self.stdout.write(f"The database that was there is kept as {kept}.")
+        for name in secrets_differ(manifest):
+            self.stdout.write(f"{name} is another one than when the backup was made.")
+        return lost
+
+    def _list(self, folder: Path | None, lost: list[dict[str, str]]) -> None:
+        try:
+            running = [asdict(each) for each in accepted_after()]
+        except redis.RedisError as error:
+            running = []
+            self.stderr.write(f"The agents' server did not answer, so nodes are not asked: {error}")
+        if folder is not None:
+            found = {"known_to_nodes": running, "in_the_database_before": lost}
+            text = json.dumps(found, indent=1, default=str, ensure_ascii=False)
+            (folder / LIST).write_text(text, encoding="utf-8")
+        self.stdout.write(
+            f"Accepted after that: {len(running)} bookings that nodes know, {len(lost)} in the "
+            "database before."
+        )
+        for each in running:
+            self.stdout.write(
+                f"  {each['booking']} of {each['tenant']}, {each['owner']}, on {each['node']} "
+                f"until {each['ends']:%d %b %H:%M} UTC: {each['fate']}."
+            )
+        names = {(each["tenant"], each["booking"]) for each in running}
+        for row in lost:
+            if (row["tenant"], row["booking"]) not in names:
+                self.stdout.write(
+                    f"  {row['booking']} of {row['tenant']}, {row['owner']}, {row['state']}: "
+                    "its node was not told; book it again."
+                )
