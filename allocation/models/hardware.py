@@ -32,9 +32,10 @@ class Node(models.Model):
 
     The newest number heard is kept per kind of message: what is not newer is dropped and counted,
     as is what was refused, and each second in which its agent said too much. `heartbeat_at` is
-    when its last heartbeat was accepted. It is `cut_off` from when a lease of its ran out until it
-    has told that it acts on our newest word. Who does not answer is `silent_since` the last answer,
-    until it has answered for a while, and `long_silent` once what is planned there is not kept.
+    when the last heartbeat that was accepted had arrived. It is `cut_off` from when a lease of its
+    ran out until it has told that it acts on our newest word. Who does not answer is `silent_since`
+    the last answer, until it has answered for a while, and `long_silent` once what is planned there
+    is not kept.
     `ahead_epoch` is the epoch of a word that its agent has and this database does not: it was
     restored. It has said `conflicts` times what contradicts the portal's record of a run, and for
     `refunded_seconds` of GPU time nothing was charged because it said that hardware had failed.

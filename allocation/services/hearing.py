@@ -174,14 +174,16 @@ def _note(node: Node, item: _Light, epoch: int, now: datetime) -> bool:
     setattr(node, field, message.seq)
     node.last_seen = now
     if isinstance(message, wire.Heartbeat):
-        skew, wrong = clock_read(node, message, now - item.waited)
+        # When it arrived: a reader that was away must not take a node for one that was answered.
+        arrived = now - item.waited
+        skew, wrong = clock_read(node, message, arrived)
         if wrong != node.clock_wrong:
             clock_tell(node.name, skew, wrong=wrong)
         if has_gone_on(message, epoch, node.generation):
             if node.ahead_epoch is None:
                 ahead_tell(node.name)
             node.ahead_epoch = message.epoch
-        node.heartbeat_at, node.clock_skew_seconds, node.clock_wrong = now, skew, wrong
+        node.heartbeat_at, node.clock_skew_seconds, node.clock_wrong = arrived, skew, wrong
     return True
 
 

@@ -143,7 +143,7 @@ def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime, waited: tim
     gone_on = has_gone_on(heartbeat, epoch_now(), node.generation)
     taken = Node.objects.filter(id=node.id, heartbeat_seq__lt=heartbeat.seq).update(
         heartbeat_seq=heartbeat.seq,
-        heartbeat_at=now,
+        heartbeat_at=now - waited,
         last_seen=now,
         clock_skew_seconds=skew,
         clock_wrong=wrong,

@@ -1,7 +1,7 @@
 """A planned outage of the portal: work on lease outlives it, and is never in two places."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from io import StringIO
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from allocation.rules.leases import (
     lease_seconds,
 )
 from allocation.services import reader
+from allocation.services.hearing import Said, messages_apply
 from allocation.services.invariants import invariants_check
 from allocation.services.portal_modes import (
     FREEZE,
@@ -105,6 +106,22 @@ def test_without_one_the_same_outage_ends_it(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
     stopped(plant, SECOND * 30)
     plant.later(SECOND * 5)
+    assert fresh(booking).replaced == 1
+
+
+def test_a_portal_that_was_away_blames_no_node_for_it(plant: Plant, lab: Lab) -> None:
+    """Not even for minutes, though all that its agent said meanwhile is read at one time."""
+    booking = on_lease(plant, lab)
+    said: list[tuple[datetime, wire.Envelope]] = []
+    for _ in range(36):
+        plant.agent.pause()
+        plant.now += SECOND * 5
+        before = len(plant.line.said)
+        plant.node_works()
+        said += [(plant.now, envelope) for envelope in plant.line.said[before:]]
+    with as_system():
+        messages_apply([Said(NAME, each, plant.now - at) for at, each in said], plant.now)
+        assert Node.objects.get(name=NAME).conflicts == 0
     assert fresh(booking).replaced == 1
 
 
