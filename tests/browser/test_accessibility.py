@@ -41,7 +41,7 @@ MORE = {
         ("search-empty", "/t/helix/search"),
         ("bookings-none", "/t/helix/bookings?q=nothing-has-this-name"),
     ),
-    "operator": (("ops-gpu", "/ops/fleet/gpu-a1-01/0"),),
+    "operator": (("ops-gpu", "/ops/fleet/gpu-a1-01/0"), ("ops-portal", "/ops/portal")),
 }
 """Pages of which no picture is taken."""
 NO_PAGES = {
