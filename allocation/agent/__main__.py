@@ -35,7 +35,7 @@ from allocation.agent.enrol import (
     identity_load,
 )
 from allocation.agent.follow import Keys
-from allocation.agent.gpu import GpuError, GpuPort, WatchPort
+from allocation.agent.gpu import GpuError, GpuPort, WatchPort, watched
 from allocation.agent.handover import Handover, Owner
 from allocation.agent.hooks import Hooks
 from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
@@ -43,6 +43,7 @@ from allocation.agent.host_cores import topology_read, topology_simulated
 from allocation.agent.lanes import OPEN_S, Lanes
 from allocation.agent.link import Link
 from allocation.agent.metrics import Board, address_parse, metrics_serve
+from allocation.agent.mode_hooks import ModeHooks
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch, process_user
@@ -269,7 +270,11 @@ def _machine(
         services = frozenset(filter(None, options.gpu_services.split(",")))
         port, watch = _driver(
             lanes,
-            lambda: NvmlGpu(process_signal, files=HostOpenFiles(services=services)),
+            lambda: NvmlGpu(
+                process_signal,
+                files=HostOpenFiles(services=services),
+                unwatched=ModeHooks(options.hooks, options.state) if options.hooks else watched,
+            ),
             lambda: NvmlWatch(lambda pid: process_user(pid, directory.name)),
             stack,
         )

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, Protocol
 
 from allocation.wire import InventoryGpu, Mode, Recovery
@@ -102,6 +103,11 @@ class FoundError:
     code: int
     instance: int | None
     recovery: Recovery | None = None
+
+
+def watched(_: str) -> AbstractContextManager[None]:
+    """Leaves the services that watch a GPU alone."""
+    return nullcontext()
 
 
 class WatchPort(Protocol):

@@ -25,7 +25,7 @@ from allocation.agent.store import write_synced
 
 log = logging.getLogger(__name__)
 
-Event = Literal["start", "resume", "notice", "pause", "end"]
+Event = Literal["start", "resume", "notice", "pause", "end", "release", "regain"]
 Environments = Mapping[str, Mapping[str, str]]
 """The environment of each active booking, by its full name."""
 Known = Mapping[str, str] | None

@@ -4,12 +4,13 @@ import contextlib
 import ctypes
 import logging
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 
 import pynvml
 
 from allocation.agent.cdi import DeviceNodes
 from allocation.agent.device_nodes import DriverDeviceNodes
-from allocation.agent.gpu import FoundInstance, GpuError, Place, Reading, Truth
+from allocation.agent.gpu import FoundInstance, GpuError, Place, Reading, Truth, watched
 from allocation.agent.nvml_calls import REFUSALS, WORDS, Handle, attempt, indexed, reading, twice
 from allocation.agent.nvml_calls import refused as _refused
 from allocation.agent.nvml_compute import compute_create, compute_destroy
@@ -28,7 +29,8 @@ _MIG = {"sliced": pynvml.NVML_DEVICE_MIG_ENABLE, "whole": pynvml.NVML_DEVICE_MIG
 
 class NvmlGpu:
     """See gpu.GpuPort. `signal_process(pid, force=)` ends a process of this node, `reset(uuid)`
-    resets a GPU. `files` looks at who has device files open; without it only NVML tells."""
+    resets a GPU. `files` looks at who has device files open; without it only NVML tells.
+    Within `unwatched(uuid)` services that watch a GPU have let go of it."""
 
     def __init__(
         self,
@@ -36,9 +38,11 @@ class NvmlGpu:
         reset: Callable[[str], None] = gpu_reset,
         files: OpenFiles | None = None,
         nodes: DeviceNodes | None = None,
+        unwatched: Callable[[str], AbstractContextManager[None]] = watched,
     ) -> None:
         self._signal_process = signal_process
         self._reset = reset
+        self._unwatched = unwatched
         self._handles: dict[str, Handle] = {}
         self._profiles: dict[str, tuple[Handle, ...]] = {}
         self._measures = Measures()
@@ -189,6 +193,10 @@ class NvmlGpu:
     def set_mode(self, gpu: str, mode: Mode) -> None:
         """The driver resets an idle GPU by itself where it can. Where it can't, the mode is pending
         until somebody else resets the GPU: we do."""
+        with self._unwatched(gpu):
+            self._set_mode(gpu, mode)
+
+    def _set_mode(self, gpu: str, mode: Mode) -> None:
         doing = f"switching to {mode}"
         try:
             outcome = pynvml.nvmlDeviceSetMigMode(self._handle(gpu), _MIG[mode])
@@ -247,13 +255,29 @@ class NvmlGpu:
         return next((int(p.sliceCount) for p in every if p.id == profile_id), 0)
 
     def destroy(self, gpu: str, instance: int) -> None:
+        """A slice that only a service has open is tried again without it."""
         self._measures.forget(gpu, instance)
+        try:
+            self._destroy(gpu, instance)
+        except GpuError as refused:
+            if refused.fault != "in_use" or not self._is_watched(gpu):
+                raise
+            with self._unwatched(gpu):
+                self._destroy(gpu, instance)
+
+    def _destroy(self, gpu: str, instance: int) -> None:
         try:
             there = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), instance)
             compute_destroy(there)
             pynvml.nvmlGpuInstanceDestroy(there)
         except REFUSALS as error:
             raise self._or_in_use(gpu, error, "taking the slice away") from error
+
+    def _is_watched(self, gpu: str) -> bool:
+        try:
+            return bool(self._on(self._handle(gpu), sliced=False).services)
+        except REFUSALS:
+            return False
 
     def pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
         """Only those that have the device's file open, where that can be seen."""

@@ -26,12 +26,12 @@ class SimulatedDeviceNodes:
         """By UUID."""
         for index, gpu in enumerate(self._hardware.gpus):
             if device == gpu.uuid:
-                return (f"/dev/nvidia{index}",)
+                return (f"/dev/{gpu.file}",)
             for instance in gpu.instances.values():
                 if device == gpu.mig_uuid(instance):
                     names = (capability_name(index, instance.id, n) for n in (1, 2))
                     caps = (f"/dev/nvidia-caps/{name}" for name in names)
-                    return (f"/dev/nvidia{index}", *caps)
+                    return (f"/dev/{gpu.file}", *caps)
         raise GpuError("lost", f"there is no device {device}")
 
 

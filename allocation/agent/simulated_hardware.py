@@ -164,7 +164,9 @@ class Gpu:
     mig: bool = False
     pending_mig: bool = False
     lost: bool = False
-    # MiB that nobody frees, the state of the NVLink fabric, and what the driver asks for.
+    # The number of its device file (None: its index), MiB that nobody frees, the state of
+    # the NVLink fabric, and what the driver asks for.
+    minor: int | None = None
     leaked_mb: int = 0
     fabric: int = 3
     recovery: int = 0
@@ -174,6 +176,11 @@ class Gpu:
     def mig_uuid(self, instance: Instance) -> str:
         text = f"{self.uuid}/{instance.id}/{instance.profile.id}/{instance.start}"
         return f"MIG-{uuid.uuid5(_NAMESPACE, text)}"
+
+    @property
+    def file(self) -> str:
+        """The name of its device file."""
+        return f"nvidia{self.index if self.minor is None else self.minor}"
 
     @property
     def pci(self) -> str:
@@ -376,12 +383,16 @@ class Hardware:
     ) -> int:
         """A program that NVML's list of compute programs does not have. Returns its pid."""
         pid = self.process_start(device, label=label, user=user)
+        self.use_as(pid, kind, service=service)
+        return pid
+
+    def use_as(self, pid: int, kind: Kind, *, service: bool = False) -> None:
+        """A program uses its GPU so."""
         for gpu in self.gpus:
             if pid in gpu.processes:
                 made = dataclasses.replace(gpu.processes[pid], kind=kind, service=service)
                 gpu.processes[pid] = made
         self.save()
-        return pid
 
     def process_signal(self, pid: int, *, force: bool) -> None:
         for gpu in self.gpus:

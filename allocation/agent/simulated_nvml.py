@@ -124,7 +124,8 @@ class SimulatedNvml(SimulatedSensors):
 
     @_symbol
     def nvmlDeviceGetMinorNumber(self, handle: CData, ref: CData) -> None:
-        _target(ref).value = self._gpu(handle).index
+        gpu = self._gpu(handle)
+        _target(ref).value = gpu.index if gpu.minor is None else gpu.minor
 
     @_symbol
     def nvmlDeviceGetPciInfo_v3(self, handle: CData, ref: CData) -> None:

@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 
+from allocation.agent.gpu import watched
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.open_files import Opener, Openers
 from allocation.agent.programs import Whose, is_signalled
@@ -98,13 +100,17 @@ class SimulatedSuspender:
         return self._results.get(pid)
 
 
-def simulated_port(hardware: Hardware) -> NvmlGpu:
+def simulated_port(
+    hardware: Hardware,
+    unwatched: Callable[[str], AbstractContextManager[None]] = watched,
+) -> NvmlGpu:
     """Returns the port to simulated GPUs, once they are installed. Raises GpuError."""
     return NvmlGpu(
         hardware.process_signal,
         hardware.reset,
         SimulatedOpenFiles(hardware),
         SimulatedDeviceNodes(hardware),
+        unwatched,
     )
 
 
@@ -124,7 +130,7 @@ class SimulatedOpenFiles:
                     # A number that is only the driver's is not in /proc.
                     continue
                 opener = Opener(each.pid, each.label, each.service)
-                found[f"nvidia{gpu.index}"].add(opener)
+                found[gpu.file].add(opener)
                 if each.instance is not None:
                     found[capability_name(gpu.index, each.instance)].add(opener)
         whole = {file: frozenset(those) for file, those in found.items()}

@@ -47,6 +47,10 @@ KINDS = (
     "errors of hardware",
     "GPUs put back by an operator",
     "programs of strangers",
+    "programs on the other lists",
+    "programs that are on no list",
+    "services stopped for a change",
+    "memory that stayed in use",
     "slices made by hand",
     *(f"died {point}" for point in CRASH_POINTS),
 )

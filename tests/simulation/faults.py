@@ -1,10 +1,10 @@
 """What goes wrong in a schedule."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from allocation.agent.link import Connected
-from allocation.agent.simulated_hardware import Gpu, HardwareFault
+from allocation.agent.simulated_hardware import Gpu, HardwareFault, Kind
 from tests.simulation.happenings import everybody_works
 from tests.simulation.machine import strangers_on
 from tests.simulation.node import COMMON_POINTS, RARE_POINTS, SimNode
@@ -23,9 +23,12 @@ GPU_FAULTS = {
     "nvmlGpuInstanceDestroy": ("NVML_ERROR_IN_USE", "NVML_ERROR_TIMEOUT"),
     "nvmlComputeInstanceDestroy": ("NVML_ERROR_IN_USE",),
     "nvmlDeviceSetMigMode": ("NVML_ERROR_IN_USE", "NVML_ERROR_TIMEOUT"),
-    "nvmlDeviceGetMigMode": ("NVML_ERROR_TIMEOUT",),
-    "nvmlDeviceGetComputeRunningProcesses_v3": ("NVML_ERROR_UNKNOWN",),
-    "nvmlGpuInstanceGetInfo": ("NVML_ERROR_TIMEOUT",),
+    "nvmlDeviceGetMigMode": ("NVML_ERROR_TIMEOUT", "NVML_ERROR_NOT_READY"),
+    "nvmlDeviceGetComputeRunningProcesses_v3": ("NVML_ERROR_UNKNOWN", "NVML_ERROR_NO_PERMISSION"),
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": ("NVML_ERROR_UNKNOWN",),
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3": ("NVML_ERROR_LIB_RM_VERSION_MISMATCH",),
+    "nvmlDeviceGetMinorNumber": ("NVML_ERROR_UNKNOWN",),
+    "nvmlGpuInstanceGetInfo": ("NVML_ERROR_TIMEOUT", "NVML_ERROR_ARGUMENT_VERSION_MISMATCH"),
 }
 
 
@@ -207,13 +210,14 @@ def stranger_comes(it: "Schedule") -> None:
     if node.agent is None or gpu.lost:
         return
     device = _slice_by_hand(it, node, gpu) if gpu.mig else gpu.uuid
-    if device is None or (not gpu.mig and (gpu.processes or _is_held(node, gpu, (0, 8)))):
+    if device is None or (not gpu.mig and (_is_used(gpu) or _is_held(node, gpu, (0, 8)))):
         return
     if not gpu.mig or rng.random() < 0.7:
         it.happened["programs of strangers"] += 1
         name = f"{FOREIGN}-{it.happened['programs of strangers']}"
         it.tell(f"{name} runs on GPU {gpu.index} of {node.name}")
-        node.hardware.process_start(device, label=name, user="mallory")
+        pid = node.hardware.process_start(device, label=name, user="mallory")
+        node.hardware.use_as(pid, node.kinds.choice(get_args(Kind)))
     everybody_works(it)
 
 
@@ -229,6 +233,10 @@ def _slice_by_hand(it: "Schedule", node: SimNode, gpu: Gpu) -> str | None:
     it.happened["slices made by hand"] += 1
     it.tell(f"somebody makes {profile.name} from {start} on GPU {gpu.index} of {node.name}")
     return gpu.mig_uuid(made)
+
+
+def _is_used(gpu: Gpu) -> bool:
+    return any(not each.service for each in gpu.processes.values())
 
 
 def _is_held(node: SimNode, gpu: Gpu, slots: tuple[int, int]) -> bool:

@@ -15,6 +15,7 @@ from allocation.agent.simulated_hardware import (
     Hardware,
     HardwareFault,
     Instance,
+    Process,
     fleet_parse,
 )
 from allocation.agent.simulated_programs import program, program_toggle
@@ -25,13 +26,17 @@ if TYPE_CHECKING:
     from tests.simulation.node import SimNode
 
 T = TypeVar("T")
+LEAK_MB = 4_000
 
 
 class Machine(Hardware):
     """GPUs that tell at which point of their work the agent is, and what it stops."""
 
-    def __init__(self, node: "SimNode", gpus: int, clock: Callable[[], float]) -> None:
-        super().__init__(node.name, fleet_parse(f"h100:{gpus}"), state=None, clock=clock)
+    def __init__(self, node: "SimNode", gpus: int, clock: Callable[[], float], driver: str) -> None:
+        fleet = fleet_parse(f"h100:{gpus}")
+        super().__init__(node.name, fleet, state=None, clock=clock, driver=driver)
+        # Until when memory of a GPU stays in use after its program has ended.
+        self.leaks: dict[str, float] = {}
         self._node, self._at = node, node.at
         # Freezing and waking that is under way, with when it is done: it outlives the agent.
         self.toggles: dict[int, float] = {}
@@ -62,6 +67,11 @@ class Machine(Hardware):
         super().compute_create(gpu, made)
         return made
 
+    def memory_used(self, gpu: Gpu, instance: Instance | None = None) -> int:
+        """The driver may free memory late."""
+        left = instance is None and self.leaks.get(gpu.uuid, 0.0) > self.clock()
+        return super().memory_used(gpu, instance) + (LEAK_MB if left else 0)
+
     def process_signal(self, pid: int, *, force: bool) -> None:
         found = program(self, pid)
         # What was woken beside a program that could not be is killed: a part can't go on.
@@ -69,10 +79,19 @@ class Machine(Hardware):
         if found is not None and not found.frozen and not (woken and force):
             self._node.stops(found.label)
         super().process_signal(pid, force=force)
+        if found is not None and program(self, pid) is None:
+            self._memory_stays(found)
         if program(self, pid) is None:
             # Its number may soon be another's.
             self.toggles.pop(pid, None)
         self._at("after a program was asked to end")
+
+    def _memory_stays(self, ended: Process) -> None:
+        """Sometimes for a while after a program has ended."""
+        if ended.instance is None and self._node.kinds.random() < 0.2:
+            for gpu in self.gpus:
+                self.leaks[gpu.uuid] = self.clock() + self._node.kinds.choice((1, 12))
+            self._node.happened["memory that stayed in use"] += 1
 
     def toggle(self, pid: int, seconds: float) -> None:
         """Begins to freeze or to wake a program."""

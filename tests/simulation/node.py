@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from unittest import mock
 
 import pynvml
@@ -24,6 +24,8 @@ from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.patient import EVERY, PatientGpu, PatientWatch
 from allocation.agent.process import Agent
+from allocation.agent.simulated_drivers import DRIVERS
+from allocation.agent.simulated_hardware import Kind
 from allocation.agent.simulated_nvml import SimulatedNvml
 from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port
 from allocation.agent.store import Store
@@ -59,6 +61,7 @@ CRASH_POINTS = (
 # Those that every life comes to soon hide the others.
 COMMON_POINTS = tuple(p for p in CRASH_POINTS if p.endswith(("on disk", "said")))
 RARE_POINTS = tuple(p for p in CRASH_POINTS if p not in COMMON_POINTS)
+WATCHER = "nv-hostengine"
 _BEGINNINGS = (
     "before a slice is made",
     "after the mode has changed",
@@ -107,7 +110,12 @@ class SimNode:
         self.measures = rng.random() < 0.2
         self.happened: Counter[str] = Counter()
         self.lease: bytes | None = None
-        self.hardware = Machine(self, gpus, clock)
+        # What a driver and its users are like draws from a source of its own: it leaves the
+        # schedule of a seed as it is.
+        self.kinds = random.Random(str(rng.getstate()[1][:8]) + name)  # noqa: S311
+        self.hardware = Machine(self, gpus, clock, self.kinds.choice(sorted(DRIVERS)))
+        self.is_watched = self.kinds.random() < 0.3
+        self.watchers_start()
         self.driver = SimulatedNvml(self.hardware)
         # GPUs about which the driver does not come back from any call.
         self.hanging: set[str] = set()
@@ -190,7 +198,25 @@ class SimNode:
         return Agent(self.node, Clock(wall=self.wall, steady=self._clock))
 
     def _driver_open(self) -> NvmlGpu:
-        return simulated_port(self.hardware)
+        return simulated_port(self.hardware, self._unwatched)
+
+    def watchers_start(self) -> None:
+        """Services of the site that have all GPUs open."""
+        if self.is_watched:
+            for gpu in self.hardware.gpus:
+                self.hardware.holder_start(gpu.uuid, label=WATCHER, kind="file", service=True)
+
+    @contextlib.contextmanager
+    def _unwatched(self, _: str) -> Iterator[None]:
+        """The site's hooks stop its services for a change of mode."""
+        for gpu in self.hardware.gpus:
+            for each in [p for p in gpu.processes.values() if p.service]:
+                del gpu.processes[each.pid]
+                self.happened["services stopped for a change"] += 1
+        try:
+            yield
+        finally:
+            self.watchers_start()
 
     def answers(self) -> None:
         """The driver comes back from every call that hung."""
@@ -218,6 +244,7 @@ class SimNode:
         self.hanging.clear()
         self._lanes = SlowLanes(self)
         self.hardware.power_cycle()
+        self.watchers_start()
         self.look()
         self.boot()
 
@@ -261,12 +288,16 @@ class SimNode:
     def given(self, allocation: DesiredAllocation, device: str) -> None:
         """Most run something, soon; some programs end only when they are killed."""
         if self.rng.random() < 0.8 and allocation.resumes is None:
-            self.hardware.process_start(
+            pid = self.hardware.process_start(
                 device,
                 label=allocation.id,
                 delay_s=self.rng.choice((0, 0, 2, 20)),
                 stubborn=self.rng.random() < 0.2,
             )
+            kind = self.kinds.choice(("compute", *get_args(Kind)))
+            self.hardware.use_as(pid, kind)
+            self.happened["programs that are on no list"] += kind == "file"
+            self.happened["programs on the other lists"] += kind in ("graphics", "mps")
 
     def taken(self, allocation: str) -> None:
         """Nobody starts anything on what is no longer theirs."""

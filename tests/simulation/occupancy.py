@@ -57,7 +57,9 @@ class Occupancy:
         found = set(self.given.items())
         for gpu in self._hardware.gpus:
             for process in gpu.processes.values():
-                if process.frozen or process.starts > self._hardware.clock():
+                is_there = not process.frozen and process.starts <= self._hardware.clock()
+                # Who only watches takes nothing from anybody.
+                if process.service or not is_there:
                     continue
                 instance = gpu.instances.get(process.instance or 0)
                 slots = (gpu.uuid, 0, 8)

@@ -8,10 +8,14 @@ from collections import Counter
 from collections.abc import Callable
 from unittest import mock
 
+import pynvml
 import pytest
 
-from allocation.agent import nvml_gpu, reconcile
+from allocation.agent import nvml_processes, reconcile
 from allocation.agent.leases import Leases
+from allocation.agent.nvml_processes import Present, Processes
+from allocation.agent.open_files import Openers
+from allocation.agent.simulated_programs import SimulatedOpenFiles
 from allocation.agent.store import Store
 from allocation.rules import leases
 from allocation.solver import Snapshot
@@ -98,8 +102,20 @@ def test_an_agent_that_does_not_compare_generations_is_seen() -> None:
 
 
 def test_an_agent_that_takes_a_device_for_empty_with_a_program_on_it_is_seen() -> None:
-    with mock.patch.object(nvml_gpu, "_processes", return_value=0):
+    with mock.patch.object(Processes, "on", return_value=Present((), 0)):
         assert is_found("P2")
+
+
+def test_an_agent_that_asks_only_for_programs_that_compute_is_seen() -> None:
+    with (
+        mock.patch.object(nvml_processes, "_listed", _computing),
+        mock.patch.object(SimulatedOpenFiles, "openers", return_value=Openers()),
+    ):
+        assert is_found("P2")
+
+
+def _computing(device):  # type: ignore[no-untyped-def]  # as the real one
+    return [each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(device)]
 
 
 def test_an_agent_that_follows_its_clock_back_in_time_is_seen() -> None:
