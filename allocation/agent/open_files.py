@@ -6,6 +6,7 @@ drivers answer wrong process ids. The open files of /proc are the proof in both 
 """
 
 import dataclasses
+import logging
 import os
 import re
 import time
@@ -13,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
+
+log = logging.getLogger(__name__)
 
 _FILE = re.compile(r"/(nvidia\d+|nvidia-cap\d+)$")
 _SYSTEM_UIDS = 1000
@@ -83,6 +86,7 @@ class HostOpenFiles:
         }
         self._steady = steady
         self._seen: tuple[float, Openers] | None = None
+        self._told = False
 
     def openers(self) -> Openers:
         """Returns who has device files open, but for the agent itself."""
@@ -107,6 +111,10 @@ class HostOpenFiles:
                 continue  # it has ended meanwhile
             for file in files:
                 found[file].add(self._opener(int(name)))
+        if hidden and not self._told:
+            self._told = True
+            log.warning("the open files of %d programs can't be read: who uses a GPU without a"
+                        " context is not seen", len(hidden))  # fmt: skip
         return Openers({file: frozenset(those) for file, those in found.items()}, frozenset(hidden))
 
     def _files(self, pid: str) -> set[str]:
