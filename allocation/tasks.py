@@ -13,6 +13,7 @@ from allocation.services.clock import ClockReading, clock_holds
 from allocation.services.cycle import cycle_run, tick_run
 from allocation.services.presence import presence_watch
 from allocation.services.publish import publish_due
+from allocation.services.seen import program_seen
 from allocation.services.stalls import stalls_tell
 from allocation.services.telemetry import telemetry_sweep, use_roll
 from allocation.services.watch import invariants_watch
@@ -72,6 +73,7 @@ def allocation_cycle() -> None:
 def allocation_tick() -> None:
     """A turn if the clock asks for one: this is what starts and ends bookings on time."""
     reading = clock_read()
+    program_seen("solver", reading.wall)
     if not clock_holds(reading):
         tick_run(reading.wall)
 

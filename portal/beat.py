@@ -13,6 +13,8 @@ from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from django.conf import settings
 
+from allocation.services.seen import program_seen
+
 logger = logging.getLogger(__name__)
 
 PREFIX = "beat:"
@@ -60,6 +62,7 @@ class SharedScheduler(Scheduler):
                 keys=[PREFIX + name for name in entries], args=[*periods, CLAIM_MS, most_ms]
             )
             wait, due = answer
+            program_seen("beat", self.app.now())
             for at in due:
                 self._send([*entries][at - 1], periods[at - 1])
         except (redis.RedisError, SchedulingError) as error:

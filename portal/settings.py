@@ -62,6 +62,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    # First: what any other answers is counted, too.
+    "portal.web.measured.MeasuredMiddleware",
     "django.middleware.security.SecurityMiddleware",
     # Timelines are large. Tokens in pages are masked anew each time, so that sizes say nothing.
     "django.middleware.gzip.GZipMiddleware",

@@ -7,6 +7,7 @@ from celery import shared_task
 from django.utils import timezone
 from redis.exceptions import RedisError
 
+from allocation.services.seen import program_seen
 from portal.audit_sources import audit_sealed
 from portal.integrations.live.push import beat
 from portal.integrations.mail.send import mails_send, mails_sweep
@@ -45,6 +46,7 @@ def mail_send() -> None:
 @shared_task(name="live.beat")
 def live_beat() -> None:
     """Tells open pages that they hear, and what they should have heard."""
+    program_seen("worker", timezone.now())
     try:
         beat()
     except RedisError:

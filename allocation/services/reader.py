@@ -31,6 +31,7 @@ from allocation.services.report_streams import (
     stream_trim,
     streams_read,
 )
+from allocation.services.seen import program_seen, reader_lag_seen
 from allocation.services.silence import signs_read, silence_mark
 from allocation.services.tallies import tally
 from allocation.services.throttle import Throttle
@@ -73,6 +74,7 @@ class Reader:
         self._listed = 0.0
         self._took_over = 0.0
         self._first = 0
+        self._lag = 0.0
 
     def stop(self) -> None:
         """Ends `run` after the batch at hand."""
@@ -159,7 +161,14 @@ class Reader:
         now = self._steady()
         if now - self._listened >= 1:
             self._listened = now
+            self._be_seen()
             silence_mark(self._silence.turn(signs_read(), now, node_policy()), self._clock())
+
+    def _be_seen(self) -> None:
+        """Says that it works, and how late it was at most since it said so last."""
+        program_seen("reader", self._clock())
+        reader_lag_seen(self._lag)
+        self._lag = 0.0
 
     def _list(self) -> list[str]:
         """The streams of all nodes that are let in, looked up once a second."""
@@ -190,6 +199,7 @@ class Reader:
             at = server_ms(link)
             readable = [said for entry in batch if (said := _said(entry, at)) is not None]
             messages_apply(readable, self._clock())
+            self._lag = max([self._lag, *(said.waited.total_seconds() for said in readable)])
             with link.pipeline(transaction=False) as pipe:
                 for entry in batch:
                     pipe.xack(entry.stream, GROUP, entry.identifier)

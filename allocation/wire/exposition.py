@@ -10,10 +10,14 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One number with its labels. None, not a number or infinite: not told."""
+    """One number with its labels. None, not a number or infinite: not told.
+
+    The numbers of a histogram have a `suffix`: `_bucket` with the label `le`, `_sum` and `_count`.
+    """
 
     number: float | None
     labels: Mapping[str, str] = field(default_factory=dict)
+    suffix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class Metric:
     """A name with what it means; a counter's name ends in `_total`."""
 
     name: str
-    kind: Literal["gauge", "counter"]
+    kind: Literal["gauge", "counter", "histogram"]
     help: str
     values: tuple[Value, ...]
 
@@ -46,7 +50,7 @@ def _line(name: str, value: Value) -> str:
     number = value.number or 0
     text = str(number) if isinstance(number, int) else repr(float(number))
     labels = ",".join(f'{key}="{_label(text)}"' for key, text in sorted(value.labels.items()))
-    return f"{name}{{{labels}}} {text}" if labels else f"{name} {text}"
+    return f"{name}{value.suffix}{{{labels}}} {text}" if labels else f"{name}{value.suffix} {text}"
 
 
 def _label(text: str) -> str:

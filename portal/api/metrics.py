@@ -12,9 +12,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from rest_framework.exceptions import AuthenticationFailed
 
+from allocation.queries.delays import delays_of, sizes_of
 from allocation.queries.metrics import metrics_of
+from allocation.services.seen import programs_read, reader_lag_read
 from allocation.services.watch import watch_read
 from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition
+from portal.traffic import traffic_read
 from tenants.api.auth import TokenAuthentication
 from tenants.queries import mails_counted, outbox_waiting
 from tenants.wall import operator_tx
@@ -35,14 +38,18 @@ def metrics(request: HttpRequest) -> HttpResponse:
         return HttpResponse(
             words[status], status=status, content_type="text/plain", headers=headers
         )
-    now = timezone.now()
-    with operator_tx():
-        found = [*metrics_of(now), *_outbox(now), *_mails()]
     return HttpResponse(
-        exposition([*found, *_queues(), *_watched(now)]),
+        exposition(metrics_told(timezone.now())),
         content_type=CONTENT_TYPE,
         headers={"Cache-Control": "no-store"},
     )
+
+
+def metrics_told(now: datetime) -> list[Metric]:
+    """All that is told; what is unknown is there without a value."""
+    with operator_tx():
+        found = [*metrics_of(now), *delays_of(now), *sizes_of(), *_outbox(now), *_mails()]
+    return [*found, *_queues(), *_watched(now), *_programs(now)]
 
 
 def _comes_from_allowed(request: HttpRequest) -> bool:
@@ -100,6 +107,25 @@ def _watched(now: datetime) -> Iterator[Metric]:
         ),
     ):
         yield Metric(f"gpu_portal_{name}", "gauge", help_, (Value(seen[key]),))
+
+
+def _programs(now: datetime) -> Iterator[Metric]:
+    """Unknown without the cache's server, which is told by `gpu_portal_redis_up`."""
+    try:
+        ages = tuple(Value(age, {"program": name}) for name, age in programs_read(now))
+        found = [
+            Metric("gpu_portal_program_age_seconds", "gauge", "Since each program worked.", ages),
+            Metric(
+                "gpu_portal_reader_lag_seconds",
+                "gauge",
+                "For how long the newest report of a node that was read had waited.",
+                (Value(reader_lag_read()),),
+            ),
+            *traffic_read(),
+        ]
+    except redis.RedisError:
+        return
+    yield from found
 
 
 def _queues() -> Iterator[Metric]:

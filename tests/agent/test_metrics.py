@@ -32,6 +32,8 @@ def parsed(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
             assert name not in typed, "a name in two blocks"
             assert (kind == "counter") == name.endswith("_total")
             typed.add(name)
+            if kind == "histogram":
+                typed |= {f"{name}_bucket", f"{name}_sum", f"{name}_count"}
         elif not line.startswith("# HELP "):
             match = _LINE.fullmatch(line)
             assert match, line

@@ -1,19 +1,27 @@
 """/metrics: who may read it, and that it says what is there without naming tenants."""
 
+import json
+import re
 from datetime import timedelta
 from ipaddress import ip_network
 
 import pytest
+import yaml
 from django.core.cache import cache
 from django.test import Client, override_settings
 from django.utils import timezone
 
+from allocation.models import Booking
+from allocation.services.history import event_add
 from allocation.services.tallies import tally
+from portal.api.metrics import metrics_told
+from portal.traffic import BUCKETS_MS
 from tenants.outbox import outbox_add
 from tests.agent.test_metrics import parsed
 from tests.api.builders import Site
 from tests.builders import a_member, a_project, a_tenant
 from tests.roles import as_system
+from tests.servers.servers import ROOT
 from tests.web.fleet_builders import a_booking, a_node
 
 pytestmark = pytest.mark.django_db
@@ -102,3 +110,67 @@ def test_an_operators_token_opens_it_from_anywhere_and_nobody_elses(site: Site) 
         }.items()
     }  # fmt: skip
     assert answers == {"operator": 200, "admin": 403, "stranger": 403}
+
+
+@override_settings(METRICS_ALLOW=ANYBODY)
+def test_answers_are_counted_by_route_and_status_and_their_time_by_surface(site: Site) -> None:
+    for _ in range(2):
+        # Each client is a process of its own, which adds up what it counted with its first answer.
+        assert Client().get("/api/v1/bookings/BK-77").status_code == 401
+    Client().get("/no/such/page")
+    told = parsed(read()[1])
+    labels = (
+        ("method", "GET"),
+        ("route", "/api/v1/bookings/<booking:reference>"),
+        ("status", "401"),
+    )
+    assert told["gpu_portal_http_requests_total", labels] == 2
+    unknown = (("method", "GET"), ("route", "none"), ("status", "404"))
+    assert told["gpu_portal_http_requests_total", unknown] == 1
+    name = "gpu_portal_http_request_seconds"
+    assert told[f"{name}_count", (("surface", "api"),)] == 2
+    ends = [*(repr(end / 1000) for end in BUCKETS_MS), "+Inf"]
+    steps = [told[f"{name}_bucket", (("le", end), ("surface", "api"))] for end in ends]
+    assert steps == sorted(steps)
+    assert steps[-1] == 2
+    assert told["gpu_portal_program_age_seconds", (("program", "web"),)] < 60
+
+
+@override_settings(METRICS_ALLOW=ANYBODY)
+def test_it_tells_how_long_people_waited(site: Site) -> None:
+    now = timezone.now()
+    for seconds in (4, 8):
+        asked = now - timedelta(minutes=3)
+        row = a_booking(a_member(a_project(a_tenant(f"t{seconds}"))), now=now)
+        with as_system():
+            Booking.objects.filter(id=row.id).update(
+                submitted=asked, first_promise=asked + timedelta(seconds=30)
+            )
+            row.refresh_from_db()
+            for kind, after in (("requested", 0), ("queued", seconds), ("started", 10 * seconds)):
+                event_add(row, kind=kind, sentence="x", now=asked + timedelta(seconds=after))
+    told = parsed(read()[1])
+    median = (("quantile", "0.5"),)
+    assert told["gpu_portal_request_to_decision_seconds", median] == 6
+    assert told["gpu_portal_request_to_start_seconds", median] == 60
+    assert told["gpu_portal_start_lateness_seconds", median] == 30
+    assert told["gpu_portal_request_to_decision_seconds_bookings", ()] == 2
+    assert told["gpu_portal_database_bytes", ()] > 1_000_000
+
+
+def test_alerts_and_dashboard_speak_of_metrics_that_there_are() -> None:
+    alerts = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())
+    rules = [rule for group in alerts["groups"] for rule in group["rules"]]
+    dashboard = json.loads((ROOT / "deploy/grafana/gpu-portal.json").read_text())
+    asked = [rule["expr"] for rule in rules] + [
+        target["expr"] for panel in dashboard["panels"] for target in panel["targets"]
+    ]
+    told = {metric.name for metric in metrics_told(timezone.now())}
+    named = {name for text in asked for name in re.findall(r"gpu_portal_\w+", text)}
+    histogram = "gpu_portal_http_request_seconds"
+    assert {name.removesuffix("_bucket") for name in named} <= told
+    assert histogram in told
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert rule["labels"]["severity"] in {"page", "ticket"}
+        assert {"summary", "action"} <= set(rule["annotations"])

@@ -1,0 +1,95 @@
+"""What all web processes have answered, added up in the cache's server.
+
+Each process counts for itself and adds its counts now and then. What a process that dies had not
+added is lost: a few seconds of counts.
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+import redis
+from django.conf import settings
+
+from allocation.wire.exposition import Metric, Value
+
+logger = logging.getLogger(__name__)
+
+KEY = "metrics:http"
+# Upper ends in milliseconds; what takes longer is in `+Inf` only.
+BUCKETS_MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
+_ANSWERS, _BUCKET, _SUM = "answers", "bucket", "sum"
+
+
+def answer_counts(
+    route: str, method: str, status: int, surface: str, seconds: float
+) -> Counter[str]:
+    """The counts of one answer, by the name under which they are added up."""
+    milliseconds = seconds * 1000
+    counts = Counter(
+        [f"{_ANSWERS}|{route}|{method}|{status}", f"{_BUCKET}|{surface}|+Inf"]
+        + [f"{_BUCKET}|{surface}|{end}" for end in BUCKETS_MS if milliseconds <= end]
+    )
+    counts[f"{_SUM}|{surface}"] = round(milliseconds)
+    return counts
+
+
+def traffic_add(counts: Mapping[str, int]) -> None:
+    """Adds a process's counts to those of all; without the server they are dropped."""
+    if not counts:
+        return
+    try:
+        with _server() as client:
+            pipe = client.pipeline(transaction=False)
+            for field, count in counts.items():
+                pipe.hincrby(KEY, field, count)
+            pipe.execute()
+    except redis.RedisError as error:
+        logger.warning("Some answers are not counted: %s", error)
+
+
+def traffic_read() -> Iterator[Metric]:
+    """What all web processes have answered. Raises redis.RedisError."""
+    with _server() as client:
+        stored = client.hgetall(KEY)
+    found: dict[str, list[tuple[list[str], int]]] = defaultdict(list)
+    for name, count in sorted(stored.items()):
+        kind, *labels = name.decode().split("|")
+        found[kind].append((labels, int(count)))
+    answers = [
+        Value(count, dict(zip(("route", "method", "status"), labels, strict=True)))
+        for labels, count in found[_ANSWERS]
+    ]
+    counts = {(surface, end): count for (surface, end), count in found[_BUCKET]}
+    times = [
+        value
+        for (surface,), milliseconds in found[_SUM]
+        for value in _histogram(surface, milliseconds, counts)
+    ]
+    yield Metric(
+        "gpu_portal_http_requests_total", "counter", "Answers of web processes.", tuple(answers)
+    )
+    yield Metric(
+        "gpu_portal_http_request_seconds",
+        "histogram",
+        "Time to an answer, waiting for decisions not counted.",
+        tuple(times),
+    )
+
+
+def _histogram(
+    surface: str, milliseconds: int, counts: Mapping[tuple[str, str], int]
+) -> Iterator[Value]:
+    for end in BUCKETS_MS:
+        labels = {"surface": surface, "le": repr(end / 1000)}
+        yield Value(counts.get((surface, str(end)), 0), labels, "_bucket")
+    whole = counts.get((surface, "+Inf"), 0)
+    yield Value(whole, {"surface": surface, "le": "+Inf"}, "_bucket")
+    yield Value(milliseconds / 1000, {"surface": surface}, "_sum")
+    yield Value(whole, {"surface": surface}, "_count")
+
+
+def _server() -> "redis.Redis":
+    return redis.Redis.from_url(
+        settings.CACHE_REDIS_URL, socket_timeout=1, socket_connect_timeout=1
+    )

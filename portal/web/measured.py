@@ -1,0 +1,76 @@
+"""Counts what web processes answer and how long it takes them."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+
+from allocation.services.seen import program_seen
+from portal.traffic import answer_counts, traffic_add
+
+EVERY_SECONDS = 2.0
+_PROBES = frozenset({"healthz", "readyz", "statusz", "metrics"})
+
+
+class MeasuredMiddleware:
+    """Counts each answer of this process by route, method and status, and its time by surface.
+
+    Outermost, so that errors are counted as they are answered. While a request waits for a
+    decision no time is counted: it holds no thread.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        """Django makes one for each process."""
+        self._get_response = get_response
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._added = -EVERY_SECONDS
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer, counted. A web process counts what it passes to the operators' process."""
+        began = time.perf_counter()
+        response = self._get_response(request)
+        if not settings.SERVES_OPERATORS:
+            self._count(request, response.status_code, time.perf_counter() - began)
+        due = self._due()
+        if due is not None:
+            program = "operators" if settings.SERVES_OPERATORS else "web"
+            program_seen(program, timezone.now())
+            traffic_add(due)
+        return response
+
+    def _count(self, request: HttpRequest, status: int, seconds: float) -> None:
+        counts = answer_counts(
+            route_of(request), request.method or "", status, surface_of(request.path), seconds
+        )
+        with self._lock:
+            self._counts.update(counts)
+
+    def _due(self) -> Counter[str] | None:
+        with self._lock:
+            if time.monotonic() - self._added < EVERY_SECONDS:
+                return None
+            self._added = time.monotonic()
+            due, self._counts = self._counts, Counter()
+            return due
+
+
+def route_of(request: HttpRequest) -> str:
+    """The pattern of the address, so that there are as many as routes and not as requests."""
+    if request.resolver_match is not None:
+        return f"/{request.resolver_match.route}".replace("|", "/")
+    return "static" if request.path.startswith(f"/{settings.STATIC_URL.strip('/')}/") else "none"
+
+
+def surface_of(path: str) -> str:
+    """Who is served: programs, operators, people, probes, or files of pages."""
+    first = path.lstrip("/").split("/", 1)[0]
+    if first in _PROBES:
+        return "probe"
+    known = {"api": "api", "ops": "operators", settings.STATIC_URL.strip("/"): "static"}
+    return known.get(first, "pages")
