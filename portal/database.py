@@ -38,6 +38,23 @@ PATIENCE = {
     "portal_owner": Patience(statement=0, lock=60, idle=0),
 }
 LONGEST_SECONDS = 24 * 3600
+# The settings of a role that carry its patience.
+TIMEOUTS = {
+    "statement": "statement_timeout",
+    "lock": "lock_timeout",
+    "idle": "idle_in_transaction_session_timeout",
+}
+# Which roles there are, and which of them pass row-level security.
+ROLES_BYPASS = {
+    "portal_owner": True,
+    "portal_web": False,
+    "portal_operators": False,
+    "portal_system": True,
+    "portal_ops": True,
+}
+# Who can become whom: the operators' process begins as the web does and steps up for one
+# transaction at a time. A web process can become nobody else.
+MEMBERSHIPS = (("portal_operators", "portal_web"), ("portal_operators", "portal_ops"))
 
 
 @dataclass(frozen=True)
@@ -74,8 +91,6 @@ def roles_ensure(
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         for role in _roles(passwords):
             _role_ensure(connection, role)
-        # The operators' process begins as the web does and steps up for one transaction at a time.
-        # A web process can become nobody else.
         connection.execute("REVOKE portal_ops FROM portal_web")
         # Who owns all tables enrols the demo's nodes, too.
         connection.execute("GRANT portal_ops TO portal_owner WITH INHERIT FALSE, SET TRUE")
@@ -108,13 +123,13 @@ def database_dsn(
 
 
 def _roles(passwords: Passwords) -> tuple[Role, ...]:
-    return (
-        Role("portal_owner", bypass=True, password=passwords.owner),
-        Role("portal_web", bypass=False, password=passwords.web),
-        Role("portal_operators", bypass=False, password=passwords.operators),
-        Role("portal_system", bypass=True, password=passwords.system),
-        Role("portal_ops", bypass=True),
-    )
+    known = {
+        "portal_owner": passwords.owner,
+        "portal_web": passwords.web,
+        "portal_operators": passwords.operators,
+        "portal_system": passwords.system,
+    }
+    return tuple(Role(name, bypass, known.get(name)) for name, bypass in ROLES_BYPASS.items())
 
 
 def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
@@ -135,11 +150,8 @@ def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
 
 
 def _patience_set(connection: psycopg.Connection, role: str, limits: Patience) -> None:
-    for setting, seconds in (
-        ("statement_timeout", limits.statement),
-        ("lock_timeout", limits.lock),
-        ("idle_in_transaction_session_timeout", limits.idle),
-    ):
+    for kind, seconds in asdict(limits).items():
+        setting = TIMEOUTS[kind]
         connection.execute(
             sql.SQL("ALTER ROLE {} SET {} = {}").format(
                 sql.Identifier(role), sql.Identifier(setting), sql.Literal(f"{seconds}s")
