@@ -44,6 +44,14 @@ TIMEOUTS = {
     "lock": "lock_timeout",
     "idle": "idle_in_transaction_session_timeout",
 }
+# A machine that lost its power is noticed after 25 s and its locks fall: a standby solver waits for
+# one of them. Linux alone takes two hours. Sockets of the own machine ignore these.
+KEEPALIVES = {
+    "tcp_keepalives_idle": "10s",
+    "tcp_keepalives_interval": "5s",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25s",
+}
 # Which roles there are, and which of them pass row-level security.
 ROLES_BYPASS = {
     "portal_owner": True,
@@ -53,8 +61,13 @@ ROLES_BYPASS = {
     "portal_ops": True,
 }
 # Who can become whom: the operators' process begins as the web does and steps up for one
-# transaction at a time. A web process can become nobody else.
-MEMBERSHIPS = (("portal_operators", "portal_web"), ("portal_operators", "portal_ops"))
+# transaction at a time. A web process can become nobody else. Who owns all tables enrols the
+# demo's nodes, too.
+MEMBERSHIPS = (
+    ("portal_operators", "portal_web"),
+    ("portal_operators", "portal_ops"),
+    ("portal_owner", "portal_ops"),
+)
 
 
 @dataclass(frozen=True)
@@ -92,11 +105,12 @@ def roles_ensure(
         for role in _roles(passwords):
             _role_ensure(connection, role)
         connection.execute("REVOKE portal_ops FROM portal_web")
-        # Who owns all tables enrols the demo's nodes, too.
-        connection.execute("GRANT portal_ops TO portal_owner WITH INHERIT FALSE, SET TRUE")
-        connection.execute(
-            "GRANT portal_web, portal_ops TO portal_operators WITH INHERIT FALSE, SET TRUE"
-        )
+        for member, becomes in MEMBERSHIPS:
+            connection.execute(
+                sql.SQL("GRANT {} TO {} WITH INHERIT FALSE, SET TRUE").format(
+                    sql.Identifier(becomes), sql.Identifier(member)
+                )
+            )
         connection.execute("ALTER ROLE portal_operators SET role = portal_web")
         for name, limits in patience.items():
             _patience_set(connection, name, limits)
@@ -150,11 +164,11 @@ def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
 
 
 def _patience_set(connection: psycopg.Connection, role: str, limits: Patience) -> None:
-    for kind, seconds in asdict(limits).items():
-        setting = TIMEOUTS[kind]
+    settled = {TIMEOUTS[kind]: f"{seconds}s" for kind, seconds in asdict(limits).items()}
+    for setting, value in {**settled, **KEEPALIVES}.items():
         connection.execute(
             sql.SQL("ALTER ROLE {} SET {} = {}").format(
-                sql.Identifier(role), sql.Identifier(setting), sql.Literal(f"{seconds}s")
+                sql.Identifier(role), sql.Identifier(setting), sql.Literal(value)
             )
         )
 

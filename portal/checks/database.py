@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from portal.database import EXTENSIONS, MEMBERSHIPS, PATIENCE, ROLES_BYPASS, TIMEOUTS
+from portal.database import EXTENSIONS, KEEPALIVES, MEMBERSHIPS, PATIENCE, ROLES_BYPASS, TIMEOUTS
 
 MAKE_AGAIN = "Run python -m portal.database again, with a superuser's DATABASE_ADMIN_URL."
 OLDEST_VERSION = 16
@@ -116,6 +116,13 @@ def _timeouts(role: str, config: list[str]) -> Iterator[CheckMessage]:
                 hint=MAKE_AGAIN,
                 id="portal.W109",
             )
+    if role in PATIENCE and not KEEPALIVES.keys() <= told.keys():
+        yield Warning(
+            f"Sessions of {role} outlive a machine that lost its power, by hours: a standby solver"
+            " waits for them.",
+            hint=MAKE_AGAIN,
+            id="portal.W112",
+        )
 
 
 def _own_role() -> Iterator[CheckMessage]:
