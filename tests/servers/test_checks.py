@@ -292,10 +292,12 @@ def test_a_bare_database_of_another_encoding_is_not_the_portals(site: Site) -> N
         " LOCALE_PROVIDER libc"
     )
     own = connection.settings_dict["NAME"]
+    connection.close()
     try:
         connection.settings_dict["NAME"] = "bare"
         sentences = found()
     finally:
+        connection.close()
         connection.settings_dict["NAME"] = own
         site.admin.execute("DROP DATABASE bare WITH (FORCE)")
     assert "encoding is SQL_ASCII" in sentences.get("portal.E103", ""), sentences
