@@ -132,7 +132,7 @@ def test_all_that_the_file_names_is_in_it() -> None:
 
 
 def test_no_web_process_knows_what_nodes_keys_are_made_of() -> None:
-    knows = {name for name, told in launched().items() if "AGENTS_MASTER_KEY" in told}
+    knows = {name for name, told in launched().items() if "AGENTS_MASTER_KEY" in told.environment}
     assert knows == launched().keys() - {"web"}
 
 
