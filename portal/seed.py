@@ -42,9 +42,10 @@ def seed(*, now: datetime, path: Path, url: str) -> int:
     today = now.astimezone(UTC).date()
     begin = midnight(today - timedelta(days=PAST_DAYS + 1))
     before = Booking.objects.count()
+    is_first = not AuditEntry.objects.filter(action=MARK).exists()
     catalogue_seed(begin)
-    people_seed(now)
-    if not AuditEntry.objects.filter(action=MARK).exists():
+    people_seed(today, begin if is_first else now)
+    if is_first:
         nodes_enrol(begin)
         _past(begin, now.replace(second=0), today)
     if not _is_marked("asked", today):

@@ -62,6 +62,7 @@ class DemoNode:
         self._changing: dict[str, tuple[datetime, wire.Mode]] = {}
         self._places: dict[str, _Place] = {}
         self._errors: tuple[wire.HardwareError, ...] = ()
+        self._freed = False
 
     def due(self) -> Iterator[datetime]:
         """The instants at which the node has something to say."""
@@ -95,6 +96,11 @@ class DemoNode:
     def reports(self, now: datetime) -> list[Said]:
         """A report of all, if anything has happened by now."""
         return [self._report(now)] if self._settle(now) else []
+
+    def freed(self) -> bool:
+        """Whether a device was proven empty, or has changed its mode, since the last answer."""
+        before, self._freed = self._freed, False
+        return before
 
     def measures(self, now: datetime) -> list[Said]:
         """Readings of the devices that are measured by now."""
@@ -145,7 +151,7 @@ class DemoNode:
         done = False
         for gpu, (at, mode) in list(self._changing.items()):
             if at <= now:
-                self._modes[gpu], done = mode, True
+                self._modes[gpu], self._freed, done = mode, True, True
                 del self._changing[gpu]
         for place in self._places.values():
             if place.due is None or place.due > now:
@@ -153,6 +159,7 @@ class DemoNode:
             is_ready = place.state == "preparing"
             place.state, place.since = ("ready" if is_ready else "empty"), now
             place.due, done = None, True
+            self._freed |= not is_ready
             if is_ready:
                 place.measured = now + (MINUTE if place.label in self._absent else COMES_AFTER)
         return done
@@ -231,8 +238,10 @@ class DemoFleet:
             node.reads(now)
 
     def reports(self, now: datetime) -> bool:
-        """The portal hears what has happened on nodes; whether anything has."""
-        return self._say(now, DemoNode.reports)
+        """The portal hears what has happened on nodes; whether a place became free by it."""
+        self._say(now, DemoNode.reports)
+        freed = [node.freed() for node in self.nodes.values()]
+        return any(freed)
 
     def measures(self, now: datetime) -> bool:
         """The portal hears what nodes have measured; whether anything was."""

@@ -46,11 +46,12 @@ def live_through(
     waiting = sorted((act for act in acts if since < act.at < until), key=lambda act: act.at)
     now, kept, clock = since, since, since
     while (now := min(_instants(now, clock, waiting, fleet), default=until)) < until:
-        news = _acts(waiting, now) | fleet.reports(now)
+        news = _acts(waiting, now) or now >= clock
+        freed = fleet.reports(now)
         if fleet.measures(now):
             news |= bool(presence_watch(now))
-        if news or now >= clock:
-            (cycle_run if is_anyone_waiting() else tick_run)(now)
+        if news or freed:
+            (cycle_run if news or is_anyone_waiting() else tick_run)(now)
             fleet.reads(now)
             clock = min(_of_the_clock(now), default=until)
         if now - kept >= HOUSEKEEPING:

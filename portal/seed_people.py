@@ -4,24 +4,38 @@ import json
 import os
 import secrets
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from django.db import transaction
+
 from billing.models import Budget
 from billing.rules import Period, month_of
 from billing.services import budget_set
-from tenants.access import actor_in
+from tenants.access import Actor, actor_in
 from tenants.models import Membership, Project, Quota, Role, Tenant, User
-from tenants.services import token_create, token_verify
-from tenants.services.quotas import Share, quota_set, tenant_quota_set
+from tenants.services import (
+    NewAccount,
+    Share,
+    account_create,
+    invitation_accept,
+    invitation_create,
+    operator_create,
+    project_create,
+    quota_set,
+    tenant_create,
+    tenant_quota_set,
+    token_create,
+    token_verify,
+)
 
 UNITS_PER_GPU = 56_000
 TOKEN_DAYS = 365
 
-# Slug -> (name, bookings that it had before the demo begins).
-TENANTS = {"helix": ("Helix Institute", 1980), "northlab": ("North Lab", 410)}
+TENANTS = {"helix": "Helix Institute", "northlab": "North Lab"}
+ADMINS = {"helix": "ada", "northlab": "sigrid"}
 # (tenant, project) -> (name, euro per month).
 PROJECTS = {
     ("helix", "protein-folding"): ("Protein folding", "4000"),
@@ -29,33 +43,30 @@ PROJECTS = {
     ("helix", "language-models"): ("Language models", "5000"),
     ("northlab", "climate"): ("Climate", "2500"),
 }
-# Sign-in name -> (first name, last name, memberships as (tenant, project or None, role)).
-PEOPLE: dict[str, tuple[str, str, list[tuple[str, str | None, Role]]]] = {
+# Sign-in name -> (name, memberships as (tenant, project or None, role)).
+PEOPLE: dict[str, tuple[str, list[tuple[str, str | None, Role]]]] = {
     "mara": (
-        "Mara",
-        "Lind",
+        "Mara Lind",
         [
             ("helix", "protein-folding", Role.RESEARCHER),
             ("helix", "language-models", Role.RESEARCHER),
         ],
     ),
-    "jonas": ("Jonas", "Weil", [("helix", "protein-folding", Role.LEAD)]),
-    "ines": ("Ines", "Okoro", [("helix", "cryo-em", Role.LEAD)]),
+    "jonas": ("Jonas Weil", [("helix", "protein-folding", Role.LEAD)]),
+    "ines": ("Ines Okoro", [("helix", "cryo-em", Role.LEAD)]),
     "tomas": (
-        "Tomas",
-        "Vrba",
+        "Tomas Vrba",
         [("helix", "language-models", Role.LEAD), ("helix", "cryo-em", Role.RESEARCHER)],
     ),
-    "lea": ("Lea", "Brandt", [("helix", "protein-folding", Role.VIEWER)]),
-    "ada": ("Ada", "Krol", [("helix", None, Role.TENANT_ADMIN)]),
+    "lea": ("Lea Brandt", [("helix", "protein-folding", Role.VIEWER)]),
+    "ada": ("Ada Krol", [("helix", None, Role.TENANT_ADMIN)]),
     # A token works inside a tenant, so that the operator's needs a place to belong to.
-    "olaf": ("Olaf", "Brekke", [("helix", "cryo-em", Role.VIEWER)]),
-    "nils": ("Nils", "Aune", [("northlab", "climate", Role.RESEARCHER)]),
-    "freya": ("Freya", "Dahl", [("northlab", "climate", Role.LEAD)]),
-    "sigrid": ("Sigrid", "Holm", [("northlab", None, Role.TENANT_ADMIN)]),
+    "olaf": ("Olaf Brekke", [("helix", "cryo-em", Role.VIEWER)]),
+    "nils": ("Nils Aune", [("northlab", "climate", Role.RESEARCHER)]),
+    "freya": ("Freya Dahl", [("northlab", "climate", Role.LEAD)]),
+    "sigrid": ("Sigrid Holm", [("northlab", None, Role.TENANT_ADMIN)]),
 }
-OPERATORS = frozenset({"olaf"})
-ADMINS = {"helix": "ada", "northlab": "sigrid"}
+OPERATOR = "olaf"
 # The part somebody plays in the demo -> who, and the tenant that the token is for.
 PARTS = {
     "researcher": ("mara", "helix"),
@@ -77,24 +88,38 @@ QUOTAS: dict[tuple[str, str | None], dict[str, tuple[int, int | None]]] = {
 }
 
 
-def people_seed(now: datetime) -> None:
-    """Makes what is missing of tenants, projects, people, quotas and this and the next budgets."""
-    for slug, (name, counted) in TENANTS.items():
-        Tenant.objects.get_or_create(
-            slug=slug, defaults={"name": name, "bookings_counted": counted}
-        )
-    for (tenant, slug), (name, _) in PROJECTS.items():
-        Project.objects.get_or_create(
-            tenant=Tenant.objects.get(slug=tenant), slug=slug, defaults={"name": name}
-        )
+@transaction.atomic
+def people_seed(today: date, now: datetime) -> None:
+    """Makes what is missing: people, tenants, projects, quotas, and the budgets around `today`.
+
+    All of it is done by those who may: the operator makes accounts and tenants, admins make
+    projects and invite people, who accept.
+    """
+    for username in sorted(PEOPLE, key=lambda name: name != OPERATOR):
+        _account_seed(username, now)
+    _places_seed(now)
     for username in PEOPLE:
-        _person_seed(username)
+        _memberships_seed(username, now)
+    _shares_seed(today, now)
+
+
+def _places_seed(now: datetime) -> None:
+    for slug, name in TENANTS.items():
+        if not Tenant.objects.filter(slug=slug).exists():
+            operator = _person(OPERATOR)
+            tenant_create(operator=operator, slug=slug, name=name, admin=ADMINS[slug], now=now)
+    for (tenant, slug), (name, _) in PROJECTS.items():
+        if not Project.objects.filter(tenant__slug=tenant, slug=slug).exists():
+            project_create(actor=_admin(tenant), slug=slug, name=name, now=now)
+
+
+def _shares_seed(today: date, now: datetime) -> None:
     for (tenant, project), rows in QUOTAS.items():
         for gpu_class, (guaranteed, limit) in rows.items():
             share = _share(guaranteed, limit)
             _quota_seed(_project(tenant, project), tenant, gpu_class, share, now)
     for (tenant, slug), (_, amount) in PROJECTS.items():
-        for period in _months(now):
+        for period in _months(today):
             _budget_seed(Project.objects.get(tenant__slug=tenant, slug=slug), period, amount, now)
 
 
@@ -119,28 +144,35 @@ def keys_write(path: Path, url: str, now: datetime) -> None:
         _write(path, document)
 
 
-def _person_seed(username: str) -> None:
-    first, last, memberships = PEOPLE[username]
-    user, is_new = User.objects.get_or_create(
-        username=username,
-        defaults={
-            "first_name": first,
-            "last_name": last,
-            "email": f"{username}@example.org",
-            "is_staff": username in OPERATORS,
-        },
-    )
-    if not is_new:
+def _account_seed(username: str, now: datetime) -> None:
+    if User.objects.filter(username=username).exists():
         return
-    user.set_unusable_password()
-    user.save()
+    name, _ = PEOPLE[username]
+    account = NewAccount(username, name, f"{username}@example.org", secrets.token_urlsafe(12))
+    if username == OPERATOR:
+        operator_create(account=account, now=now)
+    else:
+        account_create(operator=_person(OPERATOR), account=account, now=now)
+
+
+def _memberships_seed(username: str, now: datetime) -> None:
+    user, (_, memberships) = _person(username), PEOPLE[username]
     for tenant, project, role in memberships:
-        Membership.objects.create(
-            tenant=Tenant.objects.get(slug=tenant),
-            project=_project(tenant, project),
-            user=user,
-            role=role,
+        where = _project(tenant, project)
+        if Membership.objects.filter(user=user, tenant__slug=tenant, project=where).exists():
+            continue
+        offer = invitation_create(
+            actor=_admin(tenant), to=username, role=role, project=project, now=now
         )
+        invitation_accept(user_id=user.pk, invitation_id=offer.id, now=now)
+
+
+def _person(username: str) -> User:
+    return User.objects.get(username=username)
+
+
+def _admin(tenant: str) -> Actor:
+    return actor_in(_person(ADMINS[tenant]).pk, tenant)
 
 
 def _quota_seed(
@@ -151,11 +183,10 @@ def _quota_seed(
     if Quota.objects.filter(tenant=where, project=project, gpu_class=gpu_class).exists():
         return
     if project is None:
-        (operator,) = User.objects.filter(username__in=OPERATORS)
+        operator = _person(OPERATOR)
         tenant_quota_set(operator=operator, tenant=where, gpu_class=gpu_class, share=share, now=now)
     else:
-        admin = actor_in(User.objects.get(username=ADMINS[tenant]).pk, tenant)
-        quota_set(actor=admin, project=project, gpu_class=gpu_class, share=share, now=now)
+        quota_set(actor=_admin(tenant), project=project, gpu_class=gpu_class, share=share, now=now)
 
 
 def _share(guaranteed: int, limit: int | None) -> Share:
@@ -171,9 +202,8 @@ def _budget_seed(project: Project, period: Period, amount: str, now: datetime) -
         budget_set(actor_id=None, project=project, period=period, amount=Decimal(amount), now=now)
 
 
-def _months(now: datetime) -> Iterable[Period]:
+def _months(today: date) -> Iterable[Period]:
     """The month of last week, this one, and the next."""
-    today = now.astimezone(UTC).date()
     current = month_of(today)
     return sorted(
         {month_of(today - timedelta(days=8)), current, month_of(current.ends)},

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from uuid import UUID, uuid5
 from zoneinfo import ZoneInfo
 
@@ -104,12 +104,7 @@ class People:
 
 def person(username: str, tenant: str) -> Actor:
     """Who acts, as a member of the tenant."""
-    return actor_in(_key_of(username), tenant)
-
-
-@cache
-def _key_of(username: str) -> int:
-    return User.objects.only("pk").get(username=username).pk
+    return actor_in(User.objects.only("pk").get(username=username).pk, tenant)
 
 
 def said(text: str, now: datetime) -> Parsed:
@@ -133,11 +128,11 @@ def day_plans(day: date, edge: datetime) -> Iterator[Plan]:
     dice = random.Random(f"demo {day}")  # noqa: S311 (not for secrets)
     for number in range(PER_PAST_DAY if midnight(day) < edge else PER_COMING_DAY):
         work = dice.choice(WORKS)
-        starts = midnight(day) + timedelta(minutes=15 * dice.randrange(5 * 4, 21 * 4))
+        starts = midnight(day) + timedelta(minutes=30 * dice.randrange(5 * 2, 21 * 2))
         hours = dice.randint(*work.hours)
         ends = starts + timedelta(hours=hours)
-        asked = min(starts, edge) - timedelta(minutes=dice.randrange(20, 30 * 60))
-        (fate,) = dice.choices(("", "released", "cancelled", "absent"), (78, 11, 8, 3))
+        asked = min(starts, edge) - timedelta(minutes=30 * dice.randrange(1, 30 * 2))
+        (fate,) = dice.choices(("", "released", "cancelled", "absent"), (79, 11, 8, 2))
         name = f"{work.name}-{dice.randrange(1, 60)}"
         if ends <= edge - timedelta(minutes=10) or starts >= edge + timedelta(minutes=45):
             line = _line(work, uuid5(NAMESPACE, f"{day}/{number}"), name, starts, hours)

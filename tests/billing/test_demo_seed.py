@@ -58,7 +58,7 @@ RECORDS = {
     model.__name__
     for app in ("allocation", "billing", "tenants")
     for model in apps.get_app_config(app).get_models()
-} - {"GpuClass", "GpuModel", "Tier", "WorkSpeed", "Tenant", "Project", "User", "Membership"}
+} - {"GpuClass", "GpuModel", "Tier", "WorkSpeed"}
 WRITES = {"create", "get_or_create", "update_or_create", "bulk_create", "update", "bulk_update"}
 
 
