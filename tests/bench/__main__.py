@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.bench import admissions, agents, bookings, latency, memory, waiting
+from tests.bench import admissions, agents, bookings, latency, memory, noise, waiting
 from tests.bench.machine import ROOT, report
 from tests.bench.site import launched
 
@@ -40,6 +40,7 @@ def run(out: Path) -> dict[str, Result]:
     # On sites of their own: hundreds of nodes that have gone silent are in nobody's way there.
     results["admissions"] = _alone(admissions, [])
     results["burst"] = _alone(admissions, ["--nodes", "130", "--burst", "1000"])
+    results["noise"] = _alone(noise, [])
     results["agents"] = _alone(agents, [])
     results["cycle"] = _cycle()
     for name, result in results.items():
@@ -68,6 +69,7 @@ def table(results: Mapping[str, Result]) -> str:
     waited, asked = results["latency"]["active"], results["latency"]["asked"]
     hot, cycle = results["bookings-hot"], results["cycle"]
     agents_, given, burst = (results[name] for name in ("agents", "admissions", "burst"))
+    other, behind = results["noise"], results["noise"]["most_turns_behind_in_a_row"]
     rows = [
         ("request to active, p50", active.get("p50_ms", 0), 1000, "ms"),
         ("request to active, p99", active.get("p99_ms", 0), 3000, "ms"),
@@ -78,6 +80,8 @@ def table(results: Mapping[str, Result]) -> str:
         ("decision to started, p99", given["decision_to_started"]["p99_ms"], 500, "ms"),
         ("request to started, p99", given["request_to_started"]["p99_ms"], 3000, "ms"),
         ("1,000 in line to started", burst["cycle_to_all_s"], 1000 / 144, "s"),
+        ("noise: other's decision, p99", other["request_to_decided"]["p99_ms"], 5000, "ms"),
+        ("noise: turns behind twice", max(0, behind - 1), 0, "in a row"),
         ("cycle, 256 GPUs, 1,000 new", cycle["solve_ms"], 5000, "ms"),
         ("cycle, 1,000 promises kept", cycle["solve_promises_ms"], 5000, "ms"),
     ]
