@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 # The key of the single-flight lock; any fixed number that nothing else in the database uses.
 CYCLE_LOCK = 7_120_001
-# New bookings that one turn takes in: as many as are decided in a second or two.
-MOST_NEW = 500
+# New bookings that one turn takes in: as many as are decided in two or three seconds.
+MOST_NEW = 1_000
 # A turn that holds all open bookings keeps whoever wants to change one waiting. It takes in less,
 # waits for its locks no longer than that, and is not tried where solving alone takes too long.
 MOST_NEW_HELD, HOLD_PATIENCE_MS, MOST_HELD_MS = 100, 2_000, 2_000
