@@ -47,6 +47,7 @@ class Ledger:
     decided: dict[str, float] = field(default_factory=dict)
     kills: list[tuple[float, str]] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
+    refused: list[str] = field(default_factory=list)
 
 
 async def _told(rest: httpx.AsyncClient, path: str, body: object, book: Ledger) -> httpx.Response:
@@ -73,7 +74,8 @@ async def _person(
     book.sent[name] = time.time()
     answer = await _told(rest, "/bookings", wish, book)
     if answer.status_code != httpx.codes.CREATED:
-        raise WrongResult(f"{answer.status_code}: {answer.text[:300]}")
+        book.refused.append(f"{answer.status_code}: {answer.text[:200]}")
+        return
     said = answer.json()
     book.accepted[name] = (time.time(), str(UUID(said["id"].removeprefix("bk_"))))
     drawn = chance.random()
@@ -81,7 +83,8 @@ async def _person(
     if drawn < CANCELLED:
         await _told(rest, f"/bookings/{said['number']}/cancel", {}, book)
     elif drawn < CANCELLED + EXTENDED:
-        with suppress(httpx.HTTPError):
+        # Without an answer, or with one that is no JSON, nobody extends.
+        with suppress(httpx.HTTPError, ValueError):
             now = (await rest.get(f"/bookings/{said['number']}")).json()
             if now.get("planned_ends"):
                 until = datetime.fromisoformat(now["planned_ends"]) + timedelta(minutes=5)
@@ -157,6 +160,7 @@ def _check(book: Ledger) -> dict[str, int]:
     ids = set(rows.values_list("id", flat=True))
     return {
         "accepted": len(book.accepted),
+        "refused": len(book.refused),
         "lost": sum(UUID(each) not in ids for _, each in book.accepted.values()),
         "twice": sum(count > 1 for count in there.values()),
         "undecided": len(book.accepted) - len(book.decided),
@@ -210,6 +214,8 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         "machine_busy_percent": round(busy / total * 100, 1),
         "machine": machine(),
     }
+    if book.refused:
+        result["first_refusal"] = book.refused[0]
     wrong = [name for name in ("lost", "twice", "undecided", "broken_promises") if checked[name]]
     if wrong:
         raise WrongResult(json.dumps(result, indent=1))
