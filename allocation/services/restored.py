@@ -66,7 +66,7 @@ def _documents() -> Iterator[wire.Desired]:
     pattern, name_of = wire.desired_key("*"), len("agent:")
     for key in sorted(link.scan_iter(match=pattern, count=1000)):
         name = key.decode()[name_of : -len(":desired")]
-        raw = link.get(key)
+        raw = link.get(key) or b""
         try:
             envelope = wire.Envelope.from_json(raw)
             # The key may have been changed after the backup: each version comes from the master's.

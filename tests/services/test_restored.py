@@ -3,20 +3,23 @@ Redis lost its data, all of it is there again."""
 
 import dataclasses
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
 import redis
+from django.conf import settings
 from django.core.management import call_command
 
 from allocation import wire
 from allocation.models import Node, SolverState
 from allocation.services.bookings import booking_request
-from allocation.services.epochs import nodes_ahead
+from allocation.services.epochs import epoch_now, nodes_ahead
 from allocation.services.hearing import Said, messages_apply
 from allocation.services.invariants import invariants_check
 from allocation.services.links import agents_redis, links_ensure
 from allocation.services.publish import republish_all
+from allocation.services.restored import NOT_ENROLLED, accepted_after
 from tests.builders_allocation import Lab, a_lab, a_wish
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh
@@ -144,3 +147,37 @@ def test_after_the_loss_of_redis_everything_is_there_again_within_one_period(
     plant.portal_reads()
     assert server.get(wire.lease_key(NAME))
     assert fresh(booking).state == "active"
+
+
+def test_after_a_recovery_bookings_that_only_nodes_know_are_named_by_their_last_documents(
+    plant: Plant, lab: Lab
+) -> None:
+    with as_system():
+        known = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+    plant.round()
+    assert fresh(known).state == "active"
+    now = int(plant.now.timestamp())
+    lost = wire.DesiredAllocation(
+        id="b" * 32, booking="BK-77", tenant="helix", owner="mara", profile=None, profile_id=None,
+        slot=0, size=8, starts=now, ends=now + 3600, state="run",
+    )  # fmt: skip
+    gone = wire.Desired(
+        node="gpu-z9-01", epoch=1, generation=3,
+        gpus=(wire.DesiredGpu(uuid="GPU-z", mode="whole", allocations=(lost,)),),
+    )  # fmt: skip
+    master = settings.AGENTS_MASTER_KEY.encode()
+    # By a key that was changed after the backup, for a node that joined after it.
+    envelope = wire.seal(gone, key=wire.node_key(master, gone.node, 4), key_version=4)
+    agents_redis().set(wire.desired_key(gone.node), envelope.to_json())
+    forged = wire.seal(gone, key=b"x" * 32, key_version=4)
+    agents_redis().set(wire.desired_key("gpu-z9-02"), forged.to_json())
+    agents_redis().set(wire.desired_key("gpu-z9-03"), b"{}")
+    said = StringIO()
+    with as_system():
+        (found,) = accepted_after()
+        assert (found.booking, found.owner, found.fate) == ("BK-77", "mara", NOT_ENROLLED)
+        before = epoch_now()
+        call_command("restore", recovered=True, stdout=said)
+        assert epoch_now() > before
+    assert "known to nodes 1, in the database before 0." in said.getvalue()
+    assert "BK-77 of helix, mara, on gpu-z9-01 until" in said.getvalue()

@@ -15,6 +15,7 @@ from django.db import connections
 from django.utils import timezone
 
 from allocation.management.operator import operator_argument, operator_named
+from allocation.rules.states import TERMINAL, State
 from allocation.services.epochs import epoch_raise
 from allocation.services.restored import accepted_after
 from portal.backups import BackupError, backup_read, backup_restore, lost_bookings, secrets_differ
@@ -90,8 +91,8 @@ class Command(BaseCommand):
             text = json.dumps(found, indent=1, default=str, ensure_ascii=False)
             (folder / LIST).write_text(text, encoding="utf-8")
         self.stdout.write(
-            f"Accepted after that: {len(running)} bookings that nodes know, {len(lost)} in the "
-            "database before."
+            f"Accepted after that: known to nodes {len(running)}, in the database before "
+            f"{len(lost)}."
         )
         for each in running:
             self.stdout.write(
@@ -101,7 +102,7 @@ class Command(BaseCommand):
         names = {(each["tenant"], each["booking"]) for each in running}
         for row in lost:
             if (row["tenant"], row["booking"]) not in names:
-                self.stdout.write(
-                    f"  {row['booking']} of {row['tenant']}, {row['owner']}, {row['state']}: "
-                    "its node was not told; book it again."
-                )
+                over = State(row["state"]) in TERMINAL
+                fate = "it was over" if over else "no node was told; book it again"
+                who = f"{row['tenant']}, {row['owner']}, {row['state']}"
+                self.stdout.write(f"  {row['booking']} of {who}: {fate}.")
