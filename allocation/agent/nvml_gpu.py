@@ -145,7 +145,7 @@ class NvmlGpu:
             raise _refused(error, "reading the GPU") from error
 
     def _whole(self, gpu: str, handle: Handle, pending: Mode | None) -> Truth:
-        there = self._processes.on(handle, sliced=False)
+        there = self._processes.on(gpu, handle, sliced=False)
         return Truth(
             uuid=gpu,
             mode="whole",
@@ -153,7 +153,7 @@ class NvmlGpu:
             pending=pending,
             holders=there.names,
             residue_mb=residue_mb(handle) if there.count == 0 else 0,
-            unready=fabric_unready(handle),
+            unready=fabric_unready(handle) if there.count == 0 else None,
         )
 
     def _found(self, gpu: str) -> Iterator[FoundInstance]:
@@ -162,12 +162,14 @@ class NvmlGpu:
             for instance in self._instances(gpu, profile):
                 info = pynvml.nvmlGpuInstanceGetInfo(instance)
                 device = devices.get(info.id)
+                uuid = None if device is None else pynvml.nvmlDeviceGetUUID(device)
+                there = None if uuid is None else self._processes.on(uuid, device, sliced=True)
                 yield FoundInstance(
                     id=info.id,
                     place=Place(profile.id, info.placement.start, info.placement.size),
                     profile=_profile_name(profile),
-                    uuid=None if device is None else pynvml.nvmlDeviceGetUUID(device),
-                    processes=0 if device is None else self._on(device, sliced=True).count,
+                    uuid=uuid,
+                    processes=0 if there is None else there.count,
                 )
 
     def _instances(self, gpu: str, profile: Handle) -> list[Handle]:
@@ -201,7 +203,7 @@ class NvmlGpu:
         try:
             outcome = pynvml.nvmlDeviceSetMigMode(self._handle(gpu), _MIG[mode])
             if outcome == pynvml.NVML_ERROR_RESET_REQUIRED:
-                if self._on(self._handle(gpu), sliced=False).count != 0:
+                if self._on(gpu).count != 0:
                     raise self._in_use(gpu, doing)
                 self._reset(gpu)
             elif outcome == pynvml.NVML_ERROR_IN_USE:
@@ -226,14 +228,14 @@ class NvmlGpu:
     def _in_use(self, gpu: str, doing: str) -> GpuError:
         """Says who has the GPU: what the driver calls "in use" is often a service that watches."""
         try:
-            there = self._on(self._handle(gpu), sliced=False)
+            there = self._on(gpu)
         except REFUSALS:
             return GpuError("in_use", f"{doing}: {WORDS['in_use']}")
         who = ", ".join((*there.names, *map(str, there.services)))
         return GpuError("in_use", f"{doing}: {WORDS['in_use']}{f': {who}' if who else ''}")
 
-    def _on(self, device: Handle, *, sliced: bool) -> Present:
-        return self._processes.on(device, sliced=sliced)
+    def _on(self, gpu: str) -> Present:
+        return self._processes.on(gpu, self._handle(gpu), sliced=False)
 
     def create(self, gpu: str, place: Place) -> None:
         placement = pynvml.c_nvmlGpuInstancePlacement_t(place.slot, place.size)
@@ -275,7 +277,7 @@ class NvmlGpu:
 
     def _is_watched(self, gpu: str) -> bool:
         try:
-            return bool(self._on(self._handle(gpu), sliced=False).services)
+            return bool(self._on(gpu).services)
         except REFUSALS:
             return False
 
@@ -283,9 +285,12 @@ class NvmlGpu:
         """Only those that have the device's file open, where that can be seen."""
         try:
             if instance is None:
-                return self._on(self._handle(gpu), sliced=False).pids
+                return self._on(gpu).pids
             device = self._mig_devices(gpu).get(instance)
-            return () if device is None else self._on(device, sliced=True).pids
+            if device is None:
+                return ()
+            uuid = pynvml.nvmlDeviceGetUUID(device)
+            return self._processes.on(uuid, device, sliced=True).pids
         except REFUSALS as error:
             raise _refused(error, "looking for processes") from error
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pynvml
 
 from allocation.agent.gpu import GpuError
-from allocation.agent.nvml_calls import Handle, indexed, optional
-from allocation.agent.open_files import Opener, Openers, OpenFiles
+from allocation.agent.nvml_calls import REFUSALS, Handle, indexed, optional
+from allocation.agent.open_files import Opener, OpenFiles
 from allocation.agent.programs import LAST_PID
 
 # These drivers fill the list with records of another size (nvitop issues 75 and 88).
@@ -53,42 +53,55 @@ class Processes:
         self._paths_of = paths_of
         self._scrambled = scrambled
 
-    def on(self, device: Handle, *, sliced: bool) -> Present:
+    def on(self, uuid: str, device: Handle, *, sliced: bool) -> Present:
         """Looks at a GPU, or at a slice. Raises what pynvml raises."""
         listed = None if self._scrambled else _listed(device)
-        # After the lists: a program that starts opens the file before it is on a list.
-        openers = Openers() if self._files is None else self._files.openers()
-        paths = self._paths(device)
-        there = openers.of(paths[0]) if paths else frozenset()
-        # All programs of a GPU's slices have the GPU's own file open: a slice has more files.
-        on_slice = frozenset[Opener]().union(*(openers.of(path) for path in paths[1:]))
-        here = on_slice if sliced else there
-        services = tuple(sorted(each for each in there if each.service))
-        unlisted = {each.pid: each for each in here if not each.service}
-        if listed is None:
-            known = self._scrambled and self._files is not None and not openers.hidden
-            count = len(unlisted) if known or unlisted else None
-            seen = tuple(str(unlisted[pid]) for pid in sorted(unlisted))
-            return Present(tuple(sorted(unlisted)), count, seen, services)
-        named = {pid for pid in listed if 1 < pid <= LAST_PID}
-        nameless = sum(pid not in named for pid in listed)
-        by_pid = {each.pid: each for each in there | here}
-        every = sorted(named | unlisted.keys())
-        names = [str(by_pid.get(pid, Opener(pid))) for pid in every]
-        if nameless:
-            names.append(f"{nameless} of another process id namespace")
-        proven = self._files is None or not paths
-        pids = (p for p in every if proven or p in by_pid or p in openers.hidden)
-        return Present(tuple(pids), len(every) + nameless, tuple(names), services)
-
-    def _paths(self, device: Handle) -> tuple[str, ...]:
         if self._files is None:
-            return ()
-        uuid = indexed(pynvml.nvmlDeviceGetUUID, device)
+            return _present(listed, frozenset(), None, ())
+        # After the lists: a program that starts opens the file before it is on a list.
+        openers = self._files.openers()
+        paths = self._paths(uuid)
+        there = openers.of(paths[0]) if paths else frozenset()
+        here = there
+        if sliced:
+            # All programs of a GPU's slices have the GPU's own file open: a slice has more files.
+            here = frozenset[Opener]().union(*(openers.of(path) for path in paths[1:]))
+        services = tuple(sorted(each for each in there if each.service))
+        if not paths or (listed is None and openers.hidden):
+            # Nobody on a list proves nothing where the open files are not known.
+            listed = listed or None
+        elif listed is None and self._scrambled:
+            listed = []
+        return _present(listed, there | here, openers.hidden if paths else None, services, here)
+
+    def _paths(self, uuid: str) -> tuple[str, ...]:
         try:
-            return () if uuid is None else self._paths_of(uuid)
-        except (OSError, GpuError):
+            return self._paths_of(uuid)
+        except (OSError, GpuError, *REFUSALS):
             return ()
+
+
+def _present(
+    listed: list[int] | None,
+    known: frozenset[Opener],
+    hidden: frozenset[int] | None,
+    services: tuple[Opener, ...],
+    here: frozenset[Opener] = frozenset(),
+) -> Present:
+    """`known` have the GPU's file open, `here` the device's own. `hidden` are those who may; None
+    where all that are listed may."""
+    unlisted = {each.pid for each in here if not each.service}
+    if not listed and not unlisted:
+        return Present((), None if listed is None else 0, (), services)
+    named = {pid for pid in listed or () if 1 < pid <= LAST_PID}
+    nameless = sum(pid not in named for pid in listed or ())
+    by_pid = {each.pid: each for each in known}
+    every = sorted(named | unlisted)
+    names = [str(by_pid.get(pid, Opener(pid))) for pid in every]
+    if nameless:
+        names.append(f"{nameless} of another process id namespace")
+    pids = (pid for pid in every if hidden is None or pid in by_pid or pid in hidden)
+    return Present(tuple(pids), len(every) + nameless, tuple(names), services)
 
 
 def _listed(device: Handle) -> list[int] | None:
@@ -106,9 +119,9 @@ def _listed(device: Handle) -> list[int] | None:
 def residue_mb(handle: Handle) -> int:
     """Returns the memory in use on a GPU that no program is on, where that is too much for the
     driver's own. Where the host may use the GPU's memory, too, it proves nothing."""
-    mode = indexed(pynvml.nvmlDeviceGetAddressingMode, handle)
-    if mode == pynvml.NVML_DEVICE_ADDRESSING_MODE_ATS:
-        return 0
     memory = indexed(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
     used = 0 if memory is None else int(memory.used) >> 20
-    return used if used > RESIDUE_MB else 0
+    if used <= RESIDUE_MB:
+        return 0
+    mode = indexed(pynvml.nvmlDeviceGetAddressingMode, handle)
+    return 0 if mode == pynvml.NVML_DEVICE_ADDRESSING_MODE_ATS else used

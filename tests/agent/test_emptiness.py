@@ -103,6 +103,8 @@ def test_wrong_process_ids_are_refused_by_the_driver_s_version(tmp_path: Path) -
         rig.desire(a_document({rig.gpu: [a_whole()]}))
         pids = [rig.hardware.process_start(rig.gpu, label="w1") for _ in range(3)]
         assert rig.node.port.pids(rig.gpu, None) == tuple(pids)
+        # Two of the driver's three are no process ids.
+        assert rig.node.port.truth(rig.gpu).processes == 3
         rig.desire(a_document({rig.gpu: [a_whole(state="release")]}, generation=2))
         assert rig.sent.states() == {"w1": "empty"}
 
@@ -195,3 +197,22 @@ def test_a_gpu_in_use_is_not_taken_and_says_by_whom(rig: Rig) -> None:
     pid = rig.hardware.process_start(rig.gpu, label="python3")
     with pytest.raises(GpuError, match=rf"python3 \(pid {pid}\)"):
         rig.node.port.set_mode(rig.gpu, "sliced")
+
+
+def test_while_the_device_file_is_not_known_nothing_is_proven(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.desire(a_document({rig.gpu: [a_whole()]}))
+    rig.hardware.holder_start(rig.gpu, label="w1", kind="file")
+    processes = rig.node.port._processes  # type: ignore[attr-defined]
+
+    def refuses(_: str) -> tuple[str, ...]:
+        raise GpuError("driver", "reading the device files: Timeout")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "_paths_of", refuses)
+        rig.desire(a_document({rig.gpu: [a_whole(state="release")]}, generation=2))
+        assert rig.node.port.truth(rig.gpu).processes is None
+        assert rig.sent.states() == {"w1": "ending"}
+    rig.later(5)
+    assert rig.sent.states() == {"w1": "empty"}
