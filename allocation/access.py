@@ -6,6 +6,7 @@ from uuid import UUID
 from allocation.models import Booking, Series
 from tenants.access import Actor
 from tenants.errors import denied, missing
+from tenants.log_ids import log_id
 
 LABEL = re.compile(r"BK-([1-9][0-9]{0,17})", re.IGNORECASE)
 IDENTIFIER = re.compile(r"bk_([0-9a-f]{32})")
@@ -28,6 +29,7 @@ def access_booking(actor: Actor, reference: str) -> Booking:
         found = bookings.filter(id=UUID(identifier[1])).first()
     if found is None or actor.role_in(found.project_id) is None:
         raise missing("booking")
+    log_id(booking=found.label)
     return found
 
 

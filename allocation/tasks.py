@@ -17,6 +17,7 @@ from allocation.services.seen import program_seen
 from allocation.services.stalls import stalls_tell
 from allocation.services.telemetry import telemetry_sweep, use_roll
 from allocation.services.watch import invariants_watch
+from tenants.log_ids import log_ids
 from tenants.outbox import nudge_taken
 
 # A turn after the other would take the machine from those whose words they turn on.
@@ -65,7 +66,7 @@ def allocation_cycle() -> None:
     nudge_taken("allocation.cycle")
     reading = clock_read()
     if not clock_holds(reading):
-        with _pace.turn():
+        with _pace.turn(), log_ids(task="allocation.cycle"):
             cycle_run(reading.wall)
 
 
@@ -75,7 +76,8 @@ def allocation_tick() -> None:
     reading = clock_read()
     program_seen("solver", reading.wall)
     if not clock_holds(reading):
-        tick_run(reading.wall)
+        with log_ids(task="allocation.tick"):
+            tick_run(reading.wall)
 
 
 @shared_task(name="allocation.publish")

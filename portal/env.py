@@ -74,6 +74,14 @@ def env_bool(name: str, *, default: bool) -> bool:
     raise BadSetting(f"{name}={value!r} is neither yes nor no. Use one of 1, 0, true, false.")
 
 
+def env_choice(name: str, choices: Mapping[str, str], default: str) -> str:
+    """What the named choice stands for. Raises BadSetting."""
+    text = env_str(name, default).lower()
+    if text not in choices:
+        raise BadSetting(f"{name} is {text!r}: it is one of {', '.join(choices)}.")
+    return choices[text]
+
+
 def env_int(name: str, default: int, *, low: int, high: int) -> int:
     """A whole number with low <= number <= high. Raises BadSetting otherwise."""
     value = os.environ.get(name, "").strip()

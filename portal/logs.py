@@ -1,14 +1,37 @@
 """Log lines: one event is one line, whatever a name, a header or a traceback contains."""
 
+import json
 import logging
+from datetime import UTC, datetime
+
+from tenants.log_ids import log_ids_now, text_of
 
 
 class LineFormatter(logging.Formatter):
-    """Escapes line ends and other control characters, so that nobody can forge a line."""
+    """Escapes line ends and other control characters, so that nobody can forge a line.
+
+    What the line is about stands at its end: `request=… user=…`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        text = super().format(record) + text_of(log_ids_now())
         return "".join(_escaped(character) for character in text)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line, for programs that collect logs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": datetime.fromtimestamp(record.created, tz=UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **log_ids_now(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 def _escaped(character: str) -> str:

@@ -13,6 +13,7 @@ from portal.deploy import production_require
 from portal.env import (
     BadSetting,
     env_bool,
+    env_choice,
     env_database,
     env_int,
     env_list,
@@ -143,9 +144,8 @@ AGENTS_REDIS_URL = redis_database(_agents_url, 0, "AGENTS_REDIS_URL")
 AGENTS_REDIS_PUBLIC_URL = redis_database(
     env_str("AGENTS_REDIS_PUBLIC_URL", _agents_url), 0, "AGENTS_REDIS_PUBLIC_URL"
 )
-# Every node's key is derived from this one. A web process derives none and is not given it: an
-# agent's enrolment is passed on to the operators' process.
-AGENTS_MASTER_KEY = "" if OPERATORS_URL else env_secret("AGENTS_MASTER_KEY")
+# Every node's key is derived from this one.
+AGENTS_MASTER_KEY = env_secret("AGENTS_MASTER_KEY")
 
 CACHES = {
     "default": {
@@ -318,12 +318,24 @@ LOGGING: dict[str, Any] = {
             "()": "portal.logs.LineFormatter",
             "format": "{asctime} {levelname} {name}: {message}",
             "style": "{",
+        },
+        "json": {"()": "portal.logs.JsonFormatter"},
+    },
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": env_choice("LOG_FORMAT", {"text": "line", "json": "json"}, "text"),
         }
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env_str("LOG_LEVEL", "INFO").upper()},
-    # Django's own configuration would print errors of requests a second time.
-    "loggers": {"django": {"level": "INFO"}, "django.server": {"propagate": True}},
+    "loggers": {
+        "django": {"level": "INFO"},
+        # Django's own configuration would print errors of requests a second time.
+        "django.server": {"propagate": True},
+        # What clients ask for wrongly is counted at /metrics, and is no line for each.
+        "django.request": {"level": "ERROR"},
+        "django.security.DisallowedHost": {"level": "CRITICAL"},
+    },
 }
 LOGGING_CONFIG = "logging.config.dictConfig"
 
@@ -335,7 +347,7 @@ production_require(
     hosts=ALLOWED_HOSTS,
     secrets={
         "SECRET_KEY": SECRET_KEY,
-        **({"AGENTS_MASTER_KEY": AGENTS_MASTER_KEY} if AGENTS_MASTER_KEY else {}),
+        "AGENTS_MASTER_KEY": AGENTS_MASTER_KEY,
         **{f"SECRET_KEY_FALLBACKS[{at}]": old for at, old in enumerate(SECRET_KEY_FALLBACKS)},
     },
     stores={"DATABASE_URL": _database, "REDIS_URL": _redis_url, "AGENTS_REDIS_URL": _agents_url},

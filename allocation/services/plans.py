@@ -55,6 +55,7 @@ from allocation.solver import (
 from billing.rules import money_text
 from billing.services import hold_place
 from tenants.errors import Refused
+from tenants.log_ids import log_id
 
 logger = logging.getLogger(__name__)
 
@@ -181,6 +182,7 @@ class _Writing:
                 self.decision.withheld = [[*part, why] for part, why in sorted(withheld.items())]
                 self.decision.id = None
                 self.decision.save(force_insert=True)
+                log_id(decision=self.decision.id)
                 plan_write(plan, found, fleet, self.decision, self.now)
         except (PlanStale, IntegrityError) as failure:
             logger.info("A part of the plan can't be written: %s", failure)

@@ -1,9 +1,11 @@
 """Counts what web processes answer and how long it takes them."""
 
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from uuid import uuid4
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -12,13 +14,17 @@ from django.utils import timezone
 
 from allocation.services.seen import program_seen
 from portal.traffic import answer_counts, traffic_add
+from tenants.log_ids import log_ids
 
 EVERY_SECONDS = 2.0
+REQUEST_ID = "X-Request-Id"
+_NAME = re.compile(r"[A-Za-z0-9._-]{8,64}")
 _PROBES = frozenset({"healthz", "readyz", "statusz", "metrics"})
 
 
 class MeasuredMiddleware:
-    """Counts each answer of this process by route, method and status, and its time by surface.
+    """Counts each answer of this process by route, method and status, and its time by surface, and
+    gives the request the name that its log lines and its answer carry.
 
     Outermost, so that errors are counted as they are answered. While a request waits for a
     decision no time is counted: it holds no thread.
@@ -34,7 +40,10 @@ class MeasuredMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """The answer, counted. A web process counts what it passes to the operators' process."""
         began = time.perf_counter()
-        response = self._get_response(request)
+        name = request_id(request)
+        with log_ids(request=name):
+            response = self._get_response(request)
+        response[REQUEST_ID] = name
         if not settings.SERVES_OPERATORS:
             self._count(request, response.status_code, time.perf_counter() - began)
         due = self._due()
@@ -58,6 +67,12 @@ class MeasuredMiddleware:
             self._added = time.monotonic()
             due, self._counts = self._counts, Counter()
             return due
+
+
+def request_id(request: HttpRequest) -> str:
+    """The name of the request that a proxy or client has given, or a new one."""
+    given = request.headers.get(REQUEST_ID, "")
+    return given if _NAME.fullmatch(given) else uuid4().hex
 
 
 def route_of(request: HttpRequest) -> str:

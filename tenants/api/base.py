@@ -30,6 +30,7 @@ from tenants.api.idempotency import (
     key_take,
 )
 from tenants.errors import Refused, denied
+from tenants.log_ids import log_id
 from tenants.models import User
 from tenants.services.calls import call_count
 from tenants.wall import tenant_tx
@@ -59,6 +60,7 @@ class ApiView(APIView):
             call_count("address", client_address(request.META), self.now)
         super().initial(request, *args, **kwargs)
         if request.auth is not None:
+            log_id(user=self.caller.actor.user_id)
             call_count("token", str(self.caller.token_id), self.now)
         # HEAD is answered by the handler of GET, which takes the same parameters.
         method = "GET" if request.method == "HEAD" else request.method

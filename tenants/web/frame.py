@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from tenants.access import Actor, actor_in, tenants_of
 from tenants.errors import Refused, missing
+from tenants.log_ids import log_id
 from tenants.models import Project, Tenant, User
 from tenants.wall import operator_tx, require_operators_process, tenant_tx
 from tenants.web.text import form_fault
@@ -89,6 +90,8 @@ def tenant_page(view: View) -> View:
         except Refused as refusal:
             return refused_page(request, refusal)
 
+        log_id(user=user.pk)
+
         def answer() -> HttpResponse:
             request.META[FRAME] = _tenant_frame(actor)
             return view(request, actor, **url_kwargs)
@@ -113,6 +116,7 @@ def operator_page(view: View) -> View:
         if not user.is_staff:
             return refused_page(request, missing("page"))
         require_operators_process()
+        log_id(user=user.pk)
 
         def answer() -> HttpResponse:
             request.META[FRAME] = Frame(None, None, (), user.time_zone)
@@ -135,6 +139,7 @@ def person_page(view: View) -> View:
         user = request.user
         if not isinstance(user, User):
             return redirect_to_login(_back(request))
+        log_id(user=user.pk)
 
         def answer() -> HttpResponse:
             request.META[FRAME] = _person_frame(user)
