@@ -10,7 +10,8 @@ DECISIONS = Source(
     key="id",
     tenant="NULL::uuid",
     row="jsonb_build_array(id, " + TIME.format("at") + ", leader_term, policy_id, snapshot_sha256,"
-    " encode(sha256(snapshot), 'hex'), plan_sha256, encode(sha256(plan), 'hex'), software,"
+    " coalesce(nullif(snapshot_archived, ''), encode(sha256(snapshot), 'hex')), plan_sha256,"
+    " coalesce(nullif(plan_archived, ''), encode(sha256(plan), 'hex')), software,"
     " solve_ms)::text",
 )
 # That a version goes out of use is in the log.

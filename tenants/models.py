@@ -434,6 +434,22 @@ class AuditSeal(models.Model):
         indexes = [models.Index(fields=["source", "sealed"], name="audit_seal_latest")]
 
 
+class ArchiveFile(models.Model):
+    """A file of rows that left the database: portal.archive.
+
+    A file of the log holds rows of one chain up to `last_seal`.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(max_length=20)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
+    name = models.CharField(max_length=120, unique=True)
+    rows = models.PositiveIntegerField()
+    last_seal = models.PositiveBigIntegerField(null=True, blank=True)
+    sha256 = models.BinaryField(max_length=32)
+    written = models.DateTimeField()
+
+
 class OutboxMessage(models.Model):
     """Something to tell people or other systems, committed with the work that caused it."""
 

@@ -46,6 +46,14 @@ class Decision(models.Model):
     software = models.CharField(max_length=80)
     solve_ms = models.PositiveIntegerField()
     withheld = models.JSONField(default=list, db_default=[])
+    archived_in = models.CharField(
+        max_length=120,
+        default="",
+        db_default="",
+        help_text="The file of the archive that has the bytes of snapshot and plan.",
+    )
+    snapshot_archived = models.CharField(max_length=64, default="", db_default="")
+    plan_archived = models.CharField(max_length=64, default="", db_default="")
 
     class Meta:
         ordering = ["-id"]

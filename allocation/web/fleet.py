@@ -324,6 +324,8 @@ def _command(request: HttpRequest, name: str, token: str) -> str:
 
 
 def _outcome(decision: Decision) -> str:
+    if decision.archived_in:
+        return f"archived in {decision.archived_in}"
     try:
         plan = decode(Plan, zlib.decompress(decision.plan))
     except (ValueError, zlib.error):

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from types import MappingProxyType
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -72,6 +73,15 @@ class Chain:
     faults: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What left a chain: the rows of all seals up to `last_seal`, as SHA-256 by key if known."""
+
+    last_seal: int
+    rows: Mapping[int, bytes] | None
+
+
+NOTHING_ARCHIVED = Archived(0, None)
 Row = tuple[UUID | None, int, str]
 
 
@@ -85,8 +95,14 @@ def chain_seal(source: Source, *, now: datetime) -> int:
     return len(rows)
 
 
-def chain_verify(source: Source) -> Iterator[Chain]:
-    """Reads every chain of the source and tells what does not fit."""
+def chain_verify(
+    source: Source, archived: Mapping[UUID | None, Archived] = MappingProxyType({})
+) -> Iterator[Chain]:
+    """Reads every chain of the source and tells what does not fit.
+
+    Rows that are `archived` are compared as they are in their files, or not at all where the files
+    are not at hand.
+    """
     floor = _floor(source)
     stray: dict[UUID | None, list[int]] = {}
     for tenant_id, key, _ in _waiting(source, None):
@@ -94,7 +110,8 @@ def chain_verify(source: Source) -> Iterator[Chain]:
             stray.setdefault(tenant_id, []).append(key)
     seals = AuditSeal.objects.filter(source=source.name).order_by("tenant_id", "number")
     for tenant_id, found in groupby(seals.iterator(chunk_size=50), key=lambda seal: seal.tenant_id):
-        yield _chain(source, tenant_id, found, stray.pop(tenant_id, []))
+        away = archived.get(tenant_id, NOTHING_ARCHIVED)
+        yield _chain(source, tenant_id, found, stray.pop(tenant_id, []), away)
     for tenant_id, keys in stray.items():
         yield Chain(source.name, tenant_id, Head(0, START), tuple(map(_slipped_in, keys)))
 
@@ -168,7 +185,7 @@ def _seal(
         .first()
     )
     number, previous = (last[0], bytes(last[1])) if last else (0, START)
-    keys, digests = [key for key, _ in rows], [_sha256(text) for _, text in rows]
+    keys, digests = [key for key, _ in rows], [row_sha256(text) for _, text in rows]
     seal = AuditSeal.objects.create(
         source=source.name,
         tenant_id=tenant_id,
@@ -202,7 +219,11 @@ def _over(
 
 
 def _chain(
-    source: Source, tenant_id: UUID | None, seals: Iterator[AuditSeal], stray: Sequence[int]
+    source: Source,
+    tenant_id: UUID | None,
+    seals: Iterator[AuditSeal],
+    stray: Sequence[int],
+    away: Archived,
 ) -> Chain:
     faults, head = [], Head(0, START)
     for seal in seals:
@@ -210,19 +231,25 @@ def _chain(
             faults.append(f"seals {head.number + 1} to {seal.number - 1} are gone")
         elif bytes(seal.previous) != head.digest:
             faults.append(f"seal {seal.number} does not follow the one before")
-        faults += _seal_faults(source, seal)
+        if seal.number > away.last_seal:
+            faults += _seal_faults(seal, _rows_here(source, seal), source)
+        elif away.rows is not None:
+            faults += _seal_faults(seal, away.rows, source)
         head = Head(seal.number, bytes(seal.digest))
     return Chain(source.name, tenant_id, head, (*faults, *map(_slipped_in, stray)))
 
 
-def _seal_faults(source: Source, seal: AuditSeal) -> list[str]:
+def _rows_here(source: Source, seal: AuditSeal) -> dict[int, bytes]:
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT {source.key}, {source.row} FROM {source.table}"  # noqa: S608 (constants)
             f" WHERE {source.key} = ANY(%s) AND {source.tenant} IS NOT DISTINCT FROM %s::uuid",
             [seal.entries, seal.tenant_id],
         )
-        found = {key: _sha256(text) for key, text in cursor.fetchall()}
+        return {key: row_sha256(text) for key, text in cursor.fetchall()}
+
+
+def _seal_faults(seal: AuditSeal, found: Mapping[int, bytes], source: Source) -> list[str]:
     digests = [found.get(key, START) for key in seal.entries]
     over = _over(source, seal.tenant_id, seal.number, bytes(seal.previous), seal.entries, digests)
     if over == bytes(seal.digest):
@@ -241,5 +268,6 @@ def _slipped_in(key: int) -> str:
     return f"row {key} was slipped in"
 
 
-def _sha256(text: str) -> bytes:
+def row_sha256(text: str) -> bytes:
+    """What a seal is over, of one row."""
     return hashlib.sha256(text.encode()).digest()

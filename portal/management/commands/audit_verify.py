@@ -8,9 +8,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from portal.archive import ArchiveBroken, log_archived
 from portal.audit_sources import SOURCES
 from tenants.audit import platform_record
 from tenants.services.audit_chain import (
+    ENTRIES,
     chain_name,
     chain_verify,
     heads_compare,
@@ -20,7 +22,7 @@ from tenants.services.audit_log import VERIFIED
 
 
 class Command(BaseCommand):
-    """`manage.py audit_verify [--heads FILE]`, in the system's role."""
+    """`manage.py audit_verify [--heads FILE] [--archive FOLDER]`, in the system's role."""
 
     help = __doc__ or ""
 
@@ -33,10 +35,30 @@ class Command(BaseCommand):
             " off the end of a chain is found by this alone",
         )
 
-    def handle(self, *_: object, heads: Path | None, **__: Any) -> None:  # noqa: ANN401 (Django's)
+        parser.add_argument(
+            "--archive",
+            type=Path,
+            help="the folder of `manage.py archive`; without it what is there is not checked",
+        )
+
+    def handle(
+        self,
+        *_: object,
+        heads: Path | None,
+        archive: Path | None,
+        **__: Any,  # noqa: ANN401 (Django's)
+    ) -> None:
         """Says how many chains fit, or what does not."""
         now = timezone.now()
-        chains = [chain for source in SOURCES for chain in chain_verify(source)]
+        try:
+            archived = {ENTRIES.name: log_archived(archive)}
+        except ArchiveBroken as error:
+            raise CommandError(str(error)) from error
+        chains = [
+            chain
+            for source in SOURCES
+            for chain in chain_verify(source, archived.get(source.name, {}))
+        ]
         faults = [f"{chain_name(each)}: {fault}" for each in chains for fault in each.faults]
         if heads is not None and heads.exists():
             faults += heads_compare(json.loads(heads.read_text(encoding="utf-8")), chains)

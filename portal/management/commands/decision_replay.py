@@ -1,27 +1,35 @@
 """Solves a stored decision again and compares the answer byte for byte."""
 
 from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from allocation.models import Decision
 from allocation.services.replay import decision_replay
+from portal.archive import ArchiveBroken, decision_archived
 
 
 class Command(BaseCommand):
-    """`manage.py decision_replay 88213`."""
+    """`manage.py decision_replay 88213 [--archive FOLDER]`."""
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The decision's number."""
         parser.add_argument("decision", type=int)
+        parser.add_argument(
+            "--archive", type=Path, help="the folder of `manage.py archive`, for an old decision"
+        )
 
-    def handle(self, *_: object, **options: int) -> None:
+    def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401 (Django's)
         """Says the digests; exits with an error when they differ."""
         decision = Decision.objects.select_related("policy").filter(id=options["decision"]).first()
         if decision is None:
             raise CommandError(f"There is no decision {options['decision']}.")
+        if decision.archived_in:
+            decision = _from_archive(decision, options["archive"])
         replay = decision_replay(decision)
         self.stdout.write(f"snapshot {replay.snapshot_sha256}")
         self.stdout.write(f"stored   {decision.plan_sha256}")
@@ -32,3 +40,15 @@ class Command(BaseCommand):
                 f"this is {replay.software}."
             )
         self.stdout.write("Same bytes.")
+
+
+def _from_archive(decision: Decision, folder: Path | None) -> Decision:
+    if folder is None:
+        raise CommandError(
+            f"Decision {decision.id} is in the archive, in {decision.archived_in}: name its folder"
+            " with --archive."
+        )
+    try:
+        return decision_archived(folder, decision)
+    except ArchiveBroken as error:
+        raise CommandError(str(error)) from error

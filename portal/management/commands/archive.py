@@ -1,0 +1,62 @@
+"""Moves what is old out of the database into files that can still be checked and replayed."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.utils import timezone
+
+from portal.archive import Limits, archive_write
+
+DECISIONS_DAYS = 90
+HISTORIES_DAYS = 400
+LOG_DAYS = 400
+LEAST_DAYS = 7
+
+
+def _days(text: str) -> int | None:
+    if text == "never":
+        return None
+    days = int(text)
+    if days < LEAST_DAYS:
+        raise ArgumentTypeError(f"at least {LEAST_DAYS} days stay in the database")
+    return days
+
+
+class Command(BaseCommand):
+    """`manage.py archive --to FOLDER`, with a `DATABASE_URL` of portal_owner; from a timer."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Where to, and how long each kind stays."""
+        parser.add_argument("--to", type=Path, required=True, metavar="FOLDER")
+        for name, days, what in (
+            ("decisions", DECISIONS_DAYS, "what the solver saw and said"),
+            ("histories", HISTORIES_DAYS, "histories and occupancies of bookings that ended"),
+            ("log", LOG_DAYS, "lines of the log"),
+        ):
+            parser.add_argument(
+                f"--{name}-days", type=_days, default=days, metavar="DAYS",
+                help=f"keep {what} in the database for so long (default: {days}; at least"
+                f" {LEAST_DAYS}; `never` to leave them there)",
+            )  # fmt: skip
+
+    def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401 (Django's)
+        """Says each file that was written."""
+        now = timezone.now()
+
+        limits = Limits(
+            **{
+                kind: None if days is None else now - timedelta(days=days)
+                for kind in ("decisions", "histories", "log")
+                for days in [options[f"{kind}_days"]]
+            }
+        )
+        files = 0
+        for file in archive_write(options["to"], limits, now):
+            files += 1
+            self.stdout.write(f"{file.name}: {file.rows} rows")
+        self.stdout.write(f"{files} files written." if files else "Nothing is old enough.")
