@@ -11,6 +11,7 @@ from allocation.web import (
     gpu_use,
     home,
     maintenance,
+    policy,
     portal_modes,
     projects,
     search,
@@ -40,4 +41,5 @@ urlpatterns = [
     *compaction.urlpatterns,
     *maintenance.urlpatterns,
     *portal_modes.urlpatterns,
+    *policy.urlpatterns,
 ]

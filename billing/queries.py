@@ -7,7 +7,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import DecimalField, OuterRef, QuerySet, Subquery, Sum, Value
+from django.db.models import Count, DecimalField, OuterRef, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
 from billing.models import Budget, Price, PriceBook, Transfer
@@ -131,6 +131,14 @@ def budget_effects(
         ends__gt=period.starts,
     )
     return _effects(budgets.order_by("project_id", "starts"))
+
+
+def money_held() -> tuple[int, Decimal]:
+    """How many bookings have money held, and how much, in all tenants. For operators."""
+    held = Transfer.objects.filter(kind="hold", end=None).aggregate(
+        count=Count("reference", distinct=True), amount=Sum("amount")
+    )
+    return held["count"], held["amount"] or Decimal(0)
 
 
 def reference_totals(*, tenant_id: UUID, reference: UUID) -> tuple[Decimal, Decimal]:

@@ -11,9 +11,9 @@ from allocation.rules.node_policy import NODE_MOST, node_policy_of
 from allocation.rules.presence import PRESENCE_MOST, presence_policy_of
 from allocation.services.snapshot import snapshot_read
 from allocation.services.strangers import ladder_by_policy
-from allocation.solver import Policy, solve
+from allocation.solver import Plan, Policy, solve
 from tenants.audit import platform_record
-from tenants.errors import invalid
+from tenants.errors import Refused, invalid
 
 _DAY = 86_400
 # The most that each tunable may be; all are whole numbers.
@@ -98,6 +98,33 @@ def policy_changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, d
     }
 
 
+def policy_check(document: object, now: datetime) -> int:
+    """Tries a document on the present; how many of the bookings that wait or are planned would
+    start at another time than by the live one. Saves nothing.
+
+    Raises:
+        Refused: `bad_policy`.
+    """
+    snapshot = snapshot_read(now)
+    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+    try:
+        after = solve(snapshot, policy_read(document, 0))
+    except SOLVER_FAULTS as error:
+        raise _not_taken(error) from error
+    before = solve(snapshot, policy_of(live))
+    starts, others = _starts(before), _starts(after)
+    return sum(starts.get(each) != others.get(each) for each in starts.keys() | others.keys())
+
+
+def _starts(plan: Plan) -> dict[str, int | None]:
+    found: dict[str, int | None] = {row.booking: row.starts for row in plan.assigns}
+    return found | {row.booking: row.starts for row in plan.waits}
+
+
+def _not_taken(error: Exception) -> Refused:
+    return invalid("bad_policy", f"The policy was not taken. {error}"[:300], "document")
+
+
 def policy_publish(
     *, document: object, now: datetime, created_by_id: int | None = None
 ) -> PolicyVersion:
@@ -110,9 +137,7 @@ def policy_publish(
         policy = policy_read(document, 0)
         solve(snapshot_read(now), policy)
     except SOLVER_FAULTS as error:
-        raise invalid(
-            "bad_policy", f"The policy was not taken. {error}"[:300], "document"
-        ) from error
+        raise _not_taken(error) from error
     with transaction.atomic():
         live = PolicyVersion.objects.select_for_update().get(state=PolicyVersion.State.LIVE)
         newest = PolicyVersion.objects.latest("number").number

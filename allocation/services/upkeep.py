@@ -3,7 +3,7 @@
 import logging
 from datetime import datetime
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy
 from allocation.services.fleet import node_note, node_state_set
@@ -77,17 +77,9 @@ def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, no
     Raises:
         Refused: `still_in_service` (drain it first), `note_needed`.
     """
-    reason = _said(note)
-    if _takes_work(node, gpu):
-        where = _where(gpu) if gpu is not None else node.name
-        raise Refused(
-            "still_in_service",
-            f"{where} takes work. Drain the node first; then switch it off, and say so here.",
-        )
+    reason = fence_check(node, gpu, note)
     _note(node, gpu, f"{operator.username} states that it is off: {reason}.", now)
-    rows = Allocation.objects.filter(gpu__node=node, state__in=ON_NODE)
-    if gpu is not None:
-        rows = rows.filter(gpu=gpu)
+    rows = fence_places(node, gpu)
     # Bookings before nodes, and always in one order: so does everyone who locks both.
     bookings = Booking.objects.filter(allocations__in=rows).values("id")
     for booking in Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"):
@@ -107,6 +99,25 @@ def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, no
     logger.warning("%s fenced %s: %d places closed", operator.username, node.name, closed)
     nudge("allocation.cycle")
     return closed
+
+
+def fence_check(node: Node, gpu: Gpu | None, note: str) -> str:
+    """What was done, as it is kept. Raises Refused as `hardware_fence`."""
+    reason = _said(note)
+    if _takes_work(node, gpu):
+        where = _where(gpu) if gpu is not None else node.name
+        raise Refused(
+            "still_in_service",
+            f"{where} takes work. Drain the node first; then switch it off, and say so here.",
+        )
+    return reason
+
+
+def fence_places(node: Node, gpu: Gpu | None) -> QuerySet[Allocation]:
+    """What is on the node, or on one GPU of it, and would be closed by a statement that it is
+    off."""
+    rows = Allocation.objects.filter(gpu__node=node, state__in=ON_NODE)
+    return rows if gpu is None else rows.filter(gpu=gpu)
 
 
 def _open_places(node: Node) -> int:

@@ -38,6 +38,7 @@ from allocation.services.fleet import (
     node_revoke,
 )
 from allocation.services.free import LEAST, free_read
+from allocation.services.operator_losses import clock_losses, drain_losses
 from allocation.services.upkeep import node_drain
 from allocation.services.watch import watch_read
 from allocation.solver.codec import decode
@@ -50,10 +51,16 @@ from allocation.web.fleet_tiles import (
     trace_paths,
     trace_text,
 )
+from allocation.web.operator_questions import (
+    clock_question,
+    drain_question,
+    revoke_question,
+)
 from allocation.web.site_setup import site_steps
 from tenants.access import Actor
 from tenants.errors import invalid, missing
 from tenants.models import User
+from tenants.web.confirm import SURE, confirm_page
 from tenants.web.frame import operator_page, tenant_page
 
 TRACE_SPAN = timedelta(hours=1)
@@ -155,12 +162,17 @@ def ops_node(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 @require_POST
 @operator_page
 def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """Takes a node out of planning."""
+    """Takes a node out of planning; asks first when anybody has something on it."""
     form = DrainForm(request.POST)
     if not form.is_valid():
         raise invalid("bad_time", "Write the deadline as a date and a time.", "by")
     reason, by = form.cleaned_data["reason"] or "Maintenance", form.cleaned_data["by"]
-    node_drain(operator=operator, node=_find(name), reason=reason, now=timezone.now(), by=by)
+    node, now = _find(name), timezone.now()
+    if SURE not in request.POST:
+        losses = drain_losses(operator=operator, node=node, by=by, now=now)
+        if losses.is_any:
+            return confirm_page(request, drain_question(node, losses, by, now))
+    node_drain(operator=operator, node=node, reason=reason, now=now, by=by)
     messages.success(request, f"{name} is draining: nothing new is planned on it.")
     return redirect("ops-fleet")
 
@@ -177,8 +189,12 @@ def ops_ready(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 @require_POST
 @operator_page
 def ops_revoke(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """Locks a node's agent out."""
-    node_revoke(operator=operator, node=_find(name), now=timezone.now())
+    """Locks a node's agent out, after a question."""
+    node, now = _find(name), timezone.now()
+    if SURE not in request.POST and node.link_digest is not None:
+        losses = drain_losses(operator=operator, node=node, by=None, now=now)
+        return confirm_page(request, revoke_question(node, losses, now))
+    node_revoke(operator=operator, node=node, now=now)
     messages.success(request, f"The agent of {name} is locked out. It can only be enrolled anew.")
     return redirect("ops-node", name=name)
 
@@ -227,8 +243,11 @@ def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse
 @require_POST
 @operator_page
 def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
-    """The operator has looked: the portal's clock is right as it is."""
-    jump = clock_accept(operator=operator, now=timezone.now())
+    """The operator has looked: the portal's clock is right as it is. Asks when runs end by it."""
+    now = timezone.now()
+    if SURE not in request.POST and (runs := clock_losses(now)):
+        return confirm_page(request, clock_question(runs))
+    jump = clock_accept(operator=operator, now=now)
     seconds = round(jump.total_seconds())
     messages.success(request, f"The clock counts again; it had jumped by {seconds} s.")
     return redirect("ops-fleet")

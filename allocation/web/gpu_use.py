@@ -12,9 +12,12 @@ from django.views.decorators.http import require_GET, require_POST
 from allocation.models import Gpu
 from allocation.queries.telemetry import use_of_gpu
 from allocation.services.modes import WORDS, mode_pin
+from allocation.services.operator_losses import pin_losses
+from allocation.web.operator_questions import pin_question
 from allocation.web.use_chart import card_of
 from tenants.errors import missing
 from tenants.models import User
+from tenants.web.confirm import SURE, confirm_page
 from tenants.web.frame import operator_page, zone_of
 
 SPANS = (
@@ -48,9 +51,12 @@ def ops_gpu(request: HttpRequest, operator: User, name: str, index: int) -> Http
 @require_POST
 @operator_page
 def ops_gpu_mode(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
-    """Pins the mode of a GPU, or unpins it."""
+    """Pins the mode of a GPU, or unpins it; asks first when planned bookings have to move."""
     mode, note = request.POST.get("mode", ""), request.POST.get("note", "")
-    mode_pin(operator=operator, gpu=_gpu(name, index), mode=mode, note=note, now=timezone.now())
+    gpu = _gpu(name, index)
+    if SURE not in request.POST and mode in WORDS and (planned := pin_losses(gpu=gpu, mode=mode)):
+        return confirm_page(request, pin_question(gpu, mode, planned))
+    mode_pin(operator=operator, gpu=gpu, mode=mode, note=note, now=timezone.now())
     said = f"is pinned to {WORDS[mode]}" if mode else "is given as bookings need it"
     messages.success(request, f"GPU {index} of {name} {said}.")
     return redirect("ops-gpu", name=name, index=index)

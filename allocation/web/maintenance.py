@@ -24,11 +24,14 @@ from allocation.services.blackouts import (
     blackout_plan,
     blackout_preview,
 )
+from allocation.services.operator_losses import end_losses, fence_losses
 from allocation.services.upkeep import gpu_return, hardware_fence
+from allocation.web.operator_questions import end_question, fence_question
 from allocation.web.series_form import CHOICES, often_rule
 from tenants.errors import Refused, missing
 from tenants.models import User
 from tenants.web.acts import SHOWN_ON_PAGE
+from tenants.web.confirm import SURE, confirm_page
 from tenants.web.frame import operator_page
 
 OVER_SHOWN = timedelta(days=30)
@@ -151,16 +154,16 @@ def _is_accepted(request: HttpRequest, preview: Preview) -> bool:
 @require_POST
 @operator_page
 def ops_maintenance_end(request: HttpRequest, operator: User, blackout_id: UUID) -> HttpResponse:
-    """Ends maintenance now, or calls it off; with `following` its later dates, too."""
+    """Ends maintenance now, or calls it off, after a question; with `following` its later dates,
+    too."""
     found = Blackout.objects.filter(id=blackout_id).first()
     if found is None:
         raise missing("maintenance")
-    ended = blackout_end(
-        operator=operator,
-        blackout=found,
-        now=timezone.now(),
-        following=request.POST.get("following") == "1",
-    )
+    now, following = timezone.now(), request.POST.get("following") == "1"
+    if SURE not in request.POST and found.stage(now) in ("planned", "running"):
+        losses = end_losses(blackout=found, following=following, now=now)
+        return confirm_page(request, end_question(found, losses, now))
+    ended = blackout_end(operator=operator, blackout=found, now=now, following=following)
     messages.success(request, f"{ended.where} takes bookings again as soon as it is well.")
     return redirect("ops-maintenance")
 
@@ -178,14 +181,18 @@ def ops_gpu_return(request: HttpRequest, operator: User, name: str, index: int) 
 @require_POST
 @operator_page
 def ops_fence(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """Takes the operator's word that a node, or one GPU of it, is off."""
+    """Takes the operator's word that a node, or one GPU of it, is off, after a question."""
     node = Node.objects.filter(name=name).first()
     if node is None:
         raise missing("node")
     said = request.POST.get("gpu", "")
     gpu = _gpu(name, int(said)) if said.isdecimal() else None
     note = request.POST.get("note", "")
-    closed = hardware_fence(operator=operator, node=node, gpu=gpu, note=note, now=timezone.now())
+    now = timezone.now()
+    if SURE not in request.POST:
+        losses = fence_losses(node=node, gpu=gpu, note=note)
+        return confirm_page(request, fence_question(node, gpu, losses, now))
+    closed = hardware_fence(operator=operator, node=node, gpu=gpu, note=note, now=now)
     places = f"{closed} place{'s' * (closed != 1)}"
     messages.success(request, f"{places} on {name} count as empty now.")
     return redirect("ops-node", name=name)

@@ -10,7 +10,7 @@ from billing.services.holds import (
     holds_move,
     holds_place,
 )
-from billing.services.prices import price_book_publish, price_param
+from billing.services.prices import price_book_check, price_book_publish, price_param
 
 __all__ = [
     "HoldWish",
@@ -21,6 +21,7 @@ __all__ = [
     "hold_settle_part",
     "holds_move",
     "holds_place",
+    "price_book_check",
     "price_book_publish",
     "price_param",
 ]

@@ -29,9 +29,7 @@ def price_book_publish(
         Refused: `price_book_past`, `price_book_overlaps`, `price_missing`, `bad_amount`,
             `price_book_raced`.
     """
-    latest = PriceBook.objects.order_by("-version").first()
-    _dates_checked(latest, valid_from, now)
-    _prices_checked(prices)
+    latest = price_book_check(valid_from=valid_from, prices=prices, now=now)
     book = PriceBook(
         version=latest.version + 1 if latest else 1,
         valid_from=valid_from,
@@ -66,6 +64,16 @@ def price_book_publish(
         },
     )
     return book
+
+
+def price_book_check(
+    *, valid_from: datetime, prices: Mapping[tuple[str, str], Decimal], now: datetime
+) -> PriceBook | None:
+    """The version before one that could be published like this. Raises as `price_book_publish`."""
+    latest = PriceBook.objects.order_by("-version").first()
+    _dates_checked(latest, valid_from, now)
+    _prices_checked(prices)
+    return latest
 
 
 def _prices_kept(book: PriceBook | None) -> dict[str, str]:

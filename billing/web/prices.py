@@ -1,6 +1,6 @@
 """The price book: what everybody may read, and how the operator publishes the next version."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -12,16 +12,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from billing.models import PriceBook
-from billing.queries import price_book_after, price_book_at, prices_of
+from billing.queries import money_held, price_book_after, price_book_at, prices_of
 from billing.rules import amount_parse, money_text
-from billing.services import price_book_publish, price_param
+from billing.services import price_book_check, price_book_publish, price_param
 from tenants.access import Actor
 from tenants.errors import Refused, invalid
 from tenants.models import GpuClass, Tier, User
+from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import operator_page, tenant_page
 
 Prices = Mapping[tuple[str, str], Decimal]
 PRICE_PLACES = 4
+MOST_NAMED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +74,20 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
-    """All versions, and a form for the next; POST publishes it."""
+    """All versions, and a form for the next; POST publishes it, after a question."""
     now = timezone.now()
     if request.method != "POST":
         return _form(request, None, now)
     try:
+        valid_from = _valid_from(request.POST.get("valid_from", ""), now)
+        wanted = _prices(request.POST)
+        if SURE not in request.POST:
+            latest = price_book_check(valid_from=valid_from, prices=wanted, now=now)
+            return confirm_page(request, _question(latest, valid_from, wanted, now))
         book = price_book_publish(
             actor_id=operator.pk,
-            valid_from=_valid_from(request.POST.get("valid_from", ""), now),
-            prices=_prices(request.POST),
+            valid_from=valid_from,
+            prices=wanted,
             note=request.POST.get("note", "").strip(),
             now=now,
         )
@@ -92,6 +99,62 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
         f"Version {book.version} is published and valid from {begins.day} {begins:%b %Y %H:%M}.",
     )
     return redirect("ops-prices")
+
+
+def _question(
+    latest: PriceBook | None, valid_from: datetime, wanted: Prices, now: datetime
+) -> Question:
+    """Before a version is published: what differs from the live one, and who keeps old prices."""
+    live = price_book_at(now)
+    old, currency = prices_of(live) if live else {}, live.currency if live else "EUR"
+    changes = list(_changes(old, wanted, currency))
+    more = len(changes) - MOST_NAMED
+    version = latest.version + 1 if latest else 1
+    bookings, held = money_held()
+    begins = timezone.localtime(valid_from)
+    since = "from now on"
+    if valid_from > now:
+        since = f"from {begins.day} {begins:%b %Y %H:%M} on"
+    return Question(
+        title=f"Publish price book version {version}?",
+        lost=(
+            f"Version {version} counts for what is booked {since}.",
+            *(changes[:MOST_NAMED] or ["No price differs from the version in force."]),
+            *([f"and {more} more"] if more > 0 else []),
+            f"{_count(bookings, 'open booking')} keep the price they were booked at:"
+            f" {money_text(held, currency)} stay held for them."
+            if bookings
+            else "No booking is open, so nobody keeps an old price.",
+            "A version can't be taken back: publish another to change prices again.",
+        ),
+        button=f"Publish version {version}, change {_count(len(changes), 'price')}",
+        back="/ops/prices",
+        keep="Keep the prices",
+    )
+
+
+def _changes(old: Prices, wanted: Prices, currency: str) -> Iterator[str]:
+    labels = dict(GpuClass.objects.values_list("slug", "label"))
+    names = dict(Tier.objects.values_list("slug", "name"))
+    for (gpu_class, tier), price in sorted(wanted.items()):
+        before = old.get((gpu_class, tier))
+        if before == price:
+            continue
+        what = f"{labels[gpu_class]} in {names[tier]}"
+        if before is None:
+            yield f"{what}: {_amount(price)} {currency} per GPU-hour, new"
+            continue
+        change = f" ({100 * (price - before) / before:+.1f} %)" if before else ""
+        yield f"{what}: {_amount(before)} → {_amount(price)} {currency}{change}"
+
+
+def _amount(price: Decimal) -> str:
+    """With two places unless more say something: prices are kept with four."""
+    return f"{price:.2f}" if price == round(price, 2) else str(price)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _cell(gpu_class: GpuClass, tier: Tier, today: Prices, coming: Prices, currency: str) -> Cell:
@@ -144,8 +207,7 @@ def _price_field(
     problem: Problem | None,
 ) -> Field:
     price = known.get((gpu_class.slug, tier.slug))
-    # Prices are kept with four places and shown with two unless more say something.
-    value = "" if price is None else f"{price:.2f}" if price == round(price, 2) else str(price)
+    value = "" if price is None else _amount(price)
     name = price_param(gpu_class.slug, tier.slug)
     return _field(name, f"{gpu_class.label}, {tier.name}", form, problem, value)
 

@@ -25,6 +25,7 @@ from tenants.services.platform import (
     tenant_begin,
     tenant_create,
     tenant_open_set,
+    tier_changes,
     tier_set,
 )
 from tenants.services.quotas import (
@@ -81,6 +82,7 @@ __all__ = [
     "tenant_open_set",
     "tenant_quota_more_set",
     "tenant_quota_set",
+    "tier_changes",
     "tier_set",
     "token_create",
     "token_revoke",

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -72,6 +73,35 @@ def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> T
     Raises:
         Refused: `bad_slug`, `bad_name` or `bad_tier`, with the field.
     """
+    values = _tier_values(slug, terms)
+    tier = Tier.objects.select_for_update().filter(slug=slug).first()
+    before = {field: getattr(tier, field) for field in values} if tier else None
+    tier, _ = Tier.objects.update_or_create(slug=slug, defaults=values)
+    if before != values:
+        audit_everywhere(
+            actor_id=operator.id,
+            action="tier.set",
+            target=("tier", slug),
+            now=now,
+            detail={"before": before, "after": values},
+        )
+    return tier
+
+
+def tier_changes(slug: str, terms: TierTerms) -> dict[str, tuple[object, object]]:
+    """What setting the terms would change of a tier, by field: as it is, and as it would be.
+
+    Empty for a tier that is not there yet. Raises Refused as `tier_set`.
+    """
+    values = _tier_values(slug, terms)
+    tier = Tier.objects.filter(slug=slug).first()
+    if tier is None:
+        return {}
+    pairs = {field: (getattr(tier, field), value) for field, value in values.items()}
+    return {field: pair for field, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _tier_values(slug: str, terms: TierTerms) -> dict[str, Any]:
     slug_read(slug)
     values = {
         **asdict(terms),
@@ -91,18 +121,7 @@ def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> T
     if not (terms.pausable or terms.counts_against_guarantee):
         sentence = "What is never paused counts against the guarantee."
         raise invalid("bad_tier", sentence, "counts_against_guarantee")
-    tier = Tier.objects.select_for_update().filter(slug=slug).first()
-    before = {field: getattr(tier, field) for field in values} if tier else None
-    tier, _ = Tier.objects.update_or_create(slug=slug, defaults=values)
-    if before != values:
-        audit_everywhere(
-            actor_id=operator.id,
-            action="tier.set",
-            target=("tier", slug),
-            now=now,
-            detail={"before": before, "after": values},
-        )
-    return tier
+    return values
 
 
 @transaction.atomic

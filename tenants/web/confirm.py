@@ -27,7 +27,7 @@ def confirm_page(request: HttpRequest, question: Question) -> HttpResponse:
     """
     name = "confirm" if request.GET.get("part") else "confirm_page"
     fields = [(each, value) for each, value in request.POST.items() if each != CSRF_FIELD]
-    if fields:
+    if request.method == "POST":
         fields.append((SURE, "1"))
     context = {"question": question, "action": request.path, "fields": fields}
     return render(request, f"parts/{name}.html", context)

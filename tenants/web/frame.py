@@ -291,6 +291,7 @@ OPERATOR_NAV = (
     ("Fleet", "fleet", "chip"),
     ("Catalogue", "catalogue", "list"),
     ("Tiers", "tiers", "tiers"),
+    ("Policy", "policy", "shield"),
     ("Prices", "prices", "tag"),
     ("Quotas", "quotas", "gauge"),
     ("Tenants", "tenants", "people"),

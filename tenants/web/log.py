@@ -40,6 +40,7 @@ OPS_LINKS = {
     "compaction_order": "/ops/compaction",
     "maintenance": "/ops/maintenance",
     "node": "/ops/fleet/{}",
+    "policy": "/ops/policy",
     "price_book": "/ops/prices",
     "quota": "/ops/quotas",
     "tenant": "/ops/tenants#tenant-{}",

@@ -110,28 +110,79 @@ def _remove(actor: Actor, form: QueryDict) -> str:
 
 
 def _question(actor: Actor, form: QueryDict) -> Question | None:
-    """Before a project loses its only lead."""
-    if form.get("act") not in ("remove", "role") or SURE in form:
+    """Before a member is removed, a project loses its only lead, or is closed."""
+    if SURE in form:
+        return None
+    if form.get("act") == "close":
+        return _close_question(actor, form)
+    if form.get("act") not in ("remove", "role"):
         return None
     membership_id = id_read(form, "membership", "membership")
-    found = Membership.objects.filter(tenant_id=actor.tenant_id, id=membership_id, role=Role.LEAD)
-    member = found.select_related("user", "project").first()
+    found = Membership.objects.filter(tenant_id=actor.tenant_id, id=membership_id)
+    member = found.exclude(project=None).select_related("user", "project").first()
+    if member is None or member.project is None or not actor.may_lead(member.project.id):
+        return None
     keeps = form.get("act") == "role" and form.get("role") == Role.LEAD
-    if member is None or member.project is None or keeps or leads_of(member.project.id) > 1:
-        return None
-    if not actor.may_lead(member.project.id):
-        return None
-    person = member.user.get_full_name() or member.user.username
+    if member.role == Role.LEAD and not keeps and leads_of(member.project.id) == 1:
+        return _lead_question(actor, member, member.project)
+    return _remove_question(actor, member) if form.get("act") == "remove" else None
+
+
+def _lead_question(actor: Actor, member: Membership, project: Project) -> Question:
     return Question(
-        title=f"Leave {member.project.name} without a lead?",
+        title=f"Leave {project.name} without a lead?",
         lost=(
-            f"{person} is its only lead.",
+            f"{_person(member)} is its only lead.",
             "Nobody in the project can then invite people, set roles or see its budget as lead:"
             " only the tenant's admins can.",
         ),
-        button=f"Leave {member.project.name} without a lead",
+        button=f"Leave {project.name} without a lead",
         back=f"/t/{actor.tenant_slug}/people",
     )
+
+
+def _remove_question(actor: Actor, member: Membership) -> Question:
+    project = member.project.name if member.project else actor.tenant_slug
+    elsewhere = Membership.objects.filter(tenant_id=actor.tenant_id, user=member.user)
+    others = elsewhere.exclude(id=member.id).count()
+    rest = (
+        f"They keep {others} other role{'' if others == 1 else 's'} in the tenant."
+        if others
+        else "It is their only role in the tenant: they can't open it, and their tokens stop."
+    )
+    return Question(
+        title=f"Remove {_person(member)} from {project}?",
+        lost=(
+            f"They can't see or book in {project} from their next request on. {rest}",
+            "What they have booked stays and is charged to the project.",
+            "To undo this, invite them again; they have to accept.",
+        ),
+        button=f"Remove {_person(member)} from {project}",
+        back=f"/t/{actor.tenant_slug}/people",
+    )
+
+
+def _close_question(actor: Actor, form: QueryDict) -> Question | None:
+    found = Project.objects.filter(
+        tenant_id=actor.tenant_id, slug=form.get("project", ""), is_open=True
+    )
+    project = found.first()
+    if project is None or not actor.is_tenant_admin:
+        return None
+    people = Membership.objects.filter(project=project, user__is_active=True).count()
+    return Question(
+        title=f"Close {project.name}?",
+        lost=(
+            f"{people} {'person' if people == 1 else 'people'} can't book in it any more.",
+            "What is booked goes on and is charged. Open the project again to undo this.",
+        ),
+        button=f"Close {project.name} for {people} {'person' if people == 1 else 'people'}",
+        back=f"/t/{actor.tenant_slug}/people",
+    )
+
+
+def _person(member: Membership) -> str:
+    return member.user.get_full_name() or member.user.username
 
 
 def _project(actor: Actor, form: QueryDict) -> str:

@@ -21,8 +21,11 @@ from tenants.services import (
     whole_read,
 )
 from tenants.web.acts import act_run, id_read
+from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import tenant_page
 from tenants.web.sessions import sessions_shown
+
+MOST_NAMED = 8
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -32,6 +35,8 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
     refusal = None
     made: list[str] = []
     if request.method == "POST":
+        if (question := _question(actor, request.POST)) is not None:
+            return confirm_page(request, question)
         refusal = act_run(
             request,
             {
@@ -94,6 +99,43 @@ def _revoke(actor: Actor, form: QueryDict) -> str:
 def _revoke_all(actor: Actor) -> str:
     ended = tokens_revoke(actor=actor, now=timezone.now())
     return f"Revoked: {ended} token{'' if ended == 1 else 's'}."
+
+
+def _question(actor: Actor, form: QueryDict) -> Question | None:
+    """Before tokens are revoked; None for what is refused anyway."""
+    if form.get("act") not in ("revoke", "revoke-all") or SURE in form:
+        return None
+    is_all = form.get("act") == "revoke-all"
+    now = timezone.now()
+    seen = tokens_of(
+        actor.tenant_id, None if actor.is_tenant_admin and not is_all else actor.user_id
+    )
+    ended = [
+        token
+        for token in seen
+        if _state(token, now) == "live" and (is_all or str(token.id) == form.get("token"))
+    ]
+    if not ended:
+        return None
+    one = ended[0].name if len(ended) == 1 else f"{len(ended)} tokens"
+    return Question(
+        title=f"Revoke {one}?",
+        lost=(
+            *(f"{token.name}: {_last_used(token)}" for token in ended[:MOST_NAMED]),
+            *([f"and {len(ended) - MOST_NAMED} more"] if len(ended) > MOST_NAMED else []),
+            "Programs that use it are refused from the next call on. Bookings they made stay.",
+            "Nobody can undo this: a new token has another text.",
+        ),
+        button=f"Revoke {one}",
+        back=f"/t/{actor.tenant_slug}/settings",
+    )
+
+
+def _last_used(token: ApiToken) -> str:
+    if token.last_used is None:
+        return "never used"
+    used = timezone.localtime(token.last_used)
+    return f"last used {used:%a} {used.day} {used:%b %H:%M}"
 
 
 def _state(token: ApiToken, now: datetime) -> str:

@@ -12,8 +12,16 @@ from tenants.access import Actor
 from tenants.errors import Refused, invalid
 from tenants.models import Tier, User
 from tenants.queries import tiers_all
-from tenants.services import TierTerms, seconds_read, seconds_text, tier_set, whole_read
+from tenants.services import (
+    TierTerms,
+    seconds_read,
+    seconds_text,
+    tier_changes,
+    tier_set,
+    whole_read,
+)
 from tenants.web.acts import act_run
+from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import operator_page, tenant_page
 
 FLAGS = ("pausable", "counts", "replaces")
@@ -33,6 +41,24 @@ LABELS = {
     "more_time": "By so much each time",
     "description": "What people read about it",
 }
+TERMS = {
+    "name": "Name",
+    "priority": "Priority",
+    "pausable": "Higher tiers may pause it",
+    "grace_seconds": "Warned before a pause",
+    "protected_seconds": "Safe from pauses at first",
+    "max_duration_seconds": "Longest booking",
+    "advance_seconds": "Bookable ahead",
+    "description": "What people read about it",
+    "counts_against_guarantee": "Counts against guarantees",
+    "pause_method": "How a pause is made",
+    "max_pauses": "Paused at most so often",
+    "credit_cap_seconds": "Work done again that is not charged, at most",
+    "more_times": "A pause can be put off so often",
+    "more_time_seconds": "By so much each time",
+    "replace_on_lost": "Begun anew elsewhere when its node falls silent",
+}
+"""What each term is called where it is compared."""
 EMPTY: dict[str, str] = {
     "priority": "50",
     "grace": "10m",
@@ -96,6 +122,8 @@ def ops_tiers(request: HttpRequest, operator: User) -> HttpResponse:
     """The same with a form for each tier and for a new one."""
     refusal = None
     if request.method == "POST":
+        if (question := _question(request.POST)) is not None:
+            return confirm_page(request, question)
         refusal = act_run(request, {"set": lambda form: _set(operator, form)})
         if refusal is None:
             return redirect("ops-tiers")
@@ -124,9 +152,53 @@ def _set(operator: User, form: QueryDict) -> str:
     slug = form.get("slug", "")
     if "is_new" in form and Tier.objects.filter(slug=slug).exists():
         raise invalid("slug_taken", "Another tier has this short name.", "slug")
+    tier = tier_set(operator=operator, slug=slug, terms=_terms(form), now=timezone.now())
+    return f"{tier.name} is saved. Decisions from now on follow it."
+
+
+def _question(form: QueryDict) -> Question | None:
+    """Before a tier gets other terms; None for a new one, and for what is refused anyway."""
+    if form.get("act") != "set" or SURE in form or "is_new" in form:
+        return None
+    try:
+        changes = tier_changes(form.get("slug", ""), _terms(form))
+    except Refused:
+        return None
+    if not changes:
+        return None
+    count = f"{len(changes)} term{'' if len(changes) == 1 else 's'}"
+    return Question(
+        title=f"Change {count} of {form.get('name', '').strip()}?",
+        lost=(
+            *(
+                f"{TERMS[field]}: {_term(field, before)} → {_term(field, after)}"
+                for field, (before, after) in changes.items()
+            ),
+            "Decisions from now on follow it, also for bookings that wait. Running bookings keep"
+            " their place and their price.",
+            "Every tenant's log says so. Change it back to undo this.",
+        ),
+        button=f"Save {form.get('name', '').strip()}, change {count}",
+        back="/ops/tiers",
+        keep="Keep it as it is",
+    )
+
+
+def _term(field: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if field == "max_pauses" and value is None:
+        return "as often as needed"
+    if field.endswith("_seconds"):
+        return seconds_text(int(str(value)))
+    return str(value) or "none"
+
+
+def _terms(form: QueryDict) -> TierTerms:
+    """The terms as they were typed. Raises Refused."""
     times = {f"{name}_seconds": seconds_read(form.get(name, ""), param=name) for name in TIMES}
     most = form.get("max_pauses", "")
-    terms = TierTerms(
+    return TierTerms(
         name=form.get("name", ""),
         priority=whole_read(form.get("priority", ""), param="priority"),
         pausable="pausable" in form,
@@ -138,8 +210,6 @@ def _set(operator: User, form: QueryDict) -> str:
         replace_on_lost="replaces" in form,
         **times,
     )
-    tier = tier_set(operator=operator, slug=slug, terms=terms, now=timezone.now())
-    return f"{tier.name} is saved. Decisions from now on follow it."
 
 
 def _form_sent(sent: QueryDict, refusal: Refused, tier: Mapping[str, object] | None) -> TierForm:

@@ -209,10 +209,14 @@ def operator() -> Client:
 
 @pytest.mark.usefixtures("_catalogue")
 def test_an_operator_publishes_the_first_and_the_next_version(operator: Client) -> None:
-    assert operator.post("/ops/prices", price_form()).status_code == 302
+    assert operator.post("/ops/prices", price_form(sure="1")).status_code == 302
     later = f"{timezone.now() + timedelta(days=2):%Y-%m-%dT%H:%M}"
     changed = {"price-h100-spot": "1.7050", "valid_from": later}
-    assert operator.post("/ops/prices", price_form(**changed)).status_code == 302
+    said = operator.post("/ops/prices", price_form(**changed)).content.decode()
+    assert "H100 80 GB in Spot: 1.68 → 1.7050 EUR (+1.5 %)" in said
+    assert "Publish version 2, change 1 price" in said
+    assert PriceBook.objects.count() == 1
+    assert operator.post("/ops/prices", price_form(**changed, sure="1")).status_code == 302
     page = operator.get("/ops/prices").content.decode()
     assert 'value="1.7050"' in page
     assert [book.version for book in PriceBook.objects.all()] == [2, 1]

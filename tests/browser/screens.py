@@ -73,6 +73,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-compaction", "/ops/compaction"),
         ("ops-install", "/ops/install"),
         ("ops-tiers", "/ops/tiers"),
+        ("ops-policy", "/ops/policy"),
         ("ops-prices", "/ops/prices"),
         ("ops-quotas", "/ops/quotas"),
         ("ops-speeds", "/ops/speeds"),

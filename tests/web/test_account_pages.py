@@ -130,7 +130,8 @@ def test_all_own_tokens_are_revoked_at_once_and_nobody_elses() -> None:
     client = signed_in(mine.user)
     page = f"/t/{project.tenant.slug}/settings"
     assert "Revoke all 2" in text(client.get(page).content)
-    client.post(page, {"act": "revoke-all"})
+    assert "Revoke 2 tokens" in text(client.post(page, {"act": "revoke-all"}).content)
+    client.post(page, {"act": "revoke-all", "sure": "1"})
     with tenant_tx(project.tenant_id):
         live = ApiToken.objects.filter(revoked=None)
         assert [token.user_id for token in live] == [other.user_id]

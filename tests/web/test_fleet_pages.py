@@ -150,7 +150,7 @@ def test_an_operator_locks_an_agent_out_from_its_nodes_page(operator: Client) ->
     with as_system():
         Node.objects.filter(id=node.id).update(link_digest=b"d" * 32)
     assert f"/ops/fleet/{node.name}/revoke" in _page(operator, f"/ops/fleet/{node.name}")
-    answer = operator.post(f"/ops/fleet/{node.name}/revoke", follow=True)
+    answer = operator.post(f"/ops/fleet/{node.name}/revoke", {"sure": "1"}, follow=True)
     assert "can only be enrolled anew" in answer.content.decode()
     node.refresh_from_db()
     assert (node.state, node.link_digest) == (Node.State.QUARANTINED, None)

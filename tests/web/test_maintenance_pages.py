@@ -74,7 +74,7 @@ def test_what_repeats_is_one_line_with_the_next_date_and_is_called_off_whole(
     assert (page.count("New fans"), "every week until" in page) == (1, True)
     assert "3 more dates" in page
     first = Blackout.objects.earliest("starts")
-    operator.post(f"/ops/maintenance/{first.id}/end", {"following": "1"})
+    operator.post(f"/ops/maintenance/{first.id}/end", {"following": "1", "sure": "1"})
     assert not Blackout.objects.filter(ended_at=None).exists()
 
 
@@ -110,7 +110,10 @@ def test_an_operator_looks_first_then_plans_then_calls_off(operator: Client) -> 
     assert f"Maintenance of {NODE} is planned." in saved
     (blackout,) = Blackout.objects.all()
     assert "Call off" in saved
-    operator.post(f"/ops/maintenance/{blackout.id}/end")
+    asked = operator.post(f"/ops/maintenance/{blackout.id}/end").content.decode()
+    assert "Call off maintenance, 2 GPUs back" in asked
+    assert Blackout.objects.get().ended_at is None
+    operator.post(f"/ops/maintenance/{blackout.id}/end", {"sure": "1"})
     assert "Called off" in _page(operator, "/ops/maintenance")
 
 
@@ -215,12 +218,13 @@ def test_a_tenant_reads_no_history_of_hardware(operator: Client) -> None:
 def test_an_operator_drains_with_a_deadline_and_says_that_a_node_is_off(operator: Client) -> None:
     assert "is off, nothing runs on it" not in _page(operator, f"/ops/fleet/{NODE}")
     by = timezone.now() + timedelta(hours=1)
-    operator.post(f"/ops/fleet/{NODE}/drain", {"reason": "Fans", "by": typed(by)})
+    operator.post(f"/ops/fleet/{NODE}/drain", {"reason": "Fans", "by": typed(by), "sure": "1"})
     node = Node.objects.get(name=NODE)
     assert node.drain_by is not None
     assert abs(node.drain_by - by) < timedelta(minutes=1)
     assert "is off, nothing runs on it" in _page(operator, f"/ops/fleet/{NODE}")
-    done = operator.post(f"/ops/fleet/{NODE}/fence", {"note": "Unplugged"}, follow=True)
+    off = {"note": "Unplugged", "sure": "1"}
+    done = operator.post(f"/ops/fleet/{NODE}/fence", off, follow=True)
     assert "0 places on gpu-a1-01 count as empty now." in done.content.decode()
 
 

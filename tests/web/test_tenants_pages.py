@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from tenants.access import actor_in
-from tenants.models import ApiToken, Membership, Tenant, Tier, User
+from tenants.models import ApiToken, Membership, Project, Tenant, Tier, User
 from tenants.services import token_verify
 from tenants.wall import operator_tx, tenant_tx
 from tests.builders import (
@@ -117,11 +117,30 @@ def test_a_project_loses_its_only_lead_only_when_that_was_said(
         assert not Membership.objects.filter(id=member.id, role="lead").exists()
 
 
-def test_one_of_two_leads_is_removed_without_a_question(admin: Client, tenant: Tenant) -> None:
+def test_a_member_is_removed_when_it_was_said_what_they_lose(admin: Client, tenant: Tenant) -> None:
     project = a_project(tenant, "vision")
     first, _ = a_member(project, "lead"), a_member(project, "lead")
     form = {"act": "remove", "membership": str(first.id)}
-    assert admin.post("/t/own/people", form).status_code == 302
+    said = _text(admin.post("/t/own/people", form).content)
+    assert "without a lead" not in said
+    assert "It is their only role in the tenant" in said
+    with tenant_tx(tenant.id):
+        assert Membership.objects.filter(id=first.id).exists()
+    assert admin.post("/t/own/people", form | {"sure": "1"}).status_code == 302
+    with tenant_tx(tenant.id):
+        assert not Membership.objects.filter(id=first.id).exists()
+
+
+def test_a_project_is_closed_when_it_was_said_for_how_many(admin: Client, tenant: Tenant) -> None:
+    project = a_project(tenant, "vision")
+    a_member(project, "lead"), a_member(project)
+    form = {"act": "close", "project": "vision"}
+    assert "Close Vision for 2 people" in _text(admin.post("/t/own/people", form).content)
+    with tenant_tx(tenant.id):
+        assert Project.objects.get().is_open
+    assert admin.post("/t/own/people", form | {"sure": "1"}).status_code == 302
+    with tenant_tx(tenant.id):
+        assert not Project.objects.get().is_open
 
 
 def test_a_tenant_is_closed_only_when_its_losses_were_said(
@@ -295,8 +314,13 @@ def test_a_new_tier_never_overwrites_an_old_one(operator: Client) -> None:
     changed = {key: text for key, text in TIER.items() if key != "is_new"}
     assert Tier.objects.get(slug="night").priority == 77
     assert operator.post("/ops/tiers", {**changed, "grace": "x"}).status_code == 422
-    assert operator.post("/ops/tiers", changed).status_code == 302
+    said = _text(operator.post("/ops/tiers", changed).content)
+    assert "Priority: 77 → 5" in said
+    assert Tier.objects.get(slug="night").priority == 77
+    assert operator.post("/ops/tiers", changed | {"sure": "1"}).status_code == 302
     assert Tier.objects.get(slug="night").priority == 5
+    # What changes nothing needs no question.
+    assert operator.post("/ops/tiers", changed).status_code == 302
 
 
 def test_a_tier_page_takes_no_changes_from_members(client: Client, tenant: Tenant) -> None:
@@ -319,7 +343,11 @@ def test_a_token_is_shown_once_and_works(client: Client, tenant: Tenant) -> None
     assert clear not in later
     assert clear[:13] in later
     form = {"act": "revoke", "token": str(holder.token_id)}
-    assert client.post("/t/own/settings", form).status_code == 302
+    said = _text(client.post("/t/own/settings", form).content)
+    assert "Revoke CI? CI: last used" in said
+    assert "refused from the next call on" in said
+    assert token_verify(clear, now=timezone.now()) is not None
+    assert client.post("/t/own/settings", form | {"sure": "1"}).status_code == 302
     assert token_verify(clear, now=timezone.now()) is None
 
 
@@ -351,7 +379,7 @@ def test_another_persons_token_is_not_there_but_an_admins_to_end(
     assert client.post("/t/own/settings", form).status_code == 404
     client.force_login(boss.user)
     assert "Robot 7" in client.get("/t/own/settings").content.decode()
-    assert client.post("/t/own/settings", form).status_code == 302
+    assert client.post("/t/own/settings", form | {"sure": "1"}).status_code == 302
 
 
 def test_a_zone_chosen_is_the_zone_shown(client: Client, tenant: Tenant) -> None:
