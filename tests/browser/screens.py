@@ -80,6 +80,8 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-tenants", "/ops/tenants"),
         ("ops-decisions", "/ops/decisions"),
         ("ops-log", "/ops/log"),
+        ("ops-catalogue", "/ops/catalogue"),
+        ("ops-setup", "/ops/setup"),
     ),
 }
 
