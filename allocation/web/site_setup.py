@@ -180,8 +180,9 @@ def _prices(operator: User, form: QueryDict) -> str:
     }
     if not prices:
         raise invalid("price_missing", "First add classes and tiers.", "prices")
+    note = "Prices for what is new" if PriceBook.objects.exists() else "First prices"
     book = price_book_publish(
-        actor_id=operator.pk, valid_from=now, prices=prices, note="First prices", now=now
+        actor_id=operator.pk, valid_from=now, prices=prices, note=note, now=now
     )
     return f"Version {book.version} of the prices is in force."
 
