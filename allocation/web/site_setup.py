@@ -25,6 +25,7 @@ from allocation.web.catalogue import (
     shipped_choices,
     waiting_forms,
 )
+from billing.models import PriceBook
 from billing.rules import amount_parse
 from billing.services import price_book_publish, price_param
 from tenants.errors import Refused, invalid, missing
