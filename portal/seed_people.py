@@ -14,8 +14,8 @@ from django.db import transaction
 from billing.models import Budget
 from billing.rules import Period, month_of
 from billing.services import budget_set
-from tenants.access import Actor, actor_in
-from tenants.models import Membership, Project, Quota, Role, Tenant, User
+from tenants.access import Actor, actor_by_id
+from tenants.models import Membership, Project, Quota, Role, Session, Tenant, User
 from tenants.services import (
     NewAccount,
     Share,
@@ -33,6 +33,7 @@ from tenants.services import (
 
 UNITS_PER_GPU = 56_000
 TOKEN_DAYS = 365
+MINUTE = timedelta(minutes=1)
 
 TENANTS = {"helix": "Helix Institute", "northlab": "North Lab"}
 ADMINS = {"helix": "ada", "northlab": "sigrid"}
@@ -164,7 +165,13 @@ def _memberships_seed(username: str, now: datetime) -> None:
         offer = invitation_create(
             actor=_admin(tenant), to=username, role=role, project=project, now=now
         )
-        invitation_accept(user_id=user.pk, invitation_id=offer.id, now=now)
+        # An invitation is answered by the invited person's own session.
+        session = Session.objects.create(
+            digest=secrets.token_bytes(32), user=user, created=now, last_seen=now, expires=now + MINUTE
+        )
+        user.credential = session.digest
+        invitation_accept(user=user, invitation_id=offer.id, now=now)
+        session.delete()
 
 
 def _person(username: str) -> User:
@@ -172,7 +179,7 @@ def _person(username: str) -> User:
 
 
 def _admin(tenant: str) -> Actor:
-    return actor_in(_person(ADMINS[tenant]).pk, tenant)
+    return actor_by_id(_person(ADMINS[tenant]).pk, tenant)
 
 
 def _quota_seed(
@@ -220,7 +227,7 @@ def _token(username: str, tenant: str, stored: str, now: datetime) -> str:
     holder = token_verify(stored, now=now) if stored else None
     if holder is not None and (holder.user_id, holder.tenant_slug) == (user.pk, tenant):
         return stored
-    actor = actor_in(user.pk, tenant)
+    actor = actor_by_id(user.pk, tenant)
     return token_create(actor=actor, name="Demo", days=TOKEN_DAYS, now=now)[1]
 
 

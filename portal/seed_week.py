@@ -20,7 +20,7 @@ from allocation.services.bookings import (
 from billing.rules import midnight
 from portal.seed_nodes import Label
 from portal.seed_past import Act
-from tenants.access import Actor, actor_in
+from tenants.access import Actor, actor_by_id
 from tenants.models import User
 
 NAMESPACE = UUID("0d9f2f7e-7c1d-5b53-9d55-5d6f3c1d8b2e")
@@ -104,7 +104,7 @@ class People:
 
 def person(username: str, tenant: str) -> Actor:
     """Who acts, as a member of the tenant."""
-    return actor_in(User.objects.only("pk").get(username=username).pk, tenant)
+    return actor_by_id(User.objects.only("pk").get(username=username).pk, tenant)
 
 
 def said(text: str, now: datetime) -> Parsed:

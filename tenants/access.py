@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 
 from tenants.errors import denied, missing
-from tenants.models import Project, Role
+from tenants.models import Project, Role, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +53,50 @@ class TenantChoice:
     name: str
 
 
-def tenants_of(user_id: int) -> list[TenantChoice]:
-    """The person's tenants, before any tenant is known. Uses a pinned SECURITY DEFINER function."""
+def account_of(credential: bytes, now: datetime) -> User | None:
+    """The active person to whom the session or token belongs, before any tenant is known."""
+    found = list(User.objects.raw("SELECT * FROM portal_account(%s, %s)", [credential, now]))
+    for user in found:
+        user.credential = credential
+        return user
+    return None
+
+
+def tenants_of(user: User, now: datetime) -> list[TenantChoice]:
+    """The tenants of the person whose credential it is, before any tenant is known."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT DISTINCT tenant_id, tenant_slug, tenant_name FROM portal_memberships(%s)"
-            " ORDER BY tenant_slug",
-            [user_id],
+            "SELECT DISTINCT tenant_id, tenant_slug, tenant_name"
+            " FROM portal_memberships_of(%s, %s) ORDER BY tenant_slug",
+            [user.credential, now],
         )
         return [TenantChoice(*row) for row in cursor.fetchall()]
 
 
-def actor_in(user_id: int, tenant_slug: str) -> Actor:
-    """The person as a member of the tenant.
+def actor_in(user: User, tenant_slug: str, now: datetime) -> Actor:
+    """The person whose credential it is, as a member of the tenant.
 
     Raises:
         Refused: `not_found`, when there is no such open tenant or no membership in it.
     """
+    return _actor(user.pk, tenant_slug, "portal_memberships_of(%s, %s)", [user.credential, now])
+
+
+def actor_by_id(user_id: int, tenant_slug: str) -> Actor:
+    """As `actor_in`, for programs that no person has sent a credential to. A web process can't.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    return _actor(user_id, tenant_slug, "portal_memberships(%s)", [user_id])
+
+
+def _actor(user_id: int, tenant_slug: str, door: str, given: Sequence[Any]) -> Actor:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT tenant_id, project_id, role, person, time_zone"
-            " FROM portal_memberships(%s) WHERE tenant_slug = %s",
-            [user_id, tenant_slug],
+            "SELECT tenant_id, project_id, role, person, time_zone"  # noqa: S608 (our own doors)
+            f" FROM {door} WHERE tenant_slug = %s",
+            [*given, tenant_slug],
         )
         rows = cursor.fetchall()
     if not rows:

@@ -45,8 +45,15 @@ class User(AbstractUser):
             ),
         ]
 
+    # Sign-ins stand in the log; nothing reads the date of the last.
+    last_login = None
+
     proof: Proof | None = None
     """How this person has just signed in; none when a session was found."""
+
+    credential: bytes = b""
+    """By what a request is this person's: the hash of its session's key or of its token. The
+    database answers what belongs to no tenant to nothing else (`tenants.access.account_of`)."""
 
     _encoded: str | None = None
 
@@ -110,6 +117,20 @@ class Tenant(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class KnownPerson(models.Model):
+    """Somebody whose name a tenant's records show: a member, now or once, or an operator who has
+    acted there. Written by triggers alone; in a web request `User` has these people of its tenant.
+    """
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "user"], name="known_person_once"),
+        ]
 
 
 class Project(models.Model):
@@ -337,6 +358,14 @@ class Quota(models.Model):
         return self.guaranteed_units + self.borrow_limit_units
 
 
+class TokenManager(models.Manager["ApiToken"]):
+    """Tokens without their hashes, which no web process may read."""
+
+    def get_queryset(self) -> models.QuerySet["ApiToken"]:
+        """All columns that a web process has a right to."""
+        return super().get_queryset().defer("digest")
+
+
 class ApiToken(models.Model):
     """A key for programs. Only its SHA-256 is stored; the clear text is shown once."""
 
@@ -358,6 +387,8 @@ class ApiToken(models.Model):
         db_constraint=False,
         help_text="The token that made this one; it ends no later than that.",
     )
+
+    objects = TokenManager()
 
     class Meta:
         constraints = [

@@ -18,7 +18,6 @@ from tenants.models import (
     Project,
     Quota,
     Role,
-    Session,
     Tenant,
     Tier,
 )
@@ -116,8 +115,16 @@ def admins_of(tenant_id: UUID) -> list[Membership]:
     return list(admins.select_related("user").order_by("user__username"))
 
 
-def invitations_to(user_id: int, now: datetime) -> list[InvitedTo]:
-    """What the person is invited to, in all tenants, before they are in one."""
+def invitations_to(credential: bytes, now: datetime) -> list[InvitedTo]:
+    """What the person whose credential it is is invited to, in all tenants, before they are in
+    one."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM portal_invitations_to(%s, %s)", [credential, now])
+        return [InvitedTo(*row) for row in cursor.fetchall()]
+
+
+def invitations_by_id(user_id: int, now: datetime) -> list[InvitedTo]:
+    """What a person is invited to, for programs that write to them. A web process can't."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM portal_invitations(%s, %s)", [user_id, now])
         return [InvitedTo(*row) for row in cursor.fetchall()]
@@ -208,12 +215,6 @@ def tenants_all() -> list[Tenant]:
 def tiers_all() -> QuerySet[Tier]:
     """All tiers, who goes first comes first."""
     return Tier.objects.all()
-
-
-def sessions_of(user_id: int, now: datetime) -> QuerySet[Session]:
-    """The person's live sessions, the one used last comes first. What they hold is not read."""
-    live = Session.objects.filter(user_id=user_id, expires__gt=now).defer("data")
-    return live.order_by("-last_seen", "id")
 
 
 def tokens_of(tenant_id: UUID, user_id: int | None) -> list[ApiToken]:

@@ -9,7 +9,7 @@ from secrets import token_bytes
 
 from django.utils import timezone
 
-from tenants.access import Actor, actor_in
+from tenants.access import Actor, actor_by_id
 from tenants.models import GpuClass, Membership, Project, Quota, Role, Session, Tenant, Tier, User
 from tests.roles import as_system
 
@@ -97,9 +97,22 @@ def a_tenant_admin(tenant: Tenant, *, user: User | None = None) -> Membership:
         return Membership.objects.create(tenant=tenant, user=user, role=Role.TENANT_ADMIN)
 
 
+def signed_in(user: User) -> User:
+    """`user` with the credential of a session of theirs, as a request has it."""
+    if not user.credential:
+        user.credential = bytes(a_session(user).digest)
+    return user
+
+
 def an_actor(member: Membership) -> Actor:
     """The member as services see them, with all their roles in that tenant."""
-    return actor_in(member.user_id, member.tenant.slug)
+    return actor_now(member.user_id, member.tenant.slug)
+
+
+def actor_now(user_id: int, tenant_slug: str) -> Actor:
+    """The person as a member of the tenant, as programs of the system see them."""
+    with as_system():
+        return actor_by_id(user_id, tenant_slug)
 
 
 def a_gpu_class(slug: str = "h100", *, label: str = "", order: int = 0) -> GpuClass:

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import connection
 
 from allocation.models import CalendarFeed
-from tenants.access import Actor, access_project, actor_in
+from tenants.access import Actor, access_project, actor_of
 from tenants.audit import audit_record
 from tenants.errors import Refused, invalid, missing
 from tenants.models import GpuClass
@@ -84,17 +84,15 @@ def feed_find(token: str) -> FeedFound | None:
         return None
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT owner_id, tenant_slug, project_id, gpu_class FROM portal_feed(%s)",
+            "SELECT owner_id, tenant_slug, feed_project_id, gpu_class,"
+            " tenant_id, project_id, role, person, time_zone FROM portal_feed(%s)",
             [_digest(token)],
         )
-        row = cursor.fetchone()
-    if row is None:
+        rows = cursor.fetchall()
+    if not rows:
         return None
-    owner_id, tenant_slug, project_id, gpu_class = row
-    try:
-        actor = actor_in(owner_id, tenant_slug)
-    except Refused:
-        return None
+    owner_id, tenant_slug, project_id, gpu_class = rows[0][:4]
+    actor = actor_of(owner_id, tenant_slug, [row[4:] for row in rows])
     if project_id is not None and actor.role_in(project_id) is None:
         return None
     return FeedFound(actor, project_id, gpu_class)

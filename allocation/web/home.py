@@ -24,6 +24,7 @@ from tenants.access import Actor
 from tenants.models import Project
 from tenants.queries import invitations_to
 from tenants.web.frame import tenant_page
+from tenants.web.sessions import credential_of
 
 NEXT = 5
 MOST_PROJECTS = 6
@@ -50,7 +51,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "without": [p.name for p in projects if p.id not in {e.project_id for e in effects}],
         "examples": EXAMPLES,
         "steps": first_steps(actor, now) if actor.is_tenant_admin else (),
-        "invitations": invitations_to(actor.user_id, now),
+        "invitations": invitations_to(credential_of(request), now),
         "notices": notices_context(actor, scene),
     }
     return render(request, "allocation/home.html", context)

@@ -37,7 +37,7 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
             request,
             {
                 "end": lambda form: _end(user, form),
-                "end-others": lambda _: _end_others(request, user),
+                "end-others": lambda _: _end_others(user),
                 "accept": lambda form: _accept(user, form),
                 "decline": lambda form: _decline(user, form),
                 "password": lambda form: _password(request, user, form),
@@ -46,8 +46,8 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
         if refusal is None:
             return redirect(own_path(request.POST.get("next") or "/account"))
     context = {
-        "invitations": invitations_to(user.pk, timezone.now()),
-        "sessions": sessions_shown(request, user.pk),
+        "invitations": invitations_to(user.credential, timezone.now()),
+        "sessions": sessions_shown(request),
         "refusal": refusal,
         "typed": request.POST if refusal else QueryDict(),
     }
@@ -56,26 +56,24 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
 
 def _end(user: User, form: QueryDict) -> str:
     session_id = id_read(form, "session", "session")
-    own_session_end(user_id=user.pk, session_id=session_id, now=timezone.now())
+    own_session_end(user=user, session_id=session_id, now=timezone.now())
     return "Signed out there. Its next request is refused, and open pages stop within seconds."
 
 
-def _end_others(request: HttpRequest, user: User) -> str:
-    ended = own_sessions_end(
-        user_id=user.pk, now=timezone.now(), kept_key=request.session.session_key
-    )
+def _end_others(user: User) -> str:
+    ended = own_sessions_end(user=user, now=timezone.now())
     return f"Signed out in {ended} other browser{'' if ended == 1 else 's'}."
 
 
 def _accept(user: User, form: QueryDict) -> str:
     invitation_id = id_read(form, "invitation", "invitation")
-    joined = invitation_accept(user_id=user.pk, invitation_id=invitation_id, now=timezone.now())
+    joined = invitation_accept(user=user, invitation_id=invitation_id, now=timezone.now())
     return f"You are now {joined.role_name} in {joined.place}."
 
 
 def _decline(user: User, form: QueryDict) -> str:
     invitation_id = id_read(form, "invitation", "invitation")
-    offer = invitation_decline(user_id=user.pk, invitation_id=invitation_id, now=timezone.now())
+    offer = invitation_decline(user=user, invitation_id=invitation_id, now=timezone.now())
     return f"You said no to {offer.place}. Nobody there has learnt your name."
 
 

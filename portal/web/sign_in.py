@@ -71,9 +71,10 @@ def start(request: HttpRequest) -> HttpResponse:
         return redirect("sign-in")
     if user.is_staff:
         return redirect("/ops/fleet" if PriceBook.objects.exists() else "/ops/setup")
-    tenants = tenants_of(user.pk)
+    now = timezone.now()
+    tenants = tenants_of(user, now)
     if not tenants:
-        context = {"invitations": invitations_to(user.pk, timezone.now())}
+        context = {"invitations": invitations_to(user.credential, now)}
         return render(request, "portal/no_tenant.html", context)
     return redirect(f"/t/{tenants[0].slug}/")
 

@@ -10,7 +10,7 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from tenants.access import Actor
+from tenants.access import Actor, account_of
 from tenants.models import Tenant, User
 from tenants.services import TokenHolder, token_verify
 from tenants.wall import operator_tx, require_operators_process
@@ -41,8 +41,9 @@ class TokenAuthentication(BaseAuthentication):
             return None
         if len(header) != 2 or header[0].lower() != b"bearer":
             raise AuthenticationFailed(SENTENCE, code="bad_token")
-        holder = token_verify(header[1].decode("latin-1"), now=timezone.now())
-        user = User.objects.filter(id=holder.user_id, is_active=True).first() if holder else None
+        now = timezone.now()
+        holder = token_verify(header[1].decode("latin-1"), now=now)
+        user = account_of(holder.credential, now) if holder else None
         if holder is None or user is None:
             raise AuthenticationFailed(SENTENCE, code="bad_token")
         if user.is_staff:

@@ -121,7 +121,7 @@ class MyInvitations(ApiView):
     def get(self, request: Request) -> Response:
         """All of them, the oldest first."""
         with self.tx():
-            offers = invitations_to(self.actor.user_id, self.now)
+            offers = invitations_to(self.user.credential, self.now)
         mine = [offer for offer in offers if offer.tenant_id == self.actor.tenant_id]
         return listed(InvitedToOut(mine, many=True).data)
 
@@ -135,9 +135,7 @@ class MyInvitationAccept(ApiView):
 
         def work() -> Response:
             _in_tenant(self, invitation_id)
-            joined = invitation_accept(
-                user_id=self.actor.user_id, invitation_id=invitation_id, now=self.now
-            )
+            joined = invitation_accept(user=self.user, invitation_id=invitation_id, now=self.now)
             return Response(InvitedToOut(joined).data)
 
         return self.once(work)
@@ -152,9 +150,7 @@ class MyInvitationDecline(ApiView):
 
         def work() -> Response:
             _in_tenant(self, invitation_id)
-            offer = invitation_decline(
-                user_id=self.actor.user_id, invitation_id=invitation_id, now=self.now
-            )
+            offer = invitation_decline(user=self.user, invitation_id=invitation_id, now=self.now)
             return Response(InvitedToOut(offer).data)
 
         return self.once(work)
@@ -162,6 +158,6 @@ class MyInvitationDecline(ApiView):
 
 def _in_tenant(view: ApiView, invitation_id: UUID) -> None:
     """Raises Refused `not_found` for other tenants': a token says and learns nothing there."""
-    offers = invitations_to(view.actor.user_id, view.now)
+    offers = invitations_to(view.user.credential, view.now)
     if (invitation_id, view.actor.tenant_id) not in {(each.id, each.tenant_id) for each in offers}:
         raise missing("invitation")

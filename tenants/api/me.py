@@ -10,10 +10,9 @@ from rest_framework.response import Response
 
 from tenants.api.base import ApiView, listed
 from tenants.api.fields import Strict, Text, Whole
-from tenants.api.pages import PageQuery, page_of
+from tenants.api.pages import PageQuery, page_of, page_of_rows
 from tenants.api.schema import described, page
 from tenants.models import ApiToken, Project, Tenant, User
-from tenants.queries import sessions_of
 from tenants.services import (
     own_session_end,
     own_sessions_end,
@@ -23,6 +22,7 @@ from tenants.services import (
     user_mails_set,
     user_zone_set,
 )
+from tenants.services.sessions import sessions_of
 
 
 class RoleOut(serializers.Serializer[Any]):
@@ -220,8 +220,8 @@ class Sessions(ApiView):
     def get(self, request: Request) -> Response:
         """A page, the latest sign-in first."""
         with self.tx():
-            rows, following = page_of(
-                sessions_of(self.actor.user_id, self.now),
+            rows, following = page_of_rows(
+                sessions_of(self.user.credential, self.now),
                 keys=("-created", "-id"),
                 asked=self.asked,
                 scope=f"sessions:{self.actor.user_id}",
@@ -232,7 +232,7 @@ class Sessions(ApiView):
     def delete(self, request: Request) -> Response:
         """How many ended."""
         with self.tx():
-            ended = own_sessions_end(user_id=self.actor.user_id, now=self.now)
+            ended = own_sessions_end(user=self.user, now=self.now)
             return Response({"ended": ended})
 
 
@@ -243,5 +243,5 @@ class SessionOne(ApiView):
     def delete(self, request: Request, session_id: UUID) -> Response:
         """Nothing, when it is done."""
         with self.tx():
-            own_session_end(user_id=self.actor.user_id, session_id=session_id, now=self.now)
+            own_session_end(user=self.user, session_id=session_id, now=self.now)
         return Response(status=204)

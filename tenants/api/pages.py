@@ -15,6 +15,7 @@ LIMIT_MAX = 200
 LIMIT_DEFAULT = 50
 
 Row = TypeVar("Row", bound=Model)
+Item = TypeVar("Item")
 
 
 class PageQuery(Strict):
@@ -42,8 +43,28 @@ def page_of(
     rows = rows.order_by(*keys)
     if "cursor" in asked:
         rows = rows.filter(_after(keys, _opened(asked["cursor"], scope, len(keys))))
-    found = list(rows[: asked["limit"] + 1])
-    page = found[: asked["limit"]]
+    return _cut(list(rows[: asked["limit"] + 1]), keys, asked["limit"], scope)
+
+
+def page_of_rows(
+    rows: Sequence[Item], *, keys: Sequence[str], asked: dict[str, Any], scope: str
+) -> tuple[list[Item], str | None]:
+    """As `page_of` for few rows that were read as a whole, in the order of `keys`, all falling.
+
+    Raises:
+        Refused: `bad_cursor`.
+    """
+    found = list(rows)
+    if "cursor" in asked:
+        last = _opened(asked["cursor"], scope, len(keys))
+        found = [row for row in found if [_plain(row, key) for key in keys] < last]
+    return _cut(found, keys, asked["limit"], scope)
+
+
+def _cut(
+    found: list[Item], keys: Sequence[str], limit: int, scope: str
+) -> tuple[list[Item], str | None]:
+    page = found[:limit]
     if len(found) == len(page):
         return page, None
     return page, signing.dumps([_plain(page[-1], key) for key in keys], salt=scope)
@@ -70,7 +91,7 @@ def _after(keys: Sequence[str], values: Sequence[Any]) -> Q:
     return condition
 
 
-def _plain(row: Model, key: str) -> str | int:
+def _plain(row: object, key: str) -> str | int:
     value = getattr(row, key.removeprefix("-"))
     if isinstance(value, datetime):
         return value.isoformat()

@@ -13,12 +13,12 @@ from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db import transaction
+from django.db import connection, transaction
 
 from tenants.access import Actor
 from tenants.audit import audit_record, platform_record
 from tenants.errors import Refused, invalid, missing
-from tenants.models import Invitation, Membership, Project, Role, Tenant, User
+from tenants.models import Invitation, Project, Role, Tenant, User
 from tenants.outbox import outbox_add
 from tenants.queries import InvitedTo, invitations_to
 from tenants.services.people import place_read
@@ -93,33 +93,26 @@ def may_see(actor: Actor, invitation: Invitation) -> bool:
     return actor.may_lead(invitation.project_id)
 
 
-def invitation_accept(*, user_id: int, invitation_id: UUID, now: datetime) -> InvitedTo:
+def invitation_accept(*, user: User, invitation_id: UUID, now: datetime) -> InvitedTo:
     """Makes the person what they were invited to be; a role that they have there is replaced.
 
     Raises:
         Refused: `not_found`, when the person is not invited, or not any more.
     """
-    offer = _offer(user_id, invitation_id, now)
+    offer = _offer(user, invitation_id, now)
     with tenant_tx(offer.tenant_id):
         found = _open_locked(invitation_id)
-        _decide(found, Invitation.State.ACCEPTED, user_id, now)
-        membership, is_new = Membership.objects.select_for_update().get_or_create(
-            tenant_id=found.tenant_id,
-            project=found.project,
-            user_id=user_id,
-            defaults={"role": found.role},
-        )
-        before = None if is_new else membership.role
+        membership_id, before = _join(user, invitation_id, now)
+        _decide(found, Invitation.State.ACCEPTED, user.pk, now)
         if before != found.role:
-            Membership.objects.filter(id=membership.id).update(role=found.role)
             audit_record(
                 tenant_id=found.tenant_id,
-                actor_id=user_id,
+                actor_id=user.pk,
                 action="membership.set",
-                target=("membership", membership.id),
+                target=("membership", membership_id),
                 now=now,
                 detail={
-                    "user": user_id,
+                    "user": user.pk,
                     "project": str(found.project_id) if found.project_id else None,
                     "before": before,
                     "role": found.role,
@@ -129,11 +122,11 @@ def invitation_accept(*, user_id: int, invitation_id: UUID, now: datetime) -> In
     return offer
 
 
-def invitation_decline(*, user_id: int, invitation_id: UUID, now: datetime) -> InvitedTo:
+def invitation_decline(*, user: User, invitation_id: UUID, now: datetime) -> InvitedTo:
     """Says no. Raises Refused `not_found`, when the person is not invited, or not any more."""
-    offer = _offer(user_id, invitation_id, now)
+    offer = _offer(user, invitation_id, now)
     with tenant_tx(offer.tenant_id):
-        _decide(_open_locked(invitation_id), Invitation.State.DECLINED, user_id, now)
+        _decide(_open_locked(invitation_id), Invitation.State.DECLINED, user.pk, now)
     return offer
 
 
@@ -196,11 +189,27 @@ def _invite(tenant_id: UUID, inviter_id: int, asked: Asked, now: datetime) -> In
     return invitation
 
 
-def _offer(user_id: int, invitation_id: UUID, now: datetime) -> InvitedTo:
-    for offer in invitations_to(user_id, now):
+def _offer(user: User, invitation_id: UUID, now: datetime) -> InvitedTo:
+    for offer in invitations_to(user.credential, now):
         if offer.id == invitation_id:
             return offer
     raise missing("invitation")
+
+
+def _join(user: User, invitation_id: UUID, now: datetime) -> tuple[UUID, str | None]:
+    """Makes the invited person a member; the membership, and the role before.
+
+    The database does it: it believes an open invitation and the person's own credential.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT * FROM portal_invitation_join(%s, %s, %s)",
+            [user.credential, invitation_id, now],
+        )
+        row: tuple[UUID, str | None] | None = cursor.fetchone()
+    if row is None:
+        raise missing("invitation")
+    return row
 
 
 def _open_locked(invitation_id: UUID) -> Invitation:

@@ -32,10 +32,10 @@ def password_prove(username: str, password: str) -> Proof:
 
 def password_holder(proof: Proof) -> User | None:
     """The active person whose password it was."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT portal_password_holder(%s, %s)", [proof.username, proof.presented])
-        found = cursor.fetchone()[0]
-    return None if found is None else User.objects.get(id=found)
+    found = User.objects.raw(
+        "SELECT * FROM portal_account_by_password(%s, %s)", [proof.username, proof.presented]
+    )
+    return next(iter(found), None)
 
 
 def password_replace(current: Proof, chosen: str) -> Proof | None:

@@ -1,28 +1,22 @@
 """Signed-in browsers: found by the key in their cookie, listed and ended by their person.
 
-The only writers of `tenants_session`, besides the trigger that ends a person's sessions together
-with their password or account.
+A web process has no right to the table: it asks functions of the database, each for one key. Those
+and the trigger that ends a person's sessions with their password or account are the only writers.
 """
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import UUID
 
 from django.db import connection
 
 from tenants.models import Proof, Session
 
 SEEN_EVERY = timedelta(minutes=1)
-
-
-# Live sessions with all memberships of their active persons in open tenants.
-_READERS = """
-SELECT s.digest, m.tenant_slug, m.tenant_id, m.project_id, m.role
-FROM tenants_session s, LATERAL portal_memberships(s.user_id) m
-WHERE s.digest = ANY(%s) AND s.expires > %s
-"""
+LONGEST_DEVICE = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +43,48 @@ class SessionSeen:
     address: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class SessionFound:
+    """A live session: whose, what it holds, and its last use as noted."""
+
+    user_id: int | None
+    data: str
+    last_seen: datetime
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session as its person sees it in a list."""
+
+    id: UUID
+    created: datetime
+    expires: datetime
+    last_seen: datetime
+    device: str
+    address: str | None
+    is_this: bool
+
+
 def session_digest(key: str) -> bytes:
     """What the database knows a session by. A plain hash: the key has 165 random bits."""
     return hashlib.sha256(key.encode()).digest()
 
 
-def session_find(key: str, *, now: datetime) -> Session | None:
+def session_find(key: str, *, now: datetime) -> SessionFound | None:
     """The live session of the key."""
-    return Session.objects.filter(digest=session_digest(key), expires__gt=now).first()
+    row = _asked("SELECT * FROM portal_session(%s, %s)", session_digest(key), now)
+    return None if row is None else SessionFound(*row)
 
 
 def session_start(key: str, held: SessionHeld, *, now: datetime) -> bool:
     """Writes a new session, of nobody yet. False when there is one of this key."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO tenants_session (id, digest, data, created, expires, last_seen, device)"
-            " VALUES (%s, %s, %s, %s, %s, %s, '') ON CONFLICT (digest) DO NOTHING",
-            [uuid4(), session_digest(key), held.data, now, held.expires, now],
+    return bool(
+        _answer(
+            "SELECT portal_session_start(%s, %s, %s, %s)",
+            *(session_digest(key), held.data, held.expires, now),
         )
-        return bool(cursor.rowcount)
+    )
 
 
 def session_sign_in(key: str, proof: Proof) -> int | None:
@@ -75,24 +92,28 @@ def session_sign_in(key: str, proof: Proof) -> int | None:
 
     The only way in which a session becomes somebody's: a web process may not write whose it is.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT portal_session_sign_in(%s, %s, %s)",
-            [session_digest(key), proof.username, proof.presented],
-        )
-        found: int | None = cursor.fetchone()[0]
+    found: int | None = _answer(
+        "SELECT portal_session_sign_in(%s, %s, %s)",
+        *(session_digest(key), proof.username, proof.presented),
+    )
     return found
 
 
 def session_update(key: str, held: SessionHeld) -> bool:
     """Writes what a session holds. False when it has ended: it is never brought back."""
-    return bool(Session.objects.filter(digest=session_digest(key)).update(**asdict(held)))
+    return bool(
+        _answer(
+            "SELECT portal_session_update(%s, %s, %s)",
+            *(session_digest(key), held.data, held.expires),
+        )
+    )
 
 
 def session_seen(key: str, seen: SessionSeen, *, now: datetime) -> None:
     """Notes that a session is used, and from where."""
-    Session.objects.filter(digest=session_digest(key)).update(
-        last_seen=now, device=seen.device, address=seen.address
+    _answer(
+        "SELECT portal_session_seen(%s, %s, %s, %s::inet)",
+        *(session_digest(key), now, seen.device[:LONGEST_DEVICE], seen.address),
     )
 
 
@@ -104,7 +125,7 @@ def readers_of(digests: Collection[bytes], *, now: datetime) -> dict[tuple[bytes
     if not digests:
         return {}
     with connection.cursor() as cursor:
-        cursor.execute(_READERS, [list(digests), now])
+        cursor.execute("SELECT * FROM portal_readers(%s, %s)", [list(digests), now])
         rows = cursor.fetchall()
     roles: dict[tuple[bytes, str, UUID], set[tuple[UUID | None, str]]] = {}
     for digest, slug, tenant_id, project_id, role in rows:
@@ -117,22 +138,37 @@ def readers_of(digests: Collection[bytes], *, now: datetime) -> dict[tuple[bytes
 
 def session_drop(key: str) -> None:
     """Ends the session of the key."""
-    Session.objects.filter(digest=session_digest(key)).delete()
+    _answer("SELECT portal_session_drop(%s)", session_digest(key))
 
 
-def session_end(*, user_id: int, session_id: UUID) -> bool:
-    """Ends one of the person's sessions. False when there is no such session, or not theirs."""
-    return bool(Session.objects.filter(id=session_id, user_id=user_id).delete()[0])
+def sessions_of(credential: bytes, now: datetime) -> list[SessionRow]:
+    """The live sessions of the person whose credential it is, the latest sign-in first."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM portal_sessions_of(%s, %s)", [credential, now])
+        return [SessionRow(*row) for row in cursor.fetchall()]
 
 
-def sessions_end(*, user_id: int, kept_key: str | None = None) -> int:
-    """Ends the person's sessions, except the one of `kept_key`; returns how many."""
-    sessions = Session.objects.filter(user_id=user_id)
-    if kept_key is not None:
-        sessions = sessions.exclude(digest=session_digest(kept_key))
-    return sessions.delete()[0]
+def sessions_end(credential: bytes, *, now: datetime, one: UUID | None = None) -> int:
+    """Ends sessions of the person whose credential it is: `one`, or all but the one that asks.
+
+    Returns how many.
+    """
+    ended: int = _answer("SELECT portal_sessions_end(%s, %s, %s)", credential, now, one)
+    return ended
 
 
 def sessions_sweep(now: datetime) -> None:
     """Removes sessions that have run out."""
     Session.objects.filter(expires__lte=now).delete()
+
+
+def _answer(statement: str, *given: Any) -> Any:  # noqa: ANN401 (as the function has it)
+    """What a function of the database returns."""
+    row = _asked(statement, *given)
+    return None if row is None else row[0]
+
+
+def _asked(statement: str, *given: Any) -> Any:  # noqa: ANN401 (a row of any columns)
+    with connection.cursor() as cursor:
+        cursor.execute(statement, given)
+        return cursor.fetchone()

@@ -32,7 +32,7 @@ _HOLDER = """
 SELECT k.token_id, k.user_id, k.tenant_id, k.tenant_slug, k.expires, k.revoked, k.last_used,
        m.tenant_id, m.project_id, m.role, m.person, m.time_zone
 FROM portal_token(%s) k
-LEFT JOIN LATERAL portal_memberships(k.user_id) m ON m.tenant_slug = k.tenant_slug
+LEFT JOIN portal_memberships_of(%s, %s) m ON m.tenant_slug = k.tenant_slug
 """
 
 
@@ -40,6 +40,7 @@ LEFT JOIN LATERAL portal_memberships(k.user_id) m ON m.tenant_slug = k.tenant_sl
 class TokenHolder:
     """Whose valid token it was, and that person in its tenant; None for who is no member of it."""
 
+    credential: bytes
     user_id: int
     tenant_slug: str
     token_id: UUID
@@ -130,8 +131,9 @@ def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
     """
     if not _looks_right(clear):
         return None
+    digest = _digest(clear)
     with connection.cursor() as cursor:
-        cursor.execute(_HOLDER, [_digest(clear)])
+        cursor.execute(_HOLDER, [digest, digest, now])
         rows = cursor.fetchall()
     if not rows:
         return None
@@ -143,7 +145,7 @@ def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
             ApiToken.objects.filter(id=token_id).update(last_used=now)
     member = [row[7:] for row in rows if row[7] is not None]
     actor = actor_of(user_id, tenant_slug, member) if member else None
-    return TokenHolder(user_id, tenant_slug, token_id, actor)
+    return TokenHolder(digest, user_id, tenant_slug, token_id, actor)
 
 
 def _live_tokens(actor: Actor, now: datetime) -> QuerySet[ApiToken]:

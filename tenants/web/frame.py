@@ -83,10 +83,10 @@ def tenant_page(view: View) -> View:
     @wraps(view)
     def page(request: HttpRequest, tenant: str, **url_kwargs: object) -> HttpResponse:
         user = request.user
-        if not user.is_authenticated:
+        if not isinstance(user, User):
             return redirect_to_login(_back(request))
         try:
-            actor = actor_in(user.pk, tenant)
+            actor = actor_in(user, tenant, timezone.now())
         except Refused as refusal:
             return refused_page(request, refusal)
 
@@ -240,11 +240,12 @@ def _tenant_frame(actor: Actor) -> Frame:
 
 
 def _person_frame(user: User) -> Frame:
-    tenants = tenants_of(user.pk)
+    now = timezone.now()
+    tenants = tenants_of(user, now)
     if not tenants:
         return Frame(None, None, (), user.time_zone)
     with tenant_tx(tenants[0].tenant_id):
-        return _tenant_frame(actor_in(user.pk, tenants[0].slug))
+        return _tenant_frame(actor_in(user, tenants[0].slug, now))
 
 
 def _zone(name: str, now: datetime) -> Zone:

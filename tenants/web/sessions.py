@@ -1,23 +1,27 @@
 """Django's sessions in the portal's own table (`SESSION_ENGINE`), and who uses them from where."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.middleware import (
+    AuthenticationMiddleware as DjangoAuthenticationMiddleware,
+)
+from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core.exceptions import PermissionDenied
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
 
-from tenants.access import client_address
-from tenants.models import Proof, Session
-from tenants.queries import sessions_of
+from tenants.access import account_of, client_address
+from tenants.models import Proof, User
 from tenants.services.sessions import (
     SEEN_EVERY,
     SessionHeld,
+    SessionRow,
     SessionSeen,
     session_digest,
     session_drop,
@@ -26,6 +30,7 @@ from tenants.services.sessions import (
     session_sign_in,
     session_start,
     session_update,
+    sessions_of,
     sessions_sweep,
 )
 
@@ -164,22 +169,32 @@ def seen_of(request: HttpRequest) -> SessionSeen:
     return SessionSeen(device, client_address(request.META) or None)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionShown:
-    """A session as its person sees it in a list."""
+class AuthenticationMiddleware(DjangoAuthenticationMiddleware):
+    """As Django's; the person comes with the session's key, as the database gives accounts to
+    nobody who has only a number."""
 
-    session: Session
-    is_this: bool
+    def process_request(self, request: HttpRequest) -> None:
+        """Sets `request.user`, which is asked for when it is first needed."""
+        request.user = SimpleLazyObject(lambda: _person(request))  # type: ignore[assignment]
 
 
-def sessions_shown(request: HttpRequest, user_id: int) -> list[SessionShown]:
-    """Where the person is signed in; this browser first."""
-    this = session_digest(request.session.session_key or "")
-    rows = [
-        SessionShown(each, bytes(each.digest) == this)
-        for each in sessions_of(user_id, timezone.now())
-    ]
+def credential_of(request: HttpRequest) -> bytes:
+    """By what the request is its person's (see `User.credential`)."""
+    return session_digest(request.session.session_key or "")
+
+
+def sessions_shown(request: HttpRequest) -> list[SessionRow]:
+    """Where the person is signed in; this browser first, then by last use."""
+    rows = sessions_of(credential_of(request), timezone.now())
+    rows.sort(key=lambda row: row.last_seen, reverse=True)
     return sorted(rows, key=lambda row: not row.is_this)
+
+
+def _person(request: HttpRequest) -> User | AnonymousUser:
+    # Reading it loads the session, which forgets its key when it has ended.
+    is_somebodys = SESSION_KEY in request.session
+    user = account_of(credential_of(request), timezone.now()) if is_somebodys else None
+    return user or AnonymousUser()
 
 
 def device_words(agent: str) -> str:

@@ -63,7 +63,7 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
         "mine": [(t, _state(t, now)) for t in tokens if t.user_id == actor.user_id],
         "live": sum(_state(t, now) == "live" for t in tokens if t.user_id == actor.user_id),
         "others": [(t, _state(t, now)) for t in tokens if t.user_id != actor.user_id],
-        "sessions": sessions_shown(request, actor.user_id),
+        "sessions": sessions_shown(request),
         "clear": clear,
         "refusal": refusal,
         "typed": request.POST if refusal else QueryDict(),

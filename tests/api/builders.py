@@ -17,7 +17,7 @@ from allocation.models import Gpu, GpuModel, MigPlacement, Node, PolicyVersion, 
 from billing.models import Budget
 from billing.rules import Period, month_after, month_of
 from billing.services import budget_set, price_book_publish
-from tenants.access import Actor, actor_in
+from tenants.access import Actor
 from tenants.api.deferred import DeferredResponse
 from tenants.models import Project, Role, Tenant, User
 from tenants.services import token_create
@@ -31,6 +31,7 @@ from tests.builders import (
     a_tenant_admin,
     a_tier,
     a_user,
+    actor_now,
 )
 from tests.roles import as_system
 
@@ -112,7 +113,7 @@ class Site:
     def actor(self, who: str = "researcher") -> Actor:
         """That person in their tenant, as services see them."""
         tenant = self.other_project.tenant if who == "stranger" else self.tenant
-        return actor_in(self.people[who].id, tenant.slug)
+        return actor_now(self.people[who].id, tenant.slug)
 
 
 def a_site(*, budget: str = "1000") -> Site:
@@ -141,7 +142,7 @@ def a_site(*, budget: str = "1000") -> Site:
         a_quota(owner, guaranteed=4, limit=8)
     a_quota(tenant, project=project, guaranteed=2, limit=4)
     tokens = {
-        who: a_token(actor_in(user.id, north.slug if who == "stranger" else tenant.slug))
+        who: a_token(actor_now(user.id, north.slug if who == "stranger" else tenant.slug))
         for who, user in people.items()
     }
     return Site(

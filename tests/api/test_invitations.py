@@ -4,12 +4,11 @@ from uuid import uuid4
 
 from django.utils import timezone
 
-from tenants.access import actor_in
 from tenants.models import Membership
 from tenants.services import invitation_create
 from tenants.wall import tenant_tx
 from tests.api.builders import Api, Site, a_token, said
-from tests.builders import a_member, a_user
+from tests.builders import a_member, a_user, actor_now
 from tests.roles import as_system
 
 ASKED = {"to": "stefan", "role": "researcher", "project": "folding"}
@@ -77,7 +76,7 @@ def test_a_token_learns_and_answers_nothing_of_another_tenant(site: Site) -> Non
 def test_an_accepted_invitation_is_replayed_by_its_key(site: Site) -> None:
     user = a_user("new.one")
     a_member(site.hidden, "viewer", user=user)
-    mine = Api(a_token(actor_in(user.id, "helix")))
+    mine = Api(a_token(actor_now(user.id, "helix")))
     site.lead.post("invitations", ASKED | {"to": "new.one"})
     (offer,) = said(mine.get("me/invitations"))["items"]
     path = f"me/invitations/{offer['id']}/accept"

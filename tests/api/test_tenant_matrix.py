@@ -10,11 +10,10 @@ from django.urls import URLPattern, URLResolver
 from django.utils import timezone
 
 from portal.api.root import urlpatterns
-from tenants.access import actor_in
 from tenants.models import Membership
 from tenants.services import invitation_create
 from tests.api.builders import Api, Site, a_token, row_counts, said
-from tests.builders import a_member, a_session
+from tests.builders import a_member, a_session, actor_now
 from tests.roles import as_system
 
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
@@ -136,7 +135,7 @@ def test_a_stranger_finds_nothing_and_changes_nothing(site: Site, route: str) ->
 def test_a_member_of_another_project_finds_nothing_either(site: Site, route: str) -> None:
     names = {name: find() for name, find in theirs(site).items()}
     a_member(site.hidden, "lead", user=site.people["stranger"])
-    neighbour = Api(a_token(actor_in(site.people["stranger"].id, "helix")))
+    neighbour = Api(a_token(actor_now(site.people["stranger"].id, "helix")))
     for method, body in calls(route):
         assert neighbour.send(method, filled(route, names), body).status_code == 404, route
 

@@ -132,11 +132,11 @@ def burst(count: int) -> list[str]:
 
     from allocation.rules.ask import AskDocument  # noqa: PLC0415
     from allocation.services.bookings import Wish, booking_request  # noqa: PLC0415
-    from tenants.access import actor_in  # noqa: PLC0415
+    from tenants.access import actor_by_id  # noqa: PLC0415
     from tenants.models import Membership  # noqa: PLC0415
 
     admin = Membership.objects.get(tenant__slug=TENANT, role="tenant_admin")
-    actor = actor_in(admin.user_id, TENANT)
+    actor = actor_by_id(admin.user_id, TENANT)
     wish = Wish(PROJECT, "standard", AskDocument.from_json({**ASK, "profile": None}))
     with transaction.atomic():
         now = timezone.now()

@@ -50,7 +50,7 @@ class Watched:
 
 def members_make(count: int) -> "list[Actor]":
     """New members of the noisy tenant's project."""
-    from tenants.access import actor_in  # noqa: PLC0415 (Django is there only now)
+    from tenants.access import actor_by_id  # noqa: PLC0415 (Django is there only now)
     from tenants.models import Membership, Project, Role, User  # noqa: PLC0415
 
     project = Project.objects.select_related("tenant").get(tenant__slug=TENANT, slug=PROJECT)
@@ -62,7 +62,7 @@ def members_make(count: int) -> "list[Actor]":
         Membership.objects.create(
             tenant=project.tenant, project=project, user=user, role=Role.RESEARCHER
         )
-    return [actor_in(user.id, TENANT) for user in users]
+    return [actor_by_id(user.id, TENANT) for user in users]
 
 
 def noisy(actor: "Actor", every: float, seen: Watched) -> None:

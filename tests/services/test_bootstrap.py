@@ -13,10 +13,9 @@ from allocation.rules.site_file import SiteFaults, example_read, site_read
 from allocation.services.bookings import booking_request
 from allocation.services.site import Outcome, site_apply
 from billing.models import Price, PriceBook
-from tenants.access import actor_in
 from tenants.models import AuditEntry, GpuClass, Membership, Project, Quota, Tenant, Tier, User
 from tenants.wall import tenant_tx
-from tests.builders import UNITS_PER_GPU
+from tests.builders import UNITS_PER_GPU, actor_now
 from tests.builders_allocation import NOW, a_wish, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -75,7 +74,7 @@ def test_from_an_empty_database_to_the_first_running_booking(
             # The geometry is what the driver said.
             assert MigPlacement.objects.filter(profile="3g.40gb").count() == 2
             tanja, project = User.objects.get(username="tanja"), Project.objects.get()
-        actor = actor_in(tanja.id, "helix")
+        actor = actor_now(tanja.id, "helix")
         with tenant_tx(actor.tenant_id):
             booking = booking_request(actor=actor, wish=a_wish(project, an_ask()), now=NOW)
         plant.round()

@@ -18,11 +18,10 @@ from allocation.services.history import event_add
 from portal.integrations.mail.owed import TOGETHER
 from portal.integrations.mail.send import KEPT, TRIES_MOST, mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay
-from tenants.access import actor_in
 from tenants.models import Mail, Membership, User
 from tenants.services import invitation_create, invitation_revoke
 from tenants.wall import tenant_tx
-from tests.builders import a_tier, a_user
+from tests.builders import a_tier, a_user, actor_now
 from tests.builders_allocation import NOW, Lab, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.paused import noticed, requested, running
@@ -271,7 +270,7 @@ def test_who_is_invited_hears_of_it_by_mail_and_unknown_addresses_get_none(
         invited = a_user("jonas.weil", first_name="Jonas")
         User.objects.filter(id=invited.id).update(email="jonas@example.org")
         Membership.objects.filter(user_id=lab.actor.user_id).update(role="lead")
-    lead = actor_in(lab.actor.user_id, "helix")
+    lead = actor_now(lab.actor.user_id, "helix")
     with tenant_tx(lead.tenant_id):
         made = [
             invitation_create(

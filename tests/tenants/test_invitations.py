@@ -10,7 +10,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from tenants.access import Actor, actor_in, tenants_of
+from tenants.access import Actor, tenants_of
 from tenants.errors import Refused
 from tenants.models import AuditEntry, Invitation, Membership, Project, Tenant, User
 from tenants.queries import InvitedTo, invitations_to
@@ -31,8 +31,10 @@ from tests.builders import (
     a_tenant,
     a_tenant_admin,
     a_user,
+    actor_now,
     an_actor,
     an_operator,
+    signed_in,
 )
 from tests.roles import as_system
 
@@ -59,7 +61,7 @@ def lead_of(project: Project) -> Actor:
 
 
 def offers(user: User, now: datetime = NOW) -> list[InvitedTo]:
-    return invitations_to(user.pk, now)
+    return invitations_to(signed_in(user).credential, now)
 
 
 def with_address(username: str, email: str, **values: Any) -> User:  # noqa: ANN401 (any field)
@@ -82,9 +84,9 @@ def test_a_role_is_offered_only_by_those_who_may(giver: str, role: str) -> None:
             invite(an_actor(inviter), user.username, role, project=place)
         return
     made = invite(an_actor(inviter), user.username, role, project=place)
-    assert tenants_of(user.id) == []
-    invitation_accept(user_id=user.id, invitation_id=made.id, now=NOW)
-    assert actor_in(user.id, project.tenant.slug).role_in(project.id) == role
+    assert tenants_of(signed_in(user), NOW) == []
+    invitation_accept(user=signed_in(user), invitation_id=made.id, now=NOW)
+    assert actor_now(user.id, project.tenant.slug).role_in(project.id) == role
 
 
 @pytest.mark.django_db
@@ -142,11 +144,11 @@ def test_the_account_may_come_later() -> None:
 def test_without_consent_there_is_no_member() -> None:
     project, user = a_project(), a_user()
     made = invite(lead_of(project), user.username, project=project)
-    invitation_decline(user_id=user.id, invitation_id=made.id, now=NOW)
+    invitation_decline(user=signed_in(user), invitation_id=made.id, now=NOW)
     assert offers(user) == []
     with pytest.raises(Refused, match="not_found"):
-        invitation_accept(user_id=user.id, invitation_id=made.id, now=NOW)
-    assert tenants_of(user.id) == []
+        invitation_accept(user=signed_in(user), invitation_id=made.id, now=NOW)
+    assert tenants_of(signed_in(user), NOW) == []
 
 
 @pytest.mark.django_db
@@ -159,7 +161,7 @@ def test_an_invitation_is_of_one_person_only() -> None:
         for invitation_id in (made.id, uuid4()):
             for answer in (invitation_accept, invitation_decline):
                 with pytest.raises(Refused) as refused:
-                    answer(user_id=other.id, invitation_id=invitation_id, now=NOW)
+                    answer(user=signed_in(other), invitation_id=invitation_id, now=NOW)
                 said.append(refused.value.sentence)
         assert len(set(said)) == 1
     assert len(offers(user)) == 1
@@ -172,7 +174,7 @@ def test_an_invitation_ends_after_two_weeks_and_is_removed_a_month_later() -> No
     assert len(offers(user, NOW + 14 * DAY - timedelta(seconds=1))) == 1
     assert offers(user, NOW + 14 * DAY) == []
     with pytest.raises(Refused, match="not_found"):
-        invitation_accept(user_id=user.id, invitation_id=made.id, now=NOW + 14 * DAY)
+        invitation_accept(user=signed_in(user), invitation_id=made.id, now=NOW + 14 * DAY)
     with as_system():
         Invitation.objects.update(created=NOW - 50 * DAY, expires=NOW - 45 * DAY)
         sweep()
@@ -231,7 +233,7 @@ def test_an_invitation_holds_only_as_long_as_its_grounds(
     end(actor, made)
     assert offers(user) == []
     with pytest.raises(Refused, match="not_found"):
-        invitation_accept(user_id=user.id, invitation_id=made.id, now=NOW)
+        invitation_accept(user=signed_in(user), invitation_id=made.id, now=NOW)
     with as_system():
         assert not Membership.objects.filter(user=user).exists()
 
@@ -263,7 +265,7 @@ def test_an_accepted_role_replaces_the_one_that_was_there() -> None:
     project = a_project()
     member = a_member(project, "viewer")
     made = invite(lead_of(project), member.user.username, "researcher", project=project)
-    invitation_accept(user_id=member.user_id, invitation_id=made.id, now=NOW)
+    invitation_accept(user=signed_in(member.user), invitation_id=made.id, now=NOW)
     with tenant_tx(project.tenant_id):
         assert [m.role for m in Membership.objects.filter(user=member.user)] == ["researcher"]
 
@@ -273,9 +275,9 @@ def test_an_operator_invites_an_admin_of_any_tenant() -> None:
     tenant, user = a_tenant(), a_user()
     with operator_tx():
         made = admin_invite(operator=an_operator(), tenant=tenant, to=user.username, now=NOW)
-    assert tenants_of(user.id) == []
-    invitation_accept(user_id=user.id, invitation_id=made.id, now=NOW)
-    assert actor_in(user.id, tenant.slug).is_tenant_admin
+    assert tenants_of(signed_in(user), NOW) == []
+    invitation_accept(user=signed_in(user), invitation_id=made.id, now=NOW)
+    assert actor_now(user.id, tenant.slug).is_tenant_admin
 
 
 @pytest.mark.django_db
@@ -285,9 +287,9 @@ def test_all_of_it_is_in_the_tenants_log_without_names() -> None:
     made = invite(actor, "mara.lind", project=project)
     _taken_back(actor, made)
     made = invite(actor, "mara.lind", project=project)
-    invitation_decline(user_id=user.id, invitation_id=made.id, now=NOW)
+    invitation_decline(user=signed_in(user), invitation_id=made.id, now=NOW)
     made = invite(actor, "mara.lind", project=project)
-    invitation_accept(user_id=user.id, invitation_id=made.id, now=NOW)
+    invitation_accept(user=signed_in(user), invitation_id=made.id, now=NOW)
     with tenant_tx(project.tenant_id):
         entries = list(AuditEntry.objects.order_by("id"))
     made_and = "invitation.created"
@@ -332,13 +334,14 @@ def test_the_database_keeps_invitations_within_their_tenant() -> None:
 def test_of_two_answers_at_once_one_counts(second: Callable[..., InvitedTo]) -> None:
     project, user = a_project(), a_user()
     made = invite(lead_of(project), user.username, project=project)
+    signed_in(user)
     together = threading.Barrier(2, timeout=10)
     refused: list[str] = []
 
     def answer(how: Callable[..., InvitedTo]) -> None:
         try:
             together.wait()
-            how(user_id=user.id, invitation_id=made.id, now=NOW)
+            how(user=user, invitation_id=made.id, now=NOW)
         except Refused as refusal:
             refused.append(refusal.code)
         finally:

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from tenants.access import Actor, actor_in
+from tenants.access import Actor
 from tenants.errors import Refused
 from tenants.models import AuditEntry, Membership, Project, User
 from tenants.services import (
@@ -26,6 +26,7 @@ from tests.builders import (
     a_tenant,
     a_tenant_admin,
     a_user,
+    actor_now,
     an_actor,
 )
 
@@ -57,11 +58,11 @@ def test_a_role_is_changed_only_by_those_who_may(giver: str, role: str) -> None:
 
     if role in ALLOWED[giver]:
         assert give().role == role
-        assert actor_in(member.user_id, project.tenant.slug).role_in(project.id) == role
+        assert actor_now(member.user_id, project.tenant.slug).role_in(project.id) == role
     else:
         with pytest.raises(Refused, match="not_allowed"):
             give()
-        assert actor_in(member.user_id, project.tenant.slug).role_in(project.id) == "viewer"
+        assert actor_now(member.user_id, project.tenant.slug).role_in(project.id) == "viewer"
 
 
 @pytest.mark.django_db
@@ -109,7 +110,7 @@ def test_who_is_removed_is_out_at_once() -> None:
         membership_remove(actor=actor, membership_id=member.id, now=NOW)
         assert [e.action for e in AuditEntry.objects.all()] == ["membership.removed"]
     with pytest.raises(Refused, match="not_found"):
-        actor_in(member.user_id, project.tenant.slug)
+        actor_now(member.user_id, project.tenant.slug)
 
 
 @pytest.mark.django_db
@@ -243,4 +244,4 @@ def test_a_zone_is_one_that_the_world_has() -> None:
         for zone in ("", "Mars/Olympus", "../../etc/passwd", "europe/berlin", "UTC\x00"):
             with pytest.raises(Refused, match="bad_zone"):
                 user_zone_set(actor=actor, zone=zone, now=NOW)
-    assert User.objects.get(id=actor.user_id).time_zone == "Asia/Kathmandu"
+        assert User.objects.get(id=actor.user_id).time_zone == "Asia/Kathmandu"

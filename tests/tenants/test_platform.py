@@ -8,7 +8,7 @@ from django.contrib.auth import authenticate
 from django.db import DatabaseError, transaction
 from django.utils import timezone
 
-from tenants.access import actor_in, tenants_of
+from tenants.access import tenants_of
 from tenants.errors import Refused
 from tenants.models import AuditEntry, IdempotencyKey, Session, Tier, User
 from tenants.services import (
@@ -21,7 +21,7 @@ from tenants.services import (
 )
 from tenants.tasks import sweep
 from tenants.wall import operator_tx, tenant_tx
-from tests.builders import a_member, a_project, a_tenant, a_user, an_operator
+from tests.builders import a_member, a_project, a_tenant, a_user, actor_now, an_operator, signed_in
 from tests.roles import as_system
 
 pytestmark = pytest.mark.django_db
@@ -95,7 +95,7 @@ def test_a_new_tenant_has_an_admin_from_the_start() -> None:
             tenant_create(operator=operator, slug="helix", name="H", admin=user.username, now=NOW)
         with pytest.raises(Refused, match="no_such_person"):
             tenant_create(operator=operator, slug="other", name="O", admin="nobody", now=NOW)
-    assert actor_in(user.id, "helix").is_tenant_admin
+    assert actor_now(user.id, "helix").is_tenant_admin
     with tenant_tx(tenant.id):
         assert [e.action for e in AuditEntry.objects.order_by("id")] == [
             "tenant.created",
@@ -108,7 +108,7 @@ def test_nobody_gets_into_a_closed_tenant_until_it_opens_again() -> None:
     for is_open in (False, True):
         with operator_tx():
             tenant_open_set(operator=operator, tenant=member.tenant, is_open=is_open, now=NOW)
-        assert bool(tenants_of(member.user_id)) is is_open
+        assert bool(tenants_of(signed_in(member.user), NOW)) is is_open
 
 
 def test_an_account_signs_in_and_is_no_operator() -> None:

@@ -6,6 +6,7 @@ Everything is tried on a connection of its own that logs in as portal_web, as su
 import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,11 +14,29 @@ from django.db import connection
 from django.test import Client
 from psycopg import errors
 
-from tenants.models import Password, Project, Proof, Session, User
+from tenants.audit import audit_record
+from tenants.models import (
+    ApiToken,
+    Membership,
+    Password,
+    Project,
+    Proof,
+    Session,
+    Tenant,
+    User,
+)
 from tenants.services import token_create
 from tenants.services.passwords import password_prove, password_replace
-from tenants.wall import ServedElsewhere
-from tests.builders import PASSWORD, a_member, a_project, a_user, an_actor, an_operator
+from tenants.wall import ServedElsewhere, operator_tx, tenant_tx
+from tests.builders import (
+    PASSWORD,
+    a_member,
+    a_project,
+    a_session,
+    a_user,
+    an_actor,
+    an_operator,
+)
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -64,6 +83,22 @@ REFUSED = [
     "UPDATE tenants_user SET is_active = false",
     "INSERT INTO tenants_user (username, is_staff) VALUES ('mine', true)",
     "DELETE FROM tenants_user",
+    # People and their sessions, but by exact keys.
+    "SELECT * FROM tenants_session",
+    "SELECT address FROM tenants_session",
+    "DELETE FROM tenants_session",
+    "SELECT digest FROM tenants_apitoken",
+    "SELECT * FROM tenants_user_groups",
+    "SELECT portal_memberships(1)",
+    "SELECT portal_invitations(1, now())",
+    "SELECT portal_person('\\x00', now())",
+    "SELECT portal_holder('\\x00', now())",
+    # Becoming a member, or making somebody known.
+    "INSERT INTO tenants_membership (user_id) VALUES (1)",
+    "UPDATE tenants_membership SET user_id = 1",
+    "INSERT INTO tenants_knownperson (user_id) VALUES (1)",
+    "UPDATE tenants_knownperson SET user_id = 1",
+    "UPDATE tenants_apitoken SET user_id = 1",
     # Whose a session is.
     "UPDATE tenants_session SET user_id = 1",
     "UPDATE tenants_session SET digest = '\\x00'",
@@ -153,7 +188,8 @@ def test_a_session_is_not_made_an_operators(
     """Not by its data either, though the secret that signs it is known."""
     operator, member = people
     client.force_login(member)
-    mine = Session.objects.get()
+    with as_system():
+        mine = Session.objects.get()
     said = code.execute(
         "SELECT portal_session_sign_in(%s, 'root', 'a$b$c')", [bytes(mine.digest)]
     ).fetchone()
@@ -161,7 +197,7 @@ def test_a_session_is_not_made_an_operators(
     stolen = client.session
     stolen["_auth_user_id"] = str(operator.id)
     data = stolen.encode(stolen._get_session())  # type: ignore[attr-defined] # as signed by us
-    code.execute("UPDATE tenants_session SET data = %s", [data])
+    code.execute("SELECT portal_session_update(%s, %s, now() + '1h')", [bytes(mine.digest), data])
     assert client.session["_auth_user_id"] == str(member.id)
     assert client.get("/ops/tiers").status_code == 404
 
@@ -190,17 +226,15 @@ def test_a_token_is_not_made_for_an_operator(
     with pytest.raises(DENIED, match="operators"):
         code.execute(insert, [tenant, operator.id, digest])
     for change in ("digest = %s", "expires = now() + '9 years', digest = %s"):
-        with pytest.raises(DENIED, match="operators"):
+        with pytest.raises(DENIED):
             code.execute(
                 f"UPDATE tenants_apitoken SET {change} WHERE id = %s",  # noqa: S608 (constants)
                 [digest, made.id],
             )
     # An ordinary token that is given to an operator is one, too.
     code.execute(insert, [tenant, member.id, digest])
-    with pytest.raises(DENIED, match="operators"):
-        code.execute(
-            "UPDATE tenants_apitoken SET user_id = %s WHERE digest = %s", [operator.id, digest]
-        )
+    with pytest.raises(DENIED):
+        code.execute("UPDATE tenants_apitoken SET user_id = %s WHERE name = 'x'", [operator.id])
     # Revoking works, as does noting the use; a revoked one stays so.
     code.execute(
         "UPDATE tenants_apitoken SET last_used = now(), revoked = now() WHERE id = %s", [made.id]
@@ -210,11 +244,86 @@ def test_a_token_is_not_made_for_an_operator(
     assert own.expires == NOW + timedelta(days=1)
 
 
+def _people(code: psycopg.Connection, tenant: Tenant) -> set[int]:
+    code.execute("SELECT set_config('portal.tenant', %s, false)", [str(tenant.id)])
+    return {row[0] for row in code.execute("SELECT id FROM tenants_user").fetchall()}
+
+
+def test_people_are_read_in_their_own_tenants_only(
+    code: psycopg.Connection, people: tuple[User, User], owner_dsn: str
+) -> None:
+    operator, member = people
+    with as_system():
+        own = Project.objects.get()
+        gone = a_member(own)
+        gone.delete()
+    neighbour, helper = a_member(a_project()), an_operator("helper")
+    with operator_tx():
+        audit_record(
+            tenant_id=neighbour.tenant_id, actor_id=helper.id, action="x", target=("x", 1), now=NOW
+        )
+    with pytest.raises(DENIED, match="tenant context missing"):
+        code.execute("SELECT username, email FROM tenants_user")
+    assert _people(code, own.tenant) == {member.id, gone.user_id}
+    assert _people(code, neighbour.tenant) == {neighbour.user_id, helper.id}
+    assert not code.execute("SELECT FROM tenants_user WHERE username = 'root'").fetchall()
+    # What code writes makes nobody known.
+    code.execute(
+        "INSERT INTO tenants_auditentry (tenant_id, at, actor_id, action, object_kind, object_id,"
+        " detail) VALUES (%s, now(), %s, 'x', 'x', 'x', '{}')",
+        [neighbour.tenant_id, member.id],
+    )
+    token = (
+        "INSERT INTO tenants_apitoken (id, tenant_id, user_id, name, digest, prefix, created,"
+        " expires) VALUES (gen_random_uuid(), %s, %s, 'x', 'x', 'x', now(), now() + '1 day')"
+    )
+    with pytest.raises(DENIED, match="members of the tenant"):
+        code.execute(token, [neighbour.tenant_id, member.id])
+    assert _people(code, neighbour.tenant) == {neighbour.user_id, helper.id}
+    with psycopg.connect(owner_dsn, autocommit=True) as owner:
+        owner.execute("ALTER TABLE tenants_user DISABLE ROW LEVEL SECURITY")
+    assert _people(code, neighbour.tenant) >= {operator.id, member.id, neighbour.user_id}
+
+
+def test_what_belongs_to_no_tenant_is_answered_to_its_own_key_only(
+    code: psycopg.Connection, people: tuple[User, User]
+) -> None:
+    member = people[1]
+    with as_system():
+        own = Project.objects.get()
+        made, clear = token_create(
+            actor=an_actor(Membership.objects.get(user=member)), name="t", days=300, now=NOW
+        )
+    elsewhere = a_member(a_project(), user=member)
+    session = bytes(a_session(member).digest)
+    token = hashlib.sha256(clear.encode()).digest()
+
+    def told(function: str, key: bytes) -> list[Any]:
+        return code.execute(f"SELECT * FROM {function}(%s, now())", [key]).fetchall()  # noqa: S608
+
+    assert told("portal_account", session) == told("portal_account", token)
+    both = {str(own.tenant_id), str(elsewhere.tenant_id)}
+    assert {str(row[0]) for row in told("portal_memberships_of", session)} == both
+    # A token is its person's in one tenant.
+    (only,) = told("portal_memberships_of", token)
+    assert only[0] == own.tenant_id
+    assert len(told("portal_sessions_of", token)) == 1
+    for function in (
+        "portal_account", "portal_memberships_of", "portal_sessions_of", "portal_invitations_to",
+        "portal_session",
+    ):  # fmt: skip
+        for key in (b"", b"guessed", str(member.id).encode(), member.username.encode()):
+            assert told(function, key) == []
+    with as_system():
+        ApiToken.objects.filter(id=made.id).update(revoked=NOW)
+    assert told("portal_account", token) == []
+
+
 @pytest.mark.django_db
 def test_the_web_process_passes_an_operators_new_token_on(settings: object) -> None:
     actor = an_actor(a_member(a_project(), user=an_operator()))
     settings.OPERATORS_URL = "http://127.0.0.1:1"  # type: ignore[attr-defined] # pytest-django's
-    with pytest.raises(ServedElsewhere):
+    with tenant_tx(actor.tenant_id), pytest.raises(ServedElsewhere):
         token_create(actor=actor, name="t", days=1, now=NOW)
 
 
@@ -224,7 +333,8 @@ def test_people_change_their_own_password_and_all_their_sessions_end(client: Cli
     client.force_login(user)
     Client().force_login(other)
     proof = password_replace(password_prove(user.username, PASSWORD), "staple under the moon")
-    assert [session.user_id for session in Session.objects.all()] == [other.id]
+    with as_system():
+        assert [session.user_id for session in Session.objects.all()] == [other.id]
     assert proof == password_prove(user.username, "staple under the moon")
     assert _holder(proof) == user.id
     assert _holder(password_prove(user.username, PASSWORD)) is None

@@ -7,12 +7,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tenants.access import actor_in
 from tenants.models import Quota, Tenant
 from tenants.services import invitation_create, project_create
 from tenants.wall import tenant_tx
 from tests.api.builders import a_site, said, some_money
-from tests.builders import a_gpu_class, a_quota, a_tenant, a_tenant_admin, a_tier
+from tests.builders import a_gpu_class, a_quota, a_tenant, a_tenant_admin, a_tier, actor_now
 from tests.roles import as_system
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +27,7 @@ def steps(client: Client, tenant: Tenant) -> list[tuple[str, str]]:
 def test_each_step_is_done_when_its_data_is_there_and_the_next_is_marked(client: Client) -> None:
     tenant, now = a_tenant("own"), timezone.now()
     admin = a_tenant_admin(tenant)
-    actor = actor_in(admin.user_id, "own")
+    actor = actor_now(admin.user_id, "own")
     client.force_login(admin.user)
 
     def states() -> list[str]:

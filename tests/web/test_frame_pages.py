@@ -22,6 +22,7 @@ from tests.builders import (
     a_tenant_admin,
     a_user,
     an_operator,
+    signed_in,
 )
 from tests.roles import as_system
 
@@ -38,7 +39,7 @@ def _same(answer: HttpResponseBase) -> tuple[int, bytes]:
 
 def _request(user: User, path: str = "/t/x/y", method: str = "GET") -> HttpRequest:
     request = RequestFactory().generic(method, path)
-    request.user = user
+    request.user = signed_in(user)
     request.session = {}  # type: ignore[assignment] # messages need a place to look for none
     return request
 

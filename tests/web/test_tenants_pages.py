@@ -7,7 +7,6 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tenants.access import actor_in
 from tenants.models import ApiToken, Membership, Project, Tenant, Tier, User
 from tenants.services import token_verify
 from tenants.wall import operator_tx, tenant_tx
@@ -20,6 +19,7 @@ from tests.builders import (
     a_tenant_admin,
     a_tier,
     a_user,
+    actor_now,
     an_operator,
 )
 from tests.roles import as_system
@@ -64,7 +64,7 @@ def test_an_admin_invites_and_the_person_accepts(admin: Client, tenant: Tenant) 
     assert found is not None
     answer = invited.post("/account", {"act": "accept", "invitation": found[1], "next": "/"})
     assert answer["Location"] == "/"
-    assert actor_in(user.id, "own").role_in(project.id) == "lead"
+    assert actor_now(user.id, "own").role_in(project.id) == "lead"
     assert invited.get("/")["Location"] == "/t/own/"
     # Once only.
     again = invited.post("/account", {"act": "accept", "invitation": found[1]})
@@ -109,7 +109,7 @@ def test_a_project_loses_its_only_lead_only_when_that_was_said(
     asked = admin.post("/t/own/people", form)
     assert asked.status_code == 200
     assert "Leave Vision without a lead?" in _text(asked.content)
-    assert actor_in(member.user_id, "own").role_in(project.id) == "lead"
+    assert actor_now(member.user_id, "own").role_in(project.id) == "lead"
     for name, value in form.items():
         assert f'name="{name}" value="{value}"' in asked.content.decode()
     assert admin.post("/t/own/people", form | {"sure": "1"}).status_code == 302
@@ -173,7 +173,7 @@ def test_the_last_admin_reads_why_they_stay(client: Client, tenant: Tenant) -> N
     client.force_login(last.user)
     answer = client.post("/t/own/people", {"act": "remove", "membership": str(last.id)})
     assert "last admin" in _text(answer.content)
-    assert actor_in(last.user_id, "own").is_tenant_admin
+    assert actor_now(last.user_id, "own").is_tenant_admin
 
 
 @pytest.mark.parametrize("bad", ["", "not-an-id", "00000000-0000-0000-0000-000000000000", "\x00"])

@@ -16,7 +16,7 @@ from allocation.web.calendar_file import calendar_file
 from allocation.web.pause_story import Notice, notice_of
 from allocation.web.times import clock, length_words
 from tenants.models import Mail
-from tenants.queries import invitations_to
+from tenants.queries import invitations_by_id
 from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
@@ -70,7 +70,7 @@ def note_of(mail: Mail, now: datetime) -> Note | None:
 
 
 def _invitation(mail: Mail, now: datetime) -> Note | None:
-    for offer in invitations_to(mail.user_id, now):
+    for offer in invitations_by_id(mail.user_id, now):
         if offer.id == mail.invitation:
             said = (
                 f"{offer.inviter} invites you to become {offer.role_name} in {offer.place}.",
