@@ -162,6 +162,9 @@ def test_the_sweeper_takes_old_keys_and_sessions_only() -> None:
                 user=member.user,
                 key=f"{age} days",
                 body_sha256=b"",
+                status=200,
+                answer={},
+                is_final=True,
                 created=now - timedelta(days=age),
             )
         for name, left in (("gone", -1), ("live", 1)):
