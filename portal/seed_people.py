@@ -166,10 +166,10 @@ def _memberships_seed(username: str, now: datetime) -> None:
             actor=_admin(tenant), to=username, role=role, project=project, now=now
         )
         # An invitation is answered by the invited person's own session.
+        user.credential = secrets.token_bytes(32)
         session = Session.objects.create(
-            digest=secrets.token_bytes(32), user=user, created=now, last_seen=now, expires=now + MINUTE
+            digest=user.credential, user=user, created=now, last_seen=now, expires=now + MINUTE
         )
-        user.credential = session.digest
         invitation_accept(user=user, invitation_id=offer.id, now=now)
         session.delete()
 

@@ -167,7 +167,10 @@ def _row(entry: AuditEntry, names: Mapping[int, str], base: str) -> LogRow:
 def _who(entry: AuditEntry, names: Mapping[int, str]) -> str:
     if entry.actor_id is None:
         return "Somebody" if entry.object_kind == "user" else SYSTEM
-    return names.get(entry.actor_id, "The platform's operator")
+    # Who declines stays unknown to the tenant; all others who act there are known to it.
+    is_declined = entry.action == "invitation.declined"
+    stranger = "The invited person" if is_declined else "The platform's operator"
+    return names.get(entry.actor_id, stranger)
 
 
 def _href(entry: AuditEntry, name: str, base: str) -> str:
