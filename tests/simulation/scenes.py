@@ -211,7 +211,7 @@ def _begun(it: "Schedule") -> None:
 
 SCENES: tuple[Callable[["Schedule"], None], ...] = (
     minds_change,
-    minds_change,
+    sliced,
     fully_borrowed,
     fully_borrowed,
     fully_borrowed,
