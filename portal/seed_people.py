@@ -15,7 +15,7 @@ from billing.models import Budget
 from billing.rules import Period, month_of
 from billing.services import budget_set
 from tenants.access import Actor, actor_by_id
-from tenants.models import Membership, Project, Quota, Role, Session, Tenant, User
+from tenants.models import Membership, Project, Quota, Role, Tenant, User
 from tenants.services import (
     NewAccount,
     Share,
@@ -30,10 +30,10 @@ from tenants.services import (
     token_create,
     token_verify,
 )
+from tenants.services.sessions import session_lent
 
 UNITS_PER_GPU = 56_000
 TOKEN_DAYS = 365
-MINUTE = timedelta(minutes=1)
 
 TENANTS = {"helix": "Helix Institute", "northlab": "North Lab"}
 ADMINS = {"helix": "ada", "northlab": "sigrid"}
@@ -165,13 +165,8 @@ def _memberships_seed(username: str, now: datetime) -> None:
         offer = invitation_create(
             actor=_admin(tenant), to=username, role=role, project=project, now=now
         )
-        # An invitation is answered by the invited person's own session.
-        user.credential = secrets.token_bytes(32)
-        session = Session.objects.create(
-            digest=user.credential, user=user, created=now, last_seen=now, expires=now + MINUTE
-        )
-        invitation_accept(user=user, invitation_id=offer.id, now=now)
-        session.delete()
+        with session_lent(user, now=now):
+            invitation_accept(user=user, invitation_id=offer.id, now=now)
 
 
 def _person(username: str) -> User:

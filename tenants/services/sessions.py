@@ -5,7 +5,9 @@ and the trigger that ends a person's sessions with their password or account are
 """
 
 import hashlib
-from collections.abc import Collection
+import secrets
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +15,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from tenants.models import Proof, Session
+from tenants.models import Proof, Session, User
 
 SEEN_EVERY = timedelta(minutes=1)
 LONGEST_DEVICE = 80
@@ -134,6 +136,20 @@ def readers_of(digests: Collection[bytes], *, now: datetime) -> dict[tuple[bytes
         (digest, slug): Reader(tenant_id, frozenset(held))
         for (digest, slug, tenant_id), held in roles.items()
     }
+
+
+@contextmanager
+def session_lent(user: User, *, now: datetime) -> Iterator[None]:
+    """Gives the person a credential for a moment: for programs of the system that act for people.
+
+    A web process has no right to do this.
+    """
+    user.credential = secrets.token_bytes(32)
+    held = Session.objects.create(
+        digest=user.credential, user=user, created=now, last_seen=now, expires=now + SEEN_EVERY
+    )
+    yield
+    held.delete()
 
 
 def session_drop(key: str) -> None:
