@@ -88,7 +88,8 @@ class Transfer(models.Model):
 
     fund: source -> budget. hold: promise from a budget to spend (`pending` rises). settle: ends a
     hold by charging `amount` of it, the rest is free again; release: ends a hold and charges
-    nothing. reverse: spend -> budget, a correction. `reference` is the booking's id.
+    nothing. reverse: spend -> budget, a refund by an operator, or budget -> source, money taken
+    back. charge: budget -> spend, a later charge by an operator. `reference` is the booking's id.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -118,7 +119,7 @@ class Transfer(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["tenant", "id"], name="transfer_id_in_tenant"),
             models.CheckConstraint(
-                condition=Q(kind__in=["fund", "hold", "settle", "release", "reverse"]),
+                condition=Q(kind__in=["fund", "hold", "settle", "release", "reverse", "charge"]),
                 name="transfer_kind",
             ),
             models.CheckConstraint(

@@ -210,9 +210,10 @@ WITH moved AS (
   SELECT account, sum(credits) AS credits, sum(debits) AS debits, sum(pending) AS pending
   FROM (
     SELECT credit_id AS account, amount AS credits, 0 AS debits, 0 AS pending
-      FROM billing_transfer WHERE kind IN ('fund', 'reverse')
+      FROM billing_transfer WHERE kind IN ('fund', 'reverse', 'charge')
     UNION ALL
-    SELECT debit_id, 0, amount, 0 FROM billing_transfer WHERE kind IN ('fund', 'reverse', 'settle')
+    SELECT debit_id, 0, amount, 0 FROM billing_transfer
+      WHERE kind IN ('fund', 'reverse', 'settle', 'charge')
     UNION ALL
     SELECT debit_id, 0, 0, amount FROM billing_transfer AS hold
       WHERE kind = 'hold'

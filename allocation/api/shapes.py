@@ -54,6 +54,10 @@ class PriceOfBooking(serializers.Serializer[Any]):
     held = Money(max_digits=20, help_text="The most that it can cost.")
     settled = Money(max_digits=20, help_text="Charged already, for runs that pauses ended.")
     charged = Money(max_digits=20, allow_null=True)
+    corrected = Money(
+        max_digits=20,
+        help_text="What operators charged after its end; below zero for what they gave back.",
+    )
     price_book = serializers.IntegerField()
 
 
@@ -244,6 +248,7 @@ def _said(
                 "held": booking.held,
                 "settled": booking.settled,
                 "charged": booking.charged,
+                "corrected": booking.corrected,
                 "price_book": booking.price_version,
             },
             "allocations": allocations,

@@ -23,6 +23,7 @@ from allocation.api.catalogue import (
     ReportedModels,
 )
 from allocation.api.compaction import CompactionOrders, CompactionProposals
+from allocation.api.corrections import Corrections
 from allocation.api.enrolment import AgentEnrol, Enrolments
 from allocation.api.fleet import (
     GpuClasses,
@@ -91,6 +92,7 @@ urlpatterns = [
     path("workloads/<slug:slug>", WorkloadOne.as_view(), name="api-workload"),
     path("availability", Availability.as_view(), name="api-availability"),
     path("quotes", Quotes.as_view(), name="api-quotes"),
+    path("corrections", Corrections.as_view(), name="api-corrections"),
     path("bookings", Bookings.as_view(), name="api-bookings"),
     path("bookings/<booking:reference>", BookingOne.as_view(), name="api-booking"),
     path("bookings/<booking:reference>/cancel", BookingCancel.as_view(), name="api-booking-cancel"),

@@ -28,7 +28,8 @@ class Booking(models.Model):
     fields are the promise of the last cycle; `reasons` are that cycle's answer to "why not now".
     Of what it has or is promised `borrowed_units` lie above guarantees, and somebody who lends
     waits for them from `at_risk_from` on. `claims_from` makes this booking such a one.
-    Money: `held` is the most that it can cost; of that `settled` was charged for earlier runs. A
+    Money: `held` is the most that it can cost; of that `settled` was charged for earlier runs. What
+    operators gave back or charged after its end is `corrected`, below zero for a refund. A
     run lasts from `ready_at` to `noticed_at` (told to pause) or `released_at`; its last save is
     `saved_at`.
     `lengths` are (class, seconds) in order of cost, where time or price decides among classes.
@@ -95,6 +96,7 @@ class Booking(models.Model):
     held = models.DecimalField(max_digits=20, decimal_places=6)
     settled = models.DecimalField(max_digits=20, decimal_places=6, db_default=0, default=0)
     charged = models.DecimalField(max_digits=20, decimal_places=6, null=True, blank=True)
+    corrected = models.DecimalField(max_digits=20, decimal_places=6, db_default=0, default=0)
 
     ready_at = models.DateTimeField(null=True, blank=True)
     saved_at = models.DateTimeField(null=True, blank=True)
@@ -147,6 +149,15 @@ class Booking(models.Model):
                 condition=Q(held__gte=0, price_per_hour__gte=0)
                 & (Q(charged=None) | Q(charged__gte=0, charged__lte=F("held"))),
                 name="booking_money_sane",
+            ),
+            models.CheckConstraint(
+                condition=Q(corrected=0)
+                | Q(
+                    charged__isnull=False,
+                    corrected__gte=-F("charged"),
+                    corrected__lte=F("held") - F("charged"),
+                ),
+                name="booking_correction_sane",
             ),
             models.CheckConstraint(
                 condition=Q(settled__gte=0, settled__lte=F("held")), name="booking_settled_sane"

@@ -25,6 +25,8 @@ RATE_WINDOW = 14
 # Two-sided 80 % of a normal distribution.
 Z_80 = 1.2816
 ZERO = Decimal(0)
+PAID = ("settle", "charge")
+"""Transfers by which a budget pays; `reverse` to it gives back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,13 +263,13 @@ def person_name(user: User) -> str:
 def _charged_by_day(project: Project) -> dict[date, Decimal]:
     """Charges of the project less corrections per UTC day, over all its budgets."""
     accounts = Budget.objects.filter(project=project).values("account_id")
-    return _by_day(Q(kind="settle", debit__in=accounts) | Q(kind="reverse", credit__in=accounts))
+    return _by_day(Q(kind__in=PAID, debit__in=accounts) | Q(kind="reverse", credit__in=accounts))
 
 
 def _days_of(effect: BudgetEffect, today: date) -> tuple[Decimal, ...]:
     budget = effect.budget_id
     charged = _by_day(
-        Q(kind="settle", debit__budget=budget) | Q(kind="reverse", credit__budget=budget)
+        Q(kind__in=PAID, debit__budget=budget) | Q(kind="reverse", credit__budget=budget)
     )
     count = (today - effect.starts).days + 1
     return tuple(
@@ -283,7 +285,7 @@ def _by_day(which: Q) -> dict[date, Decimal]:
     )
     sums: dict[date, Decimal] = defaultdict(lambda: ZERO)
     for row in rows:
-        sums[row["day"]] += row["total"] if row["kind"] == "settle" else -row["total"]
+        sums[row["day"]] += row["total"] if row["kind"] in PAID else -row["total"]
     return sums
 
 
@@ -346,15 +348,14 @@ def _flow(project: Project, now: datetime) -> Flow:
 
 
 def _shares(project: Project, budget_id: UUID, name: Callable[[Booking], str]) -> list[Share]:
-    charged = {
-        reference: row["total"]
-        for row in Transfer.objects.filter(
-            kind="settle", debit__budget=budget_id, reference__isnull=False
-        )
-        .values("reference")
-        .annotate(total=Sum("amount"))
-        if (reference := row["reference"]) is not None
-    }
+    charged: dict[UUID, Decimal] = defaultdict(lambda: ZERO)
+    rows = Transfer.objects.filter(
+        Q(kind__in=PAID, debit__budget=budget_id) | Q(kind="reverse", credit__budget=budget_id),
+        reference__isnull=False,
+    )
+    for row in rows.values("reference", "kind").annotate(total=Sum("amount")):
+        if (reference := row["reference"]) is not None:
+            charged[reference] += row["total"] if row["kind"] in PAID else -row["total"]
     sums: dict[str, Decimal] = defaultdict(lambda: ZERO)
     for booking in Booking.objects.filter(project=project, id__in=charged).select_related(
         "owner", "tier"

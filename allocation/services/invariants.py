@@ -124,6 +124,16 @@ _CHECKS = (
     ),
     _Check(
         "P6",
+        "a correction that is not in the ledger",
+        """SELECT b.id || ' says ' || b.corrected || ', the ledger ' || coalesce(t.corrected, 0)
+           FROM allocation_booking b LEFT JOIN LATERAL (
+             SELECT sum(CASE kind WHEN 'charge' THEN amount ELSE -amount END) AS corrected
+             FROM billing_transfer
+             WHERE reference = b.id AND kind IN ('charge', 'reverse')) t ON true
+           WHERE b.corrected <> coalesce(t.corrected, 0)""",
+    ),
+    _Check(
+        "P6",
         "a settled run that is not in the ledger",
         """SELECT b.id || ' says ' || b.settled || ', the ledger ' || coalesce(t.charged, 0)
              || ', the receipts ' || coalesce(p.charged, 0)

@@ -371,13 +371,25 @@ def _costs(booking: Booking, scene: Scene) -> tuple[CostLine, ...]:
             *fees,
             CostLine("Held at the end" if runs else "Held when booked", money(booking.held)),
             CostLine("Given back", money(booking.held - booking.charged)),
-            CostLine("Charged", money(booking.charged), strong=True),
+            CostLine("Charged", money(booking.charged), strong=not booking.corrected),
+            *_corrections(booking),
         )
     return (
         *runs,
         CostLine("Used so far", money(so_far)),
         CostLine("Left to use", money(booking.held - so_far)),
         CostLine("Held, never more than this", money(booking.held), strong=True),
+    )
+
+
+def _corrections(booking: Booking) -> tuple[CostLine, ...]:
+    if not booking.corrected or booking.charged is None:
+        return ()
+    name = "Given back by the operator" if booking.corrected < 0 else "Charged by the operator"
+    paid = booking.charged + booking.corrected
+    return (
+        CostLine(name, money_text(abs(booking.corrected), booking.currency)),
+        CostLine("Paid in all", money_text(paid, booking.currency), strong=True),
     )
 
 

@@ -1,6 +1,7 @@
 """The only writers of money. Each call is one transaction or joins the caller's."""
 
 from billing.services.budgets import budget_set
+from billing.services.corrections import charge_more, charge_refund
 from billing.services.holds import (
     HoldWish,
     hold_place,
@@ -15,6 +16,8 @@ from billing.services.prices import price_book_check, price_book_publish, price_
 __all__ = [
     "HoldWish",
     "budget_set",
+    "charge_more",
+    "charge_refund",
     "hold_place",
     "hold_release",
     "hold_settle",

@@ -9,6 +9,7 @@ ACTIONS = {
     "account.created": "made the account {object}",
     "audit.verified": "verified the chains of the log",
     "booking.cancel": "cancelled booking {object}",
+    "booking.corrected": "corrected the charge of booking {object}",
     "booking.extend": "asked to extend booking {object}",
     "booking.more_time": "put off the pause of booking {object}",
     "booking.released": "released booking {object}",

@@ -224,12 +224,9 @@ def _account_make(
         )
     if User.objects.filter(username__iexact=account.username).exists():
         raise invalid("username_taken", "Somebody signs in under this name already.", "username")
-    # Pages greet by the first word; the whole name is both.
-    first, _, last = name_read(account.name, longest=150).partition(" ")
     user = User(
         username=account.username,
-        first_name=first,
-        last_name=last,
+        first_name=name_read(account.name, longest=150),
         email=account.email.strip(),
         is_staff=is_operator,
     )

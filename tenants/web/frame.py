@@ -307,6 +307,7 @@ UNDER = {
     "/ops/setup": "/ops/fleet",
     "/ops/portal": "/ops/fleet",
     "/ops/speeds": "/ops/tiers",
+    "/ops/corrections": "/ops/prices",
 }
 
 

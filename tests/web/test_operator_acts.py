@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from allocation.services.blackouts import BlackoutWish, blackout_plan
 from allocation.services.compaction import compaction_proposals
 from allocation.services.policies import policy_values
 from allocation.web.policy import COUNTS
+from billing.services import hold_place, hold_settle
 from portal.audit_sources import audit_sealed
 from tenants.models import AuditEntry, GpuClass, Tier
 from tenants.rules.audit_words import ACTIONS
@@ -157,6 +159,21 @@ def _begun(site: Site, kind: str) -> None:
     )
 
 
+def _over(site: Site) -> Values:
+    """A booking that was charged 2 of what it held."""
+    now = timezone.now()
+    booking = a_booking(site.project, site.people["researcher"].id, state=State.ENDED, now=now)
+    hold_place(
+        tenant_id=site.tenant.id, project_id=site.project.id, reference=booking.id,
+        amount=booking.held, starts=now, ends=now + HOUR, now=now,
+    )  # fmt: skip
+    booking.charged = hold_settle(
+        tenant_id=site.tenant.id, reference=booking.id, amount=Decimal(2), now=now
+    )
+    booking.save(update_fields=["charged"])
+    return {"booking": booking.label}
+
+
 _WINDOW = {
     "starts": (timezone.now() + HOUR).isoformat(timespec="minutes")[:16],
     "ends": (timezone.now() + 3 * HOUR).isoformat(timespec="minutes")[:16],
@@ -177,6 +194,7 @@ _PRICES = [
 _NOTE = {"note": "pulled the plug"}
 _ACCOUNT = {"username": "nina", "name": "Nina", "email": "", "password": "correct horse battery"}
 
+_CORRECTION = {"tenant": "helix", "amount": "1.5", "reason": "The node lied."}
 _OUTAGE = {"for": "20m", "reason": "x"}
 _POLICY = {
     name: str(value) if name in COUNTS else seconds_text(value)
@@ -212,6 +230,13 @@ ACTS: dict[str, Act] = {
     ),
     "ops/compaction": Act(
         "compaction.ordered", "compaction_order", made=_proposed, has_before=False
+    ),
+    "ops/corrections refund": Act("booking.corrected", "booking", _CORRECTION, _over),
+    "ops/corrections charge": Act(
+        "booking.corrected", "booking", _CORRECTION | {"amount": "0.1"}, _over
+    ),
+    "post api/v1/corrections": Act(
+        "booking.corrected", "booking", _CORRECTION | {"kind": "refund", "booking": ""}, _over
     ),
     "ops/prices": Act(
         "prices.published",

@@ -1,0 +1,95 @@
+"""Corrections of what was charged, by operators: money back to the budgets that paid, or more."""
+
+from collections import defaultdict
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from billing.models import Account, Transfer
+from billing.rules import cents_down, ledger_amount, money_text
+from billing.services.ledger import OVERSPENT, constraint_of
+from tenants.errors import Refused, invalid
+
+
+@transaction.atomic
+def charge_refund(
+    *, tenant_id: UUID, reference: UUID, amount: Decimal, note: str, now: datetime
+) -> None:
+    """Gives `amount` of what was charged back to the budgets that paid it, the latest first.
+
+    Raises:
+        Refused: `refund_too_large`.
+    """
+    rest, lines = ledger_amount(amount), []
+    for budget, (spend, paid) in reversed(_paid(tenant_id, reference).items()):
+        back = min(rest, paid)
+        if back > 0:
+            rest -= back
+            lines.append(
+                Transfer(
+                    tenant_id=tenant_id, kind="reverse", debit_id=spend, credit_id=budget,
+                    amount=back, reference=reference, at=now, note=note,
+                )
+            )  # fmt: skip
+    if rest > 0:
+        raise invalid("refund_too_large", "That is more than was charged.", "amount")
+    # The trigger locks accounts in the order of rows.
+    Transfer.objects.bulk_create(sorted(lines, key=lambda line: line.credit_id))
+
+
+@transaction.atomic
+def charge_more(
+    *, tenant_id: UUID, reference: UUID, amount: Decimal, note: str, now: datetime
+) -> None:
+    """Charges `amount` to the budget that paid last, within what is left of it.
+
+    Raises:
+        Refused: `budget_exceeded` or `never_held`.
+    """
+    holds = Transfer.objects.filter(tenant_id=tenant_id, reference=reference, kind="hold")
+    last = holds.order_by("debit__budget__starts", "at", "id").last()
+    if last is None:
+        raise Refused("never_held", "No money was ever held for it, so no budget can pay.")
+    line = Transfer(
+        tenant_id=tenant_id, kind="charge", debit_id=last.debit_id, credit_id=last.credit_id,
+        amount=ledger_amount(amount), reference=reference, at=now, note=note,
+    )  # fmt: skip
+    try:
+        with transaction.atomic():
+            line.save(force_insert=True)
+    except IntegrityError as error:
+        if constraint_of(error) != OVERSPENT:
+            raise
+        raise _exceeded(last.debit_id) from error
+
+
+def _paid(tenant_id: UUID, reference: UUID) -> dict[UUID, tuple[UUID, Decimal]]:
+    """By budget account, the earliest period first: the `spend` account, and what was paid."""
+    paid: dict[UUID, Decimal] = defaultdict(Decimal)
+    spend: dict[UUID, UUID] = {}
+    rows = Transfer.objects.filter(
+        tenant_id=tenant_id, reference=reference, kind__in=["settle", "charge", "reverse"]
+    )
+    for row in rows.order_by("at", "id"):
+        is_back = row.kind == "reverse"
+        budget, other = (row.credit_id, row.debit_id) if is_back else (row.debit_id, row.credit_id)
+        paid[budget] += -row.amount if is_back else row.amount
+        spend[budget] = other
+    order = Account.objects.filter(id__in=paid).order_by("budget__starts")
+    return {each: (spend[each], paid[each]) for each in order.values_list("id", flat=True)}
+
+
+def _exceeded(account_id: UUID) -> Refused:
+    account = Account.objects.get(id=account_id)
+    left = cents_down(account.credits - account.debits - account.pending)
+    return Refused(
+        "budget_exceeded",
+        f"The budget that paid has {money_text(left, account.currency)} left. The tenant's admin"
+        " can raise it.",
+        "budget",
+        param="amount",
+        owner="tenant_admin",
+        numbers={"left": str(left)},
+    )
