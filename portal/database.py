@@ -38,6 +38,36 @@ PATIENCE = {
     "portal_owner": Patience(statement=0, lock=60, idle=0),
 }
 LONGEST_SECONDS = 24 * 3600
+# The settings of a role that carry its patience.
+TIMEOUTS = {
+    "statement": "statement_timeout",
+    "lock": "lock_timeout",
+    "idle": "idle_in_transaction_session_timeout",
+}
+# A machine that lost its power is noticed after 25 s and its locks fall: a standby solver waits for
+# one of them. Linux alone takes two hours. Sockets of the own machine ignore these.
+KEEPALIVES = {
+    "tcp_keepalives_idle": "10s",
+    "tcp_keepalives_interval": "5s",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25s",
+}
+# Which roles there are, and which of them pass row-level security.
+ROLES_BYPASS = {
+    "portal_owner": True,
+    "portal_web": False,
+    "portal_operators": False,
+    "portal_system": True,
+    "portal_ops": True,
+}
+# Who can become whom: the operators' process begins as the web does and steps up for one
+# transaction at a time. A web process can become nobody else. Who owns all tables enrols the
+# demo's nodes, too.
+MEMBERSHIPS = (
+    ("portal_operators", "portal_web"),
+    ("portal_operators", "portal_ops"),
+    ("portal_owner", "portal_ops"),
+)
 
 
 @dataclass(frozen=True)
@@ -74,14 +104,13 @@ def roles_ensure(
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         for role in _roles(passwords):
             _role_ensure(connection, role)
-        # The operators' process begins as the web does and steps up for one transaction at a time.
-        # A web process can become nobody else.
         connection.execute("REVOKE portal_ops FROM portal_web")
-        # Who owns all tables enrols the demo's nodes, too.
-        connection.execute("GRANT portal_ops TO portal_owner WITH INHERIT FALSE, SET TRUE")
-        connection.execute(
-            "GRANT portal_web, portal_ops TO portal_operators WITH INHERIT FALSE, SET TRUE"
-        )
+        for member, becomes in MEMBERSHIPS:
+            connection.execute(
+                sql.SQL("GRANT {} TO {} WITH INHERIT FALSE, SET TRUE").format(
+                    sql.Identifier(becomes), sql.Identifier(member)
+                )
+            )
         connection.execute("ALTER ROLE portal_operators SET role = portal_web")
         for name, limits in patience.items():
             _patience_set(connection, name, limits)
@@ -108,13 +137,13 @@ def database_dsn(
 
 
 def _roles(passwords: Passwords) -> tuple[Role, ...]:
-    return (
-        Role("portal_owner", bypass=True, password=passwords.owner),
-        Role("portal_web", bypass=False, password=passwords.web),
-        Role("portal_operators", bypass=False, password=passwords.operators),
-        Role("portal_system", bypass=True, password=passwords.system),
-        Role("portal_ops", bypass=True),
-    )
+    known = {
+        "portal_owner": passwords.owner,
+        "portal_web": passwords.web,
+        "portal_operators": passwords.operators,
+        "portal_system": passwords.system,
+    }
+    return tuple(Role(name, bypass, known.get(name)) for name, bypass in ROLES_BYPASS.items())
 
 
 def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
@@ -135,14 +164,11 @@ def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
 
 
 def _patience_set(connection: psycopg.Connection, role: str, limits: Patience) -> None:
-    for setting, seconds in (
-        ("statement_timeout", limits.statement),
-        ("lock_timeout", limits.lock),
-        ("idle_in_transaction_session_timeout", limits.idle),
-    ):
+    settled = {TIMEOUTS[kind]: f"{seconds}s" for kind, seconds in asdict(limits).items()}
+    for setting, value in {**settled, **KEEPALIVES}.items():
         connection.execute(
             sql.SQL("ALTER ROLE {} SET {} = {}").format(
-                sql.Identifier(role), sql.Identifier(setting), sql.Literal(f"{seconds}s")
+                sql.Identifier(role), sql.Identifier(setting), sql.Literal(value)
             )
         )
 

@@ -20,9 +20,22 @@ def production_require(
     """Raises BadSetting, which names everything that is weak, if people reach us by https."""
     if not is_https:
         return
-    weak = [*_open_doors(is_debug, hosts), *_guessable(secrets), *_default_passwords(stores)]
+    weak = [*weaknesses(is_debug=is_debug, hosts=hosts, secrets=secrets, stores=stores)]
     if weak:
         raise BadSetting("Nothing starts under an https address like this: " + "; ".join(weak))
+
+
+def weaknesses(
+    *,
+    is_debug: bool,
+    hosts: Sequence[str],
+    secrets: Mapping[str, str],
+    stores: Mapping[str, Database | str],
+) -> Iterator[str]:
+    """What a portal that strangers can reach must not have, each in words."""
+    yield from _open_doors(is_debug, hosts)
+    yield from _guessable(secrets)
+    yield from _default_passwords(stores)
 
 
 def _open_doors(is_debug: bool, hosts: Sequence[str]) -> Iterator[str]:  # noqa: FBT001 (only here)

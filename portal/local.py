@@ -180,7 +180,8 @@ def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[
         **_plain_environment(),
         "DJANGO_SETTINGS_MODULE": "portal.settings",
         "SECRET_KEY": own.django,
-        "AGENTS_MASTER_KEY": own.agents_master,
+        # A web process derives no node's key.
+        **({} if role == "portal_web" else {"AGENTS_MASTER_KEY": own.agents_master}),
         "DATABASE_URL": database_dsn(stores.admin, "portal", user=role, password=password),
         "REDIS_URL": stores.redis,
         "AGENTS_REDIS_URL": stores.agents_redis,

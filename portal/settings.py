@@ -144,8 +144,9 @@ AGENTS_REDIS_URL = redis_database(_agents_url, 0, "AGENTS_REDIS_URL")
 AGENTS_REDIS_PUBLIC_URL = redis_database(
     env_str("AGENTS_REDIS_PUBLIC_URL", _agents_url), 0, "AGENTS_REDIS_PUBLIC_URL"
 )
-# Every node's key is derived from this one.
-AGENTS_MASTER_KEY = env_secret("AGENTS_MASTER_KEY")
+# Every node's key is derived from this one. A web process derives none and is not given it: an
+# agent's enrolment is passed on to the operators' process.
+AGENTS_MASTER_KEY = "" if OPERATORS_URL else env_secret("AGENTS_MASTER_KEY")
 
 CACHES = {
     "default": {
@@ -347,7 +348,7 @@ production_require(
     hosts=ALLOWED_HOSTS,
     secrets={
         "SECRET_KEY": SECRET_KEY,
-        "AGENTS_MASTER_KEY": AGENTS_MASTER_KEY,
+        **({"AGENTS_MASTER_KEY": AGENTS_MASTER_KEY} if AGENTS_MASTER_KEY else {}),
         **{f"SECRET_KEY_FALLBACKS[{at}]": old for at, old in enumerate(SECRET_KEY_FALLBACKS)},
     },
     stores={"DATABASE_URL": _database, "REDIS_URL": _redis_url, "AGENTS_REDIS_URL": _agents_url},

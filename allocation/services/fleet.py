@@ -20,7 +20,7 @@ from tenants.audit import platform_record
 from tenants.errors import Refused, invalid
 from tenants.models import User
 from tenants.outbox import nudge
-from tenants.wall import operator_tx
+from tenants.wall import operator_tx, require_operators_process
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,11 @@ def _enrolment_refused() -> Refused:
 
 
 def node_key(node: Node, version: int | None = None) -> bytes:
-    """The node's signing key of a version, the newest if None; derived and never stored."""
+    """The node's signing key of a version, the newest if None; derived and never stored.
+
+    A web process has no master key to derive it from: there it raises ServedElsewhere.
+    """
+    require_operators_process()
     version = node.key_version if version is None else version
     return wire.node_key(settings.AGENTS_MASTER_KEY.encode(), node.name, version)
 

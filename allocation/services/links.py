@@ -8,6 +8,7 @@ database keeps the digest of each password, and `links_ensure` makes the server 
 import hashlib
 import logging
 import secrets
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -27,6 +28,8 @@ _COMMANDS = "-@all +hello +auth +ping +client|setname +get +xadd +subscribe +uns
 # Client libraries introduce themselves with it. Redis 7.0 does not know it, and refuses an account
 # with a command that it does not know; without the right nothing else is lost.
 _INTRODUCTION = "+client|setinfo"
+# What a server says of every account and gives no rights.
+_PLAIN = ("on", "off", "sanitize-payload", "resetchannels")
 
 
 @cache
@@ -145,6 +148,24 @@ def _accounts() -> dict[str, set[str]]:
     server: Any = agents_redis()
     lines = [line.split() for line in server.acl_list()]
     return {rules[1]: set(rules[2:]) for rules in lines if rules[1].startswith(PREFIX)}
+
+
+def rights_beyond(acl_lines: Sequence[str]) -> dict[str, set[str]]:
+    """Of each node's account the rules that its node does not need; the lines are of ACL LIST."""
+    beyond = {}
+    for line in acl_lines:
+        user, *rules = line.split()[1:]
+        if user.startswith(PREFIX):
+            needed = {
+                *_reach(user.removeprefix(PREFIX)),
+                *_COMMANDS.split(),
+                _INTRODUCTION,
+                *_PLAIN,
+            }
+            extra = {rule for rule in rules if rule[0] not in "#-"} - needed
+            if extra:
+                beyond[user] = extra
+    return beyond
 
 
 def _bring_back(node_id: UUID) -> None:

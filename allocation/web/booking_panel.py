@@ -7,6 +7,7 @@ form without JavaScript.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any, TypeVar
 from uuid import UUID, uuid4, uuid5
 
@@ -55,6 +56,7 @@ from billing.rules import money_text
 from tenants.access import Actor, access_project
 from tenants.errors import Refused, invalid
 from tenants.models import GpuClass, Project, Tier
+from tenants.services.calls import call_count
 from tenants.web.frame import STATUS, tenant_page, zone_of
 
 Named = TypeVar("Named", Project, Tier)
@@ -77,7 +79,13 @@ def book_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     if LABEL.fullmatch(request.GET.get("q", "").strip()):
         label = request.GET["q"].strip().upper()
         return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{label}")
-    return _answer(request, panel_context(request, actor, timezone.now()))
+    context = panel_context(request, actor, timezone.now())
+    wait = context.get("wait_seconds")
+    if wait is None:
+        return _answer(request, context)
+    response = _answer(request, context, status=HTTPStatus.TOO_MANY_REQUESTS)
+    response["Retry-After"] = str(wait)
+    return response
 
 
 def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str, Any]:
@@ -107,8 +115,20 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         context["trouble"] = error.sentence
         context["trouble_param"] = error.param
     except Refused as refusal:
-        context["refusal"] = refusal
+        is_limit = refusal.code == "too_many_requests"
+        context |= _too_often(refusal) if is_limit else {"refusal": refusal}
     return context
+
+
+def _too_often(refusal: Refused) -> dict[str, Any]:
+    """What stands beside the ask field once the person's share of quotes is used up."""
+    numbers = refusal.numbers
+    wait = numbers["retry_after_seconds"]
+    sentence = (
+        f"You asked for more than {numbers['most']:,} quotes in {numbers['in_seconds']} seconds."
+        f" Ask again in {wait} s."
+    )
+    return {"trouble": sentence, "trouble_param": "q", "wait_seconds": wait}
 
 
 def _chosen(project: Project | None, tier: Tier | None) -> dict[str, str]:
@@ -136,6 +156,8 @@ def _priced(
     if rule is not None:
         wish, found["series"] = series_seen(wish, Repeat(rule))
         dates = found["series"].count
+    # The same share as the quotes of REST: a person has one, in whichever way they ask.
+    call_count("quotes", str(actor.user_id), now)
     quote = quote_make(actor=actor, wish=wish, now=now)
     if context["said"].cheapest:
         quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))

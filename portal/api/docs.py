@@ -1,9 +1,19 @@
-"""The OpenAPI document's viewer, without inline script so that our content policy holds."""
+"""The OpenAPI document, and its viewer without inline script so that our content policy holds."""
+
+import hashlib
+from functools import cache
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.templatetags.static import static
+from django.utils.cache import get_conditional_response, patch_vary_headers
+from django.utils.encoding import force_bytes
 from django.utils.html import format_html
+from django.utils.http import quote_etag
 from django.views.decorators.http import require_safe
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.request import Request
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -25,6 +35,38 @@ START = """SwaggerUIBundle({
   validatorUrl: null,
 });
 """
+
+
+class Document(SpectacularAPIView):
+    """The OpenAPI document as YAML or JSON. Open to all: it says nothing of any tenant.
+
+    It follows from the code alone and takes up to two seconds of computing, so a process makes it
+    once.
+    """
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> HttpResponseBase:
+        """The document, or 304 for who has it."""
+        renderer = request.accepted_renderer
+        body, etag = _document(renderer.media_type)
+        whole = HttpResponse(body, content_type=renderer.media_type)
+        response = get_conditional_response(request, etag=etag, response=whole) or whole
+        response["ETag"] = etag
+        response["Cache-Control"] = "no-cache"
+        patch_vary_headers(response, ("Accept",))
+        return response
+
+
+@cache
+def _document(media_type: str) -> tuple[bytes, str]:
+    """The document in one format, and its hash."""
+    schema = Document.generator_class().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    renderer = next(one for one in Document.renderer_classes if one.media_type == media_type)
+    body = force_bytes(renderer().render(schema, renderer_context={}))
+    return body, quote_etag(hashlib.sha256(body).hexdigest()[:32])
 
 
 @require_safe

@@ -3,12 +3,11 @@
 from django.http import HttpRequest, JsonResponse
 from django.urls import URLPattern, path, re_path
 from django.views.decorators.csrf import csrf_exempt
-from drf_spectacular.views import SpectacularAPIView
 
 import allocation.api.urls
 import billing.api.urls
 import tenants.api.urls
-from portal.api.docs import docs_page, docs_start
+from portal.api.docs import Document, docs_page, docs_start
 from portal.api.errors import PROBLEM_JSON, problem
 from tenants.errors import missing
 
@@ -24,11 +23,7 @@ urlpatterns: list[URLPattern] = [
     *tenants.api.urls.urlpatterns,
     *billing.api.urls.urlpatterns,
     *allocation.api.urls.urlpatterns,
-    path(
-        "schema/",
-        SpectacularAPIView.as_view(authentication_classes=(), permission_classes=()),
-        name="api-schema",
-    ),
+    path("schema/", Document.as_view(), name="api-schema"),
     path("docs/", docs_page, name="api-docs"),
     path("docs/start.js", docs_start),
     re_path(r"^.*$", no_such_address),

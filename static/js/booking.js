@@ -1,7 +1,7 @@
 // The booking panel: asks the server while one types, shows its options, books without leaving.
 const REST_MS = 350;
 // A panel, or a panel with a refusal. Anything else is a page that does not belong in here.
-const ANSWERS = [200, 403, 409, 422];
+const ANSWERS = [200, 403, 409, 422, 429];
 
 const panel = document.querySelector('[data-panel]');
 // An Enter this soon after an option appeared was meant for what stood there before it.

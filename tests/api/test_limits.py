@@ -79,6 +79,27 @@ def test_quotes_are_counted_by_person_whatever_the_token(
     assert not refused(second.get("me"))
 
 
+def test_a_person_has_one_share_of_quotes_for_pages_and_rest(
+    site: Site, limits: dict[str, int], client: Client
+) -> None:
+    limits["quotes"] = 2
+    client.force_login(site.people["researcher"])
+
+    asked = {"q": GOOD["request"]}
+    assert not refused(site.researcher.post("quotes", GOOD))
+    assert "Understood" in client.get("/t/helix/book", asked).content.decode()
+    for headers in (None, {"X-Fragment": "1"}):
+        answer = client.get("/t/helix/book", asked, headers=headers)
+        text = answer.content.decode()
+        assert (answer.status_code, answer["Retry-After"]) == (429, "7")
+        note = text.partition('id="ask-note"')[2].partition("</div>")[0]
+        assert "You asked for more than 2 quotes in 10 seconds. Ask again in 7 s." in note
+        assert "data-book" not in text
+    # What can't be quoted costs nothing, and others have a share of their own.
+    assert client.get("/t/helix/book").status_code == 200
+    assert not refused(site.lead.post("quotes", GOOD))
+
+
 def test_enrolment_tokens_can_not_be_tried_out(site: Site, limits: dict[str, int]) -> None:
     limits["enrol"] = 2
     body = {"token": "guessed", "inventory": {}}

@@ -7,7 +7,9 @@ import pytest
 import yaml
 from django.core.management import call_command
 from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
 
+from portal.api.docs import Document, _document
 from portal.api.root import urlpatterns
 from tests.api.builders import Site, said
 
@@ -44,6 +46,30 @@ def test_document_and_viewer_are_served_without_inline_script() -> None:
     assert "<style" not in page
     start = client.get("/api/v1/docs/start.js")
     assert start.headers["Content-Type"].startswith("text/javascript")
+
+
+@pytest.mark.django_db
+def test_the_document_is_made_once_and_sent_again_only_when_it_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client, calls = Client(), []
+
+    class Counted(SchemaGenerator):
+        def get_schema(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+            calls.append(named)
+            return super().get_schema(*given, **named)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(Document, "generator_class", Counted)
+    _document.cache_clear()
+    first = client.get("/api/v1/schema/")
+    as_json = client.get("/api/v1/schema/?format=json").json()
+    assert yaml.safe_load(first.content) == as_json == yaml.safe_load(DOCUMENT.read_text())
+    assert first.content == client.get("/api/v1/schema/?version=9&lang=x").content
+    again = client.get("/api/v1/schema/", headers={"If-None-Match": first["ETag"]})
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
+    assert client.head("/api/v1/schema/").status_code == 200
+    assert client.get("/api/v1/schema/?format=none").status_code == 404
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize(

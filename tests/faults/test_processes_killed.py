@@ -1,4 +1,4 @@
-"""Celery's processes, doubled and killed: solvers, beats and the worker."""
+"""Processes doubled and killed: solvers, beats, readers and the worker."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,7 +40,8 @@ class FullSite(Site):
 def site(real_db: Servers, live_portal: str, tmp_path: Path) -> Iterator[FullSite]:
     found = FullSite(real_db, tmp_path, live_portal)
     try:
-        found.reader()
+        found.reader("reader one")
+        found.reader("reader two")
         found.agent()
         for number in ("one", "two"):
             found.celery(f"solver {number}", "solver")
@@ -56,13 +57,15 @@ def test_two_of_each_decide_once_and_any_of_them_may_be_killed(site: FullSite) -
     early = [site.request(an_ask(profile="1g.10gb")) for _ in range(5)]
     site.kill("solver one")
     site.kill("beat one")
+    site.kill("reader one")
     late = [site.request(an_ask(profile="1g.10gb")) for _ in range(5)]
     site.until_all("active", *early, *late)
-    for name in ("solver two", "beat two", "worker"):
+    for name in ("solver two", "beat two", "reader two", "worker"):
         site.kill(name)
     last = site.request(an_ask(profile="2g.20gb"))
     site.celery("solver three", "solver")
     site.celery("beat three")
+    site.reader("reader three")
     site.celery("worker", "default")
     site.until_all("active", last)
 

@@ -62,9 +62,9 @@ class Site:
             "agent", "-m", module, *options, "--portal", self.url, GPU_AGENT_TOKEN=self.token
         )
 
-    def reader(self) -> None:
+    def reader(self, name: str = "reader") -> None:
         dsn = self.servers.dsn("portal_system")
-        self.start("reader", "manage.py", "reports_reader", DATABASE_URL=dsn)
+        self.start(name, "manage.py", "reports_reader", DATABASE_URL=dsn)
 
     def kill(self, name: str) -> None:
         process, _ = self.running.pop(name)

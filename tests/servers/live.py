@@ -16,6 +16,7 @@ def web_program(servers: Servers, port: int, operators_port: int | None = None) 
     own = {
         "DATABASE_URL": servers.dsn("portal_web"),
         "OPERATORS_URL": f"http://127.0.0.1:{operators_port or 1}",
+        "AGENTS_MASTER_KEY": "",
     }
     return _server("web", port, f"http://127.0.0.1:{port}", own)
 

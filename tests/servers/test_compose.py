@@ -131,6 +131,11 @@ def test_all_that_the_file_names_is_in_it() -> None:
     assert [name for name in SECRETS if not re.search(rf"\b{name}\b", first)] == []
 
 
+def test_no_web_process_knows_what_nodes_keys_are_made_of() -> None:
+    knows = {name for name, told in launched().items() if "AGENTS_MASTER_KEY" in told.environment}
+    assert knows == launched().keys() - {"web"}
+
+
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_has_its_own_folder_and_nothing_of_the_portal(name: str) -> None:
     agent = SERVICES[name]

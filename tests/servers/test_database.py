@@ -9,7 +9,7 @@ import pytest
 from django.db import DataError, connection, transaction
 
 from allocation.models import Node
-from portal.database import Passwords, roles_ensure
+from portal.database import MEMBERSHIPS, Passwords, roles_ensure
 from portal.embedded import NOBODY, ValkeyAccess, home_folder, redis_answers
 from tests.builders_allocation import a_node
 from tests.roles import as_role, as_system
@@ -49,15 +49,16 @@ def test_no_role_of_the_portal_has_power_over_the_server(admin: psycopg.Connecti
 MEMBERS = """
 SELECT r.rolname, m.rolname, inherit_option, set_option, admin_option
 FROM pg_auth_members JOIN pg_roles r ON r.oid = roleid JOIN pg_roles m ON m.oid = member
-WHERE m.rolname LIKE 'portal%' AND m.rolname <> 'portal_test' ORDER BY 1
+WHERE m.rolname LIKE 'portal%' AND m.rolname <> 'portal_test' ORDER BY 1, 2
 """
 
 
-def test_only_the_operators_process_steps_up_and_inherits_nothing(
+def test_no_web_process_steps_up_and_nobody_inherits_anything(
     admin: psycopg.Connection,
 ) -> None:
     assert admin.execute(MEMBERS).fetchall() == [
         ("portal_ops", "portal_operators", False, True, False),
+        ("portal_ops", "portal_owner", False, True, False),
         ("portal_web", "portal_operators", False, True, False),
     ]
 
@@ -73,7 +74,7 @@ def test_making_the_roles_again_puts_right_what_was_changed(
         "SELECT rolbypassrls, rolcreatedb FROM pg_roles WHERE rolname = 'portal_web'"
     )
     assert found.fetchone() == (False, False)
-    assert len(admin.execute(MEMBERS).fetchall()) == 2
+    assert len(admin.execute(MEMBERS).fetchall()) == len(MEMBERSHIPS)
 
 
 @pytest.mark.django_db

@@ -17,7 +17,8 @@ from django.conf import settings as s
 print(json.dumps({name: getattr(s, name) for name in (
     "SESSION_COOKIE_SECURE", "SESSION_COOKIE_NAME", "SESSION_COOKIE_HTTPONLY",
     "CSRF_COOKIE_SECURE", "SECURE_HSTS_SECONDS", "DEBUG", "ALLOWED_HOSTS",
-    "BROKER_REDIS_URL", "CHANNELS_REDIS_URL", "CACHE_REDIS_URL", "AGENTS_REDIS_URL",
+    "AGENTS_MASTER_KEY", "AGENTS_REDIS_URL", "BROKER_REDIS_URL", "CHANNELS_REDIS_URL",
+    "CACHE_REDIS_URL",
     "CONTENT_SECURITY_POLICY", "DATABASES")}))
 """
 
@@ -68,6 +69,12 @@ def test_nothing_starts_without_what_it_must_know(name: str) -> None:
     done = read_settings(**{name: ""})
     assert done.returncode != 0
     assert f"BadSetting: {name} is not set" in done.stderr
+
+
+def test_a_web_process_does_not_read_what_nodes_keys_are_made_of() -> None:
+    shown = json.loads(read_settings(OPERATORS_URL="http://127.0.0.1:1").stdout)
+    assert shown["AGENTS_MASTER_KEY"] == ""
+    assert json.loads(read_settings().stdout)["AGENTS_MASTER_KEY"]
 
 
 def test_a_task_is_cut_off_before_the_broker_gives_it_to_another() -> None:

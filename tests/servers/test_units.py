@@ -60,6 +60,9 @@ def test_the_files_of_secrets_are_those_that_the_docs_make() -> None:
     told = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
     for name in (*FILES.values(), "common"):
         assert f"/etc/gpu-portal/{name}.env" in told
+    rows = {row.split("`")[1]: row for row in told.splitlines() if row.startswith("| `/etc/")}
+    holders = {Path(path).stem for path, row in rows.items() if "AGENTS_MASTER_KEY" in row}
+    assert holders == {"operators", "system", "owner"}, "a web process needs no key of nodes"
     for program in PROGRAMS:
         for need in (*program.needs, f"postgresql://{program.role}:"):
             assert need in told

@@ -1,0 +1,152 @@
+"""What PostgreSQL itself says: version, encoding, roles, time-outs, durability, migrations."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from portal.database import EXTENSIONS, KEEPALIVES, MEMBERSHIPS, PATIENCE, ROLES_BYPASS, TIMEOUTS
+
+MAKE_AGAIN = "Run python -m portal.database again, with a superuser's DATABASE_ADMIN_URL."
+OLDEST_VERSION = 16
+# What must be on for an accepted booking to outlive a power cut.
+DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
+ROLES = """
+SELECT rolname, rolbypassrls, rolcanlogin,
+       rolsuper OR rolcreatedb OR rolcreaterole OR rolreplication, coalesce(rolconfig, '{}')
+FROM pg_roles WHERE rolname = ANY(%s)
+"""
+MEMBERS = """
+SELECT m.rolname, r.rolname FROM pg_auth_members a
+JOIN pg_roles r ON r.oid = a.roleid JOIN pg_roles m ON m.oid = a.member
+WHERE m.rolname = ANY(%s) ORDER BY 1, 2
+"""
+
+
+def database_check(**_: object) -> list[CheckMessage]:
+    """Everything about the database; one finding if it does not answer."""
+    try:
+        return [*_server(), *_roles(), *_own_role(), *_migrations()]
+    except DatabaseError as error:
+        return [
+            Error(
+                f"PostgreSQL could not be asked: {str(error).strip()}",
+                hint="Look at DATABASE_URL, and whether the server is up.",
+                id="portal.E101",
+            )
+        ]
+    finally:
+        connection.close()
+
+
+def _rows(statement: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    return found
+
+
+def _server() -> Iterator[CheckMessage]:
+    yield from server_findings(dict(_rows("SELECT name, setting FROM pg_settings")))
+    there = {name for (name,) in _rows("SELECT extname FROM pg_extension")}
+    for name in (name for name in EXTENSIONS if name not in there):
+        yield Error(
+            f"The extension {name} is missing; bookings could overlap.",
+            hint=MAKE_AGAIN,
+            id="portal.E104",
+        )
+
+
+def server_findings(shown: Mapping[str, str]) -> Iterator[CheckMessage]:
+    """What is wrong with the server's settings, as `pg_settings` shows them."""
+    if int(shown["server_version_num"]) < OLDEST_VERSION * 10_000:
+        yield Error(
+            f"PostgreSQL is {shown['server_version']}, older than {OLDEST_VERSION}.",
+            hint=f"Upgrade the server to {OLDEST_VERSION} or later.",
+            id="portal.E102",
+        )
+    if shown["server_encoding"] != "UTF8":
+        yield Error(
+            f"The database's encoding is {shown['server_encoding']}, not UTF8.",
+            hint="Make the cluster with initdb --encoding=UTF8, and the database in it anew.",
+            id="portal.E103",
+        )
+    for name in DURABLE:
+        if shown[name] == "off":
+            yield Error(
+                f"{name} is off: a power cut loses accepted bookings, or the database.",
+                hint=f"ALTER SYSTEM SET {name} = on, and look for it on the command line.",
+                id="portal.E105",
+            )
+
+
+def _roles() -> Iterator[CheckMessage]:
+    found = {row[0]: row[1:] for row in _rows(ROLES, [*ROLES_BYPASS])}
+    for role, bypass in ROLES_BYPASS.items():
+        if role not in found:
+            yield Error(f"The role {role} is missing.", hint=MAKE_AGAIN, id="portal.E106")
+            continue
+        is_bypassing, may_log_in, is_strong, config = found[role]
+        if is_strong or (is_bypassing, may_log_in) != (bypass, role in PATIENCE):
+            yield Error(
+                f"The role {role} has other rights than it should: it must"
+                f"{'' if bypass else ' not'} pass row-level security, must"
+                f"{'' if role in PATIENCE else ' not'} log in, and has no power over the server.",
+                hint=MAKE_AGAIN,
+                id="portal.E107",
+            )
+        yield from _timeouts(role, config)
+    members = {(member, role) for member, role in _rows(MEMBERS, [*ROLES_BYPASS])}
+    for member, role in sorted(members - set(MEMBERSHIPS)):
+        yield Error(f"{member} can become {role}.", hint=MAKE_AGAIN, id="portal.E108")
+
+
+def _timeouts(role: str, config: list[str]) -> Iterator[CheckMessage]:
+    told = dict(line.split("=", 1) for line in config)
+    wanted = asdict(PATIENCE[role]) if role in PATIENCE else {}
+    for kind, seconds in wanted.items():
+        name = TIMEOUTS[kind]
+        if seconds and told.get(name, "0").strip("0 s") == "":
+            yield Warning(
+                f"Sessions of {role} have no {name}: one that hangs holds others up for ever.",
+                hint=MAKE_AGAIN,
+                id="portal.W109",
+            )
+    if role in PATIENCE and not KEEPALIVES.keys() <= told.keys():
+        yield Warning(
+            f"Sessions of {role} outlive a machine that lost its power, by hours: a standby solver"
+            " waits for them.",
+            hint=MAKE_AGAIN,
+            id="portal.W112",
+        )
+
+
+def _own_role() -> Iterator[CheckMessage]:
+    wanted = ["portal_owner", "portal_system"]
+    if settings.SERVES_OPERATORS:
+        wanted = ["portal_operators"]
+    elif settings.OPERATORS_URL:
+        wanted = ["portal_web"]
+    ((user,),) = _rows("SELECT session_user::text")
+    if user not in wanted:
+        yield Error(
+            f"This process connects as {user}, and should as {' or '.join(wanted)}.",
+            hint="docs/configuration.md, Who connects as whom: the user in DATABASE_URL.",
+            id="portal.E110",
+        )
+
+
+def _migrations() -> Iterator[CheckMessage]:
+    executor = MigrationExecutor(connection)
+    waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if waiting:
+        names = ", ".join(f"{each.app_label} {each.name}" for each, _ in waiting[:3])
+        yield Error(
+            f"{len(waiting)} migrations are not applied: {names}{' …' if waiting[3:] else ''}.",
+            hint="Run manage.py migrate as portal_owner.",
+            id="portal.E111",
+        )
