@@ -2,7 +2,8 @@
 
 By access control lists, with the system's own `setfacl`. This keeps somebody out only where nobody
 may open the files anyway: the driver makes them open to everybody unless the site says otherwise
-(`NVreg_ModifyDeviceFiles=0`, mode 0660). Where they stand open, that is told.
+(`NVreg_DeviceFileMode=0660`). Then the files that every program needs (`/dev/nvidiactl`) are closed
+too, and are opened with the device. Where a device stands open, that is told.
 """
 
 import json
@@ -105,10 +106,7 @@ class Doors:
         troubles: list[str] = []
         wanted: set[Right] = set()
         for name, part in sorted(parts.items()):
-            try:
-                wanted |= self._rights(part)
-            except (OSError, GpuError) as error:
-                troubles.append(f"the devices of {name} were not opened: {error}")
+            troubles += self._collect(name, part, wanted)
         for right in sorted(self._saved - wanted):
             try:
                 self._access.take(right)
@@ -118,27 +116,47 @@ class Doors:
             self._given.discard(right)
         try:
             self._save(wanted)
-            self._give(wanted - self._given)
+            troubles += self._give(wanted - self._given)
         except OSError as error:
             troubles.append(f"devices were not opened: {error}")
         for trouble in troubles:
             log.warning("%s", trouble)
         return troubles
 
-    def _rights(self, part: Part) -> set[Right]:
+    def _collect(self, name: str, part: Part, wanted: set[Right]) -> list[str]:
+        """Adds what the booking is to have; returns what of it can't be told."""
         uid = self._uid_of(part.account) if part.account else None
         if uid is None:
-            raise OSError(f"there is no account {part.account or f'for {part.owner}'} here")
-        return {(path, uid) for device in part.devices for path in self._nodes.of(device)}
+            missing = part.account or f"for {part.owner}"
+            return [f"the devices of {name} were not opened: there is no account {missing} here"]
+        wanted |= {(path, uid) for path in self._nodes.common()}
+        troubles = []
+        for device in part.devices:
+            try:
+                wanted |= {(path, uid) for path in self._nodes.of(device)}
+            except (OSError, GpuError) as error:
+                troubles.append(f"{device} of {name} was not opened: {error}")
+        return troubles
 
     def _save(self, rights: set[Right]) -> None:
         if rights != self._saved:
             write_synced(self._state, json.dumps(sorted(rights)).encode())
             self._saved = rights
 
-    def _give(self, rights: Iterable[Right]) -> None:
+    def _give(self, rights: Iterable[Right]) -> list[str]:
+        """A file that is missing, or has no room for a right, keeps back no other file."""
+        troubles = []
         for right in sorted(rights):
-            if self._access.stands_open(right[0]):
-                log.warning("%s stands open to everybody: rights keep nobody out", right[0])
-            self._access.give(right)
-            self._given.add(right)
+            path = right[0]
+            try:
+                if self._access.stands_open(path) and path not in self._nodes.common():
+                    log.warning("%s stands open to everybody: rights keep nobody out", path)
+                self._access.give(right)
+                self._given.add(right)
+            except FileNotFoundError:
+                troubles.append(
+                    f"{path} was not opened: there is no such file; see nvidia-modprobe"
+                )
+            except OSError as error:
+                troubles.append(f"{path} was not opened: {error}")
+        return troubles

@@ -14,6 +14,7 @@ from allocation.agent.simulated_device_nodes import SimulatedAccess, SimulatedDe
 from tests.agent.builders import HOUR, NODE, NOW, Rig, a_document, a_slice, a_whole
 
 ADA, EVE = 1001, 1002
+COMMON = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 
 def uid_of(name: str) -> int | None:
@@ -68,7 +69,7 @@ def test_doors_that_a_killed_agent_left_open_are_closed_by_the_next_life(
     access = SimulatedAccess()
     rig.desire(a_document({rig.gpu: [a_whole()]}))
     doors(rig, access, tmp_path).sync(parts(rig, tmp_path))
-    assert access.rights == {("/dev/nvidia0", ADA)}
+    assert access.rights == {(path, ADA) for path in (*COMMON, "/dev/nvidia0")}
     doors(rig, access, tmp_path).sync({})
     assert access.rights == set()
 
@@ -92,7 +93,7 @@ def test_a_door_that_can_not_be_closed_is_told_and_tried_again(rig: Rig, tmp_pat
         stuck = True
 
         def take(self, right: tuple[str, int]) -> None:
-            if self.stuck:
+            if self.stuck and right[0] == "/dev/nvidia0":
                 raise OSError("busy")
             super().take(right)
 
@@ -104,6 +105,56 @@ def test_a_door_that_can_not_be_closed_is_told_and_tried_again(rig: Rig, tmp_pat
     access.stuck = False
     assert found.sync({}) == []
     assert access.rights == set()
+
+
+class Lacks(SimulatedAccess):
+    """A node without one device file, as setfacl and stat find it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def stands_open(self, path: str) -> bool:
+        if path == self.path:
+            raise FileNotFoundError(path)
+        return False
+
+
+def test_a_missing_device_file_keeps_back_no_other_booking(rig: Rig, tmp_path: Path) -> None:
+    access = Lacks("/dev/nvidia0")
+    found = doors(rig, access, tmp_path)
+    one, two = rig.hardware.gpus
+    other = dataclasses.replace(a_whole("w2", booking="BK-9"), owner="eve")
+    rig.desire(a_document({one.uuid: [a_whole()], two.uuid: [other]}))
+    told = found.sync(parts(rig, tmp_path))
+    assert told == ["/dev/nvidia0 was not opened: there is no such file; see nvidia-modprobe"]
+    assert ("/dev/nvidia1", EVE) in access.rights
+    assert found.sync(parts(rig, tmp_path)) == told
+    access.path = ""
+    assert found.sync(parts(rig, tmp_path)) == []
+    assert ("/dev/nvidia0", ADA) in access.rights
+    found.sync({})
+    assert access.rights == set()
+
+
+def test_a_device_whose_files_are_not_told_keeps_back_no_other_of_its_booking(
+    rig: Rig, tmp_path: Path
+) -> None:
+    one, two = rig.hardware.gpus
+
+    class Silent(SimulatedDeviceNodes):
+        def of(self, device: str) -> tuple[str, ...]:
+            if device == one.uuid:
+                raise OSError("no capability file")
+            return super().of(device)
+
+    access = SimulatedAccess()
+    rig.desire(a_document({one.uuid: [a_whole("w1")], two.uuid: [a_whole("w2")]}))
+    found = Doors(Silent(rig.hardware), access, tmp_path / "doors.json", uid_of)
+    (told,) = found.sync(parts(rig, tmp_path))
+    assert told.startswith(f"{one.uuid} of biology.")
+    assert ("/dev/nvidia1", ADA) in access.rights
+    assert ("/dev/nvidia0", ADA) not in access.rights
 
 
 def test_an_owner_without_an_account_here_is_told_and_opens_nothing(
