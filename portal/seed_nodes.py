@@ -14,7 +14,8 @@ from uuid import NAMESPACE_DNS, uuid5
 from allocation import wire
 from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.nvml_gpu import NvmlGpu
-from allocation.agent.simulated_hardware import Hardware, fleet_parse
+from allocation.agent.simulated_hardware import Hardware
+from allocation.agent.simulated_models import fleet_parse
 from allocation.agent.simulated_nvml import installed
 from allocation.models import Node, SolverState
 from allocation.services.fleet import enrolment_token_create, node_enrol, node_key

@@ -54,7 +54,8 @@ from allocation.agent.process import Agent, Stop
 from allocation.agent.programs import HostPrograms, Programs
 from allocation.agent.simulated_device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from allocation.agent.simulated_drivers import DEFAULT, DRIVERS
-from allocation.agent.simulated_hardware import Hardware, fleet_parse
+from allocation.agent.simulated_hardware import Hardware
+from allocation.agent.simulated_models import fleet_parse
 from allocation.agent.simulated_nvml import installed
 from allocation.agent.simulated_owners import SimulatedOwners
 from allocation.agent.simulated_programs import (

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 import pynvml
 
-from allocation.agent.simulated_hardware import Gpu, Hardware, HardwareFault, Instance
+from allocation.agent.simulated_hardware import Gpu, Hardware, Instance
+from allocation.agent.simulated_models import HardwareFault
 
 CData: TypeAlias = Any
 """What pynvml passes: handles, byref() results, arrays and buffers. pynvml has no types."""

@@ -3,7 +3,8 @@
 import pynvml
 
 from allocation.agent.simulated_calls import Calls, CData, symbol, target
-from allocation.agent.simulated_hardware import Error, Hardware, HardwareFault
+from allocation.agent.simulated_hardware import Error, Hardware
+from allocation.agent.simulated_models import HardwareFault
 
 _SUPPORTED = (
     pynvml.nvmlEventTypeXidCriticalError

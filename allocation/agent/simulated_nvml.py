@@ -16,14 +16,8 @@ from allocation.agent.simulated_calls import symbol as _symbol
 from allocation.agent.simulated_calls import target as _target
 from allocation.agent.simulated_calls import text_give as _text
 from allocation.agent.simulated_drivers import Driver
-from allocation.agent.simulated_hardware import (
-    Compute,
-    Gpu,
-    Hardware,
-    HardwareFault,
-    Instance,
-    Kind,
-)
+from allocation.agent.simulated_hardware import Gpu, Hardware, Instance, Kind
+from allocation.agent.simulated_models import Compute, HardwareFault
 from allocation.agent.simulated_sensors import SimulatedSensors
 
 _MIB = 1 << 20

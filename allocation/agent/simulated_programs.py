@@ -10,7 +10,8 @@ from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.open_files import Opener, Openers
 from allocation.agent.programs import Whose, is_signalled
 from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes, capability_name
-from allocation.agent.simulated_hardware import Hardware, HardwareFault, Process
+from allocation.agent.simulated_hardware import Hardware, Process
+from allocation.agent.simulated_models import HardwareFault
 
 
 def program(hardware: Hardware, pid: int) -> Process | None:

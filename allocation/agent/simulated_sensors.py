@@ -6,8 +6,9 @@ import pynvml
 
 from allocation.agent.simulated_calls import CData, symbol, target
 from allocation.agent.simulated_events import SimulatedEvents
-from allocation.agent.simulated_hardware import Gpu, Hardware, HardwareFault
+from allocation.agent.simulated_hardware import Gpu, Hardware
 from allocation.agent.simulated_load import Load
+from allocation.agent.simulated_models import HardwareFault
 
 _IDLE_MHZ, _BUSY_MHZ, _CAPPED_MHZ = 345, 1980, 1755
 # From this load on the simulated power supply holds the clock down.

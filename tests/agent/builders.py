@@ -23,7 +23,8 @@ from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.process import Agent
 from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated_drivers import DEFAULT
-from allocation.agent.simulated_hardware import Hardware, fleet_parse
+from allocation.agent.simulated_hardware import Hardware
+from allocation.agent.simulated_models import fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
 from allocation.agent.simulated_programs import (
     SimulatedPrograms,

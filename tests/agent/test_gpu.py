@@ -24,13 +24,8 @@ from allocation.agent import (
 from allocation.agent.gpu import Fault, GpuError, GpuPort, Place
 from allocation.agent.host import process_signal
 from allocation.agent.nvml_gpu import NvmlGpu
-from allocation.agent.simulated_hardware import (
-    Hardware,
-    HardwareFault,
-    Profile,
-    fleet_parse,
-    models_load,
-)
+from allocation.agent.simulated_hardware import Hardware
+from allocation.agent.simulated_models import HardwareFault, Profile, fleet_parse, models_load
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
 from allocation.agent.simulated_programs import program_toggle, simulated_port
 from tests.agent.builders import FakeTime, cases

@@ -88,7 +88,8 @@ def _node(rack: "Rack", name: str) -> "Node":
 
 def _uuids(name: str, gpus: int) -> tuple[str, ...]:
     """As the simulated hardware of that name makes them."""
-    from allocation.agent.simulated_hardware import Hardware, fleet_parse  # noqa: PLC0415
+    from allocation.agent.simulated_hardware import Hardware  # noqa: PLC0415
+    from allocation.agent.simulated_models import fleet_parse  # noqa: PLC0415
 
     hardware = Hardware(name, fleet_parse(f"h100:{gpus}"), state=None, clock=lambda: 0.0)
     return tuple(gpu.uuid for gpu in hardware.gpus)

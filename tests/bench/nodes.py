@@ -28,7 +28,8 @@ from allocation.agent.link import Connected, Delivered, Document, Granted, Outgo
 from allocation.agent.node import Node
 from allocation.agent.process import Agent
 from allocation.agent.programs import Programs
-from allocation.agent.simulated_hardware import Hardware, fleet_parse
+from allocation.agent.simulated_hardware import Hardware
+from allocation.agent.simulated_models import fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml
 from allocation.agent.simulated_owners import SimulatedOwners
 from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port

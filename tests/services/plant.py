@@ -23,7 +23,8 @@ from allocation.agent.link import Delivered, Document, Granted, Outgoing
 from allocation.agent.node import Node as AgentNode
 from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.process import Agent
-from allocation.agent.simulated_hardware import Hardware, fleet_parse
+from allocation.agent.simulated_hardware import Hardware
+from allocation.agent.simulated_models import fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
 from allocation.agent.simulated_programs import simulated_port
 from allocation.agent.store import Store

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from allocation.agent.link import Connected
-from allocation.agent.simulated_hardware import Gpu, HardwareFault, Kind
+from allocation.agent.simulated_hardware import Gpu, Kind
+from allocation.agent.simulated_models import HardwareFault
 from tests.simulation.happenings import everybody_works
 from tests.simulation.machine import strangers_on
 from tests.simulation.node import COMMON_POINTS, RARE_POINTS, SimNode

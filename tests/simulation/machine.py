@@ -10,14 +10,8 @@ from allocation.agent.handover import Handover
 from allocation.agent.lanes import HANGS_S, Lanes
 from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.patient import EVERY
-from allocation.agent.simulated_hardware import (
-    Gpu,
-    Hardware,
-    HardwareFault,
-    Instance,
-    Process,
-    fleet_parse,
-)
+from allocation.agent.simulated_hardware import Gpu, Hardware, Instance, Process
+from allocation.agent.simulated_models import HardwareFault, fleet_parse
 from allocation.agent.simulated_programs import program, program_toggle
 from allocation.wire import NOT_ANSWERING, DesiredAllocation
 from tests.simulation.occupancy import is_foreign
