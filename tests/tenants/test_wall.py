@@ -223,6 +223,8 @@ def test_only_named_tables_are_shared_by_all_tenants(owner: psycopg.Connection) 
         "allocation_blackout",
         "allocation_tally",
         "allocation_workspeed",
+        "allocation_backup",
+        "allocation_portalmode",
     }
 
 

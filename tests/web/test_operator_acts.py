@@ -1,15 +1,14 @@
 """Every act of operators stands in the platform's log, with its values and where it came from.
 
-The acts are found in the URL configuration and on the pages; one that is not in ACTS fails here.
+The acts are found in the URL configuration, on the pages and among the commands; one that is not in
+`tests.web.operator_acts` fails here.
 """
 
 import inspect
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -18,24 +17,15 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Allocation, Gpu, GpuModel, MachineClock, Node, PortalMode, WorkSpeed
-from allocation.rules.states import State
-from allocation.services.blackouts import BlackoutWish, blackout_plan
-from allocation.services.compaction import compaction_proposals
-from allocation.services.policies import policy_values
-from allocation.web.policy import COUNTS
-from billing.services import hold_place, hold_settle
 from portal.audit_sources import audit_sealed
-from tenants.models import AuditEntry, GpuClass, Tier
+from tenants.models import AuditEntry
 from tenants.rules.audit_words import ACTIONS
-from tenants.services import seconds_text
 from tests.api.builders import Site, a_site
-from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
 from tests.roles import as_system
 from tests.web.crawl import filled, routes, views
+from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES, Act, Values
 
 pytestmark = pytest.mark.django_db
-NODE = "gpu-a1-01"
 ADDRESS = "203.0.113.9"
 UNSAFE = ("post", "put", "delete")
 OWN_COMMANDS = ("allocation", "portal", "tenants", "billing")
@@ -44,348 +34,10 @@ READING_COMMANDS = {
     # They make the first operator, the token of one, or a whole site, with entries of their own.
     "bootstrap", "createoperator", "operator_token",
     "backup", "restore",
+    # By the owner of the tables, who writes a list of files of its own.
+    "archive",
     "audit_verify", "decision_replay", "invariants", "reports_reader", "seed_demo", "simulate",
 }  # fmt: skip
-
-Values = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Act:
-    """What is sent, what it writes, and about what. `made` prepares the site and returns more
-    values: those of the address by their names there, the rest of the form or the body."""
-
-    action: str
-    kind: str
-    values: Values = field(default_factory=dict)
-    made: Callable[[Site], Values] = lambda site: {}
-    has_before: bool = True
-    has_after: bool = True
-
-
-def _drained(site: Site) -> Values:
-    Node.objects.update(state=Node.State.DRAINING)
-    return {}
-
-
-def _enrolled(site: Site) -> Values:
-    Node.objects.update(link_digest=b"x" * 32, key_version=1, key_confirmed=1, agent_version="9.0")
-    return {}
-
-
-def _ill(site: Site) -> Values:
-    Gpu.objects.filter(index=0).update(health=Gpu.Health.DRAINING, health_reason="Xid 79")
-    return {"gpu_id": str(Gpu.objects.get(index=0).id)}
-
-
-def _of_gpu(site: Site) -> Values:
-    return {"gpu_id": str(Gpu.objects.get(index=0).id)}
-
-
-def _jumped(site: Site) -> Values:
-    day = timedelta(days=1)
-    MachineClock.objects.create(machine="portal", apart=day, jump=day)
-    return {}
-
-
-def _maintained(site: Site) -> Values:
-    now = timezone.now()
-    wish = BlackoutWish(now + HOUR, now + 2 * HOUR, "New fans", node=NODE)
-    made = blackout_plan(operator=site.people["operator"], wish=wish, now=now)
-    return {"blackout_id": str(made.id)}
-
-
-def _of_tenant(site: Site) -> Values:
-    return {"tenant": str(site.tenant.id)}
-
-
-def _closed(site: Site) -> Values:
-    site.tenant.is_open = False
-    site.tenant.save(update_fields=["is_open"])
-    return _of_tenant(site)
-
-
-def _with_l9(site: Site) -> Values:
-    GpuClass.objects.create(slug="l8", label="L8")
-    GpuModel.objects.create(
-        slug="l9", product_name="NVIDIA L9", gpu_class_id="h100", memory_mb=1_000
-    )
-    return {}
-
-
-def _trained(site: Site) -> Values:
-    WorkSpeed.objects.create(workload="training", gpu_class_id="h100", thousandths=1000)
-    return {"slug": "training"}
-
-
-def _on_its_own(site: Site) -> Values:
-    Node.objects.update(foreign_own=True)
-    return {}
-
-
-def _proposed(site: Site) -> Values:
-    """Two slices on two GPUs, the only ones in service, and a booking that waits for a whole."""
-    now = timezone.now().replace(microsecond=0)
-    Gpu.objects.filter(index__gt=1).update(health=Gpu.Health.LOST)
-    for gpu in Gpu.objects.filter(index__lte=1):
-        began = now - 2 * HOUR
-        running = a_booking(
-            site.project, site.people["researcher"].id, state=State.ACTIVE, hours=6, starts=began,
-            ask=an_ask(1, profile="1g.10gb", hours=6), now=now,
-        )  # fmt: skip
-        an_allocation(
-            running, gpu, profile="1g.10gb", ends=now + 4 * HOUR, starts=began,
-            state=Allocation.State.ACTIVE,
-        )  # fmt: skip
-    a_booking(site.project, site.people["researcher"].id, starts=now, now=now)
-    Tier.objects.update(pausable=True, grace_seconds=120)
-    return {"proposal": compaction_proposals(now)[0].key}
-
-
-def _announced(site: Site) -> Values:
-    _begun(site, PortalMode.Kind.OUTAGE)
-    return {}
-
-
-def _frozen(site: Site) -> Values:
-    _begun(site, PortalMode.Kind.FREEZE)
-    return {}
-
-
-def _begun(site: Site, kind: str) -> None:
-    now = timezone.now()
-    PortalMode.objects.create(
-        kind=kind, since=now, until=now + HOUR, reason="x", begun_by=site.people["operator"]
-    )
-
-
-def _over(site: Site) -> Values:
-    """A booking that was charged 2 of what it held."""
-    now = timezone.now()
-    booking = a_booking(site.project, site.people["researcher"].id, state=State.ENDED, now=now)
-    hold_place(
-        tenant_id=site.tenant.id, project_id=site.project.id, reference=booking.id,
-        amount=booking.held, starts=now, ends=now + HOUR, now=now,
-    )  # fmt: skip
-    booking.charged = hold_settle(
-        tenant_id=site.tenant.id, reference=booking.id, amount=Decimal(2), now=now
-    )
-    booking.save(update_fields=["charged"])
-    return {"booking": booking.label}
-
-
-_WINDOW = {
-    "starts": (timezone.now() + HOUR).isoformat(timespec="minutes")[:16],
-    "ends": (timezone.now() + 3 * HOUR).isoformat(timespec="minutes")[:16],
-}
-_INSTANTS = {name: f"{text}:00Z" for name, text in _WINDOW.items()}
-_TIER_PAGE = {
-    "slug": "standard", "name": "Standard", "priority": "60", "grace": "10m", "protected": "0",
-    "max_duration": "7d", "advance": "28d", "credit_cap": "4h", "more_times": "0",
-    "more_time": "0", "counts": "on",
-}  # fmt: skip
-_TIER = {
-    "name": "Standard", "priority": 60, "pausable": False, "grace_seconds": 600,
-    "protected_seconds": 0, "max_duration_seconds": 86_400, "advance_seconds": 86_400,
-}  # fmt: skip
-_PRICES = [
-    {"gpu_class": "h100", "tier": tier, "per_gpu_hour": "5.00"} for tier in ("standard", "spot")
-]
-_NOTE = {"note": "pulled the plug"}
-_ACCOUNT = {"username": "nina", "name": "Nina", "email": "", "password": "correct horse battery"}
-
-_CORRECTION = {"tenant": "helix", "amount": "1.5", "reason": "The node lied."}
-_OUTAGE = {"for": "20m", "reason": "x"}
-_POLICY = {
-    name: str(value) if name in COUNTS else seconds_text(value)
-    for name, value in (policy_values({}) | {"grid": 600}).items()
-}
-
-ACTS: dict[str, Act] = {
-    "ops/fleet/<slug:name>/drain": Act("node.drained", "node", {"reason": "fans"}),
-    "ops/fleet/<slug:name>/ready": Act("node.approved", "node", made=_drained),
-    "ops/fleet/<slug:name>/revoke": Act("node.locked_out", "node", made=_enrolled),
-    "ops/fleet/<slug:name>/rotate-key": Act("node.key_rotated", "node", made=_enrolled),
-    "ops/fleet/<slug:name>/fence": Act("node.fenced", "node", _NOTE, _drained),
-    "ops/fleet/<slug:name>/strangers": Act("node.ladder_set", "node", {"warn": "", "end": ""}),
-    "ops/fleet/<slug:name>/<int:index>/return": Act("gpu.returned", "node", _NOTE, _ill),
-    "ops/fleet/<slug:name>/<int:index>/mode": Act(
-        "node.gpu_mode_pinned", "node", {"mode": "whole"}
-    ),
-    "ops/install": Act(
-        "node.enrolment_token_made",
-        "node",
-        {"node_name": "gpu-z9-01", "rack_name": "z9"},
-        has_before=False,
-    ),
-    "ops/clock": Act("clock.accepted", "clock", made=_jumped),
-    "ops/maintenance": Act(
-        "maintenance.planned",
-        "maintenance",
-        {"act": "save", "where": f"node:{NODE}", "reason": "fans", **_WINDOW},
-        has_before=False,
-    ),
-    "ops/maintenance/<uuid:blackout_id>/end": Act(
-        "maintenance.ended", "maintenance", made=_maintained
-    ),
-    "ops/compaction": Act(
-        "compaction.ordered", "compaction_order", made=_proposed, has_before=False
-    ),
-    "ops/corrections refund": Act("booking.corrected", "booking", _CORRECTION, _over),
-    "ops/corrections charge": Act(
-        "booking.corrected", "booking", _CORRECTION | {"amount": "0.1"}, _over
-    ),
-    "post api/v1/corrections": Act(
-        "booking.corrected", "booking", _CORRECTION | {"kind": "refund", "booking": ""}, _over
-    ),
-    "ops/prices": Act(
-        "prices.published",
-        "price_book",
-        {"price-h100-standard": "5", "price-h100-spot": "2", "valid_from": "", "note": ""},
-    ),
-    "ops/policy": Act("policy.published", "policy", _POLICY),
-    "ops/speeds set": Act(
-        "workload.set", "workload", {"workload": "training", "speed-h100": "2"}, _trained
-    ),
-    "ops/tiers set": Act("tier.set", "tier", _TIER_PAGE),
-    "ops/quotas set": Act(
-        "quota.set", "quota", {"gpu_class": "h100", "guaranteed": "5"}, _of_tenant
-    ),
-    "ops/quotas more": Act(
-        "quota.set",
-        "quota",
-        {"gpu_class": "h100", "weight": "3", "cap": "10", "days": "7"},
-        _of_tenant,
-    ),
-    "ops/tenants create": Act(
-        "tenant.created",
-        "tenant",
-        {"slug": "new", "name": "New", "username": "mara"},
-        has_before=False,
-    ),
-    "ops/tenants open": Act("tenant.opened", "tenant", made=_closed),
-    "ops/tenants close": Act("tenant.closed", "tenant", made=_of_tenant),
-    "ops/tenants admin": Act(
-        "tenant.admin_invited", "tenant", {"to": "mara"}, _of_tenant, has_before=False
-    ),
-    "ops/tenants account": Act("account.created", "user", _ACCOUNT, has_before=False),
-    "ops/portal begin": Act("outage.begun", "portal_mode", _OUTAGE, has_before=False),
-    "ops/portal close": Act("outage.closed", "portal_mode", made=_announced),
-    "ops/portal end": Act("outage.ended", "portal_mode", made=_announced),
-    "ops/portal freeze": Act("freeze.begun", "portal_mode", {"reason": "x"}, has_before=False),
-    "ops/portal thaw": Act("freeze.ended", "portal_mode", made=_frozen),
-    "post api/v1/portal/outage": Act(
-        "outage.begun", "portal_mode", {"length": "PT20M", "reason": "x"}, has_before=False
-    ),
-    "post api/v1/portal/outage/close": Act("outage.closed", "portal_mode", made=_announced),
-    "post api/v1/portal/outage/end": Act("outage.ended", "portal_mode", made=_announced),
-    "post api/v1/portal/freeze": Act(
-        "freeze.begun", "portal_mode", {"reason": "x"}, has_before=False
-    ),
-    "post api/v1/portal/freeze/end": Act("freeze.ended", "portal_mode", made=_frozen),
-    "put api/v1/fleet/nodes/<slug:name>": Act(
-        "node.ladder_follows_policy", "node", {"strangers_by": "policy"}, _on_its_own
-    ),
-    "post api/v1/fleet/nodes/<slug:name>/drain": Act("node.drained", "node", {"reason": "fans"}),
-    "post api/v1/fleet/nodes/<slug:name>/ready": Act("node.approved", "node", made=_drained),
-    "post api/v1/fleet/nodes/<slug:name>/revoke": Act("node.locked_out", "node", made=_enrolled),
-    "post api/v1/fleet/nodes/<slug:name>/rotate-key": Act(
-        "node.key_rotated", "node", made=_enrolled
-    ),
-    "post api/v1/fleet/nodes/<slug:name>/fence": Act("node.fenced", "node", _NOTE, _drained),
-    "put api/v1/fleet/gpus/<uuid:gpu_id>": Act(
-        "node.gpu_mode_pinned", "node", {"mode_pinned": "whole"}, _of_gpu
-    ),
-    "post api/v1/fleet/gpus/<uuid:gpu_id>/return": Act("gpu.returned", "node", _NOTE, _ill),
-    "post api/v1/blackouts": Act(
-        "maintenance.planned",
-        "maintenance",
-        {"node": NODE, "reason": "fans", **_INSTANTS},
-        has_before=False,
-    ),
-    "post api/v1/blackouts/<uuid:blackout_id>/end": Act(
-        "maintenance.ended", "maintenance", made=_maintained
-    ),
-    "post api/v1/compaction/orders": Act(
-        "compaction.ordered", "compaction_order", made=_proposed, has_before=False
-    ),
-    "post api/v1/fleet/enrolments": Act(
-        "node.enrolment_token_made", "node", {"node": "gpu-z9-01", "rack": "z9"}, has_before=False
-    ),
-    "post api/v1/price-books": Act("prices.published", "price_book", {"prices": _PRICES}),
-    "put api/v1/tiers/<slug:slug>": Act("tier.set", "tier", _TIER),
-    "put api/v1/quotas": Act(
-        "quota.set", "quota", {"tenant": "helix", "gpu_class": "h100", "guaranteed_units": 448_000}
-    ),
-    "put api/v1/workloads/<slug:slug>": Act(
-        "workload.set", "workload", {"speeds": {"h100": 500}}, _trained
-    ),
-    "manage.py clock_accept": Act("clock.accepted", "clock", made=_jumped),
-    "manage.py enrol_token": Act(
-        "node.enrolment_token_made", "node", {"node": "gpu-z9-01"}, has_before=False
-    ),
-    "manage.py epoch_raise": Act("epoch.raised", "epoch"),
-    "manage.py freeze": Act("freeze.ended", "portal_mode", {"entries": ["end"]}, _frozen),
-    "manage.py outage": Act("outage.ended", "portal_mode", {"entries": ["end"]}, _announced),
-    "manage.py policy": Act("policy.published", "policy", {"entries": ["grid=600"]}),
-    "manage.py rotate_key": Act("node.key_rotated", "node", {"node": NODE}, _enrolled),
-}
-_MODEL = {
-    "product_name": "NVIDIA H100 80GB HBM3", "gpu_class": "h100", "memory_mb": 81_559,
-    "switch_seconds": 12,
-}  # fmt: skip
-_NAMED = {
-    "slug": "l9", "gpu_class": "l9", "label": "L9", "product_name": "NVIDIA L9",
-    "memory_mb": "1000", "switch_seconds": "0",
-}  # fmt: skip
-_CATALOGUE = {
-    "model-shipped": Act("gpu_model.set", "gpu_model", {"slug": "l4"}, has_before=False),
-    "model-name": Act("gpu_model.set", "gpu_model", _NAMED, has_before=False),
-    "model-set": Act("gpu_model.set", "gpu_model", {"slug": "h100-80gb", **_MODEL}),
-    "model-remove": Act(
-        "gpu_model.removed", "gpu_model", {"slug": "l9"}, _with_l9, has_after=False
-    ),
-    "class-set": Act("gpu_class.set", "gpu_class", {"slug": "h100", "label": "H100 new"}),
-    "class-remove": Act(
-        "gpu_class.removed", "gpu_class", {"slug": "l8"}, _with_l9, has_after=False
-    ),
-}
-ACTS |= {
-    f"ops/{page} {name}": act for page in ("catalogue", "setup") for name, act in _CATALOGUE.items()
-}
-ACTS |= {
-    "ops/setup approve": Act("node.approved", "node", {"node": NODE}, _drained),
-    "ops/setup prices": Act(
-        "prices.published", "price_book", {"price-h100-standard": "5", "price-h100-spot": "2"}
-    ),
-    "ops/setup quotas": Act("quota.set", "quota", {"quota-h100": "5"}, _of_tenant),
-    "ops/setup tiers-usual": Act("tier.set", "tier", has_before=False),
-    "post api/v1/tenants": Act(
-        "tenant.created",
-        "tenant",
-        {"slug": "new", "name": "New", "username": "nina", "admin_name": "Nina"},
-        has_before=False,
-    ),
-    "put api/v1/gpu-classes/<slug:slug>": Act(
-        "gpu_class.set", "gpu_class", {"label": "H100 new"}, lambda site: {"slug": "h100"}
-    ),
-    "delete api/v1/gpu-classes/<slug:slug>": Act(
-        "gpu_class.removed", "gpu_class", {}, lambda site: _with_l9(site) | {"slug": "l8"},
-        has_after=False,
-    ),
-    "put api/v1/gpu-models/<slug:slug>": Act(
-        "gpu_model.set", "gpu_model", _MODEL, lambda site: {"slug": "h100-80gb"}
-    ),
-    "delete api/v1/gpu-models/<slug:slug>": Act(
-        "gpu_model.removed", "gpu_model", {}, lambda site: _with_l9(site) | {"slug": "l9"},
-        has_after=False,
-    ),
-}  # fmt: skip
-# The same as the act named, once for each model that waits for it: without any, nothing is done.
-AS_ANOTHER = {"ops/catalogue models-known", "ops/setup models-known"}
-# They answer a question by a POST, and write nothing.
-ASKING = {"post api/v1/blackouts/preview"}
-PLACES = {"name": NODE, "index": "0", "slug": "standard"}
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
-"""Who exists, what they may ask for, and what was said. No hardware, no money."""
+"""Who exists, and what they may ask for. No hardware, no money."""
 
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib.auth.models import AbstractUser
-from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
@@ -415,122 +414,4 @@ class IdempotencyKey(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["tenant", "user", "key"], name="idempotency_once"),
             models.CheckConstraint(condition=~Q(key=""), name="idempotency_key_not_empty"),
-        ]
-
-
-class AuditEntry(models.Model):
-    """Who did what to what. Written with the work, never changed; no personal data but ids.
-
-    Without a tenant it is about the platform: sign-ins, and every act of operators, with the
-    address that it came from.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
-    at = models.DateTimeField()
-    actor = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True)
-    action = models.CharField(max_length=60)
-    object_kind = models.CharField(max_length=40)
-    object_id = models.CharField(max_length=64)
-    detail = models.JSONField(default=dict)
-
-    class Meta:
-        indexes = [models.Index(fields=["tenant", "-at"], name="audit_latest")]
-
-
-class AuditSeal(models.Model):
-    """One link of a chain over rows of `source`: tenants.services.audit_chain.
-
-    `entries` are the keys of its rows, `marks` the first bytes of each row's SHA-256, and `digest`
-    is over all of them and the `previous` seal.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    source = models.CharField(max_length=20)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
-    number = models.PositiveBigIntegerField()
-    entries = ArrayField(models.BigIntegerField())
-    marks = models.BinaryField()
-    previous = models.BinaryField(max_length=32)
-    digest = models.BinaryField(max_length=32)
-    through = models.BigIntegerField()
-    sealed = models.DateTimeField()
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["source", "tenant", "number"], name="audit_seal_once", nulls_distinct=False
-            ),
-        ]
-        indexes = [models.Index(fields=["source", "sealed"], name="audit_seal_latest")]
-
-
-class ArchiveFile(models.Model):
-    """A file of rows that left the database: portal.archive.
-
-    A file of the log holds rows of one chain up to `last_seal`.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    kind = models.CharField(max_length=20)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
-    name = models.CharField(max_length=120, unique=True)
-    rows = models.PositiveIntegerField()
-    last_seal = models.PositiveBigIntegerField(null=True, blank=True)
-    sha256 = models.BinaryField(max_length=32)
-    written = models.DateTimeField()
-
-
-class OutboxMessage(models.Model):
-    """Something to tell people or other systems, committed with the work that caused it."""
-
-    id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    kind = models.CharField(max_length=60)
-    payload = models.JSONField()
-    created = models.DateTimeField()
-    sent = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        indexes = [
-            models.Index(fields=["id"], name="outbox_waiting", condition=Q(sent=None)),
-        ]
-
-
-class Mail(models.Model):
-    """A mail that a person is owed, written together with the mark on its outbox message.
-
-    Tried for the next time at `due`, `tries` times so far. In the end it is `sent`, or `dropped`,
-    which says why.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    user = models.ForeignKey(User, on_delete=models.PROTECT)
-    # No key of the database: messages are swept after a week.
-    message = models.BigIntegerField()
-    kind = models.CharField(max_length=60)
-    # What it is about: a booking or an invitation.
-    booking = models.UUIDField(null=True, blank=True)
-    invitation = models.UUIDField(null=True, blank=True)
-    at = models.DateTimeField()
-    due = models.DateTimeField()
-    tries = models.PositiveSmallIntegerField(default=0)
-    sent = models.DateTimeField(null=True, blank=True)
-    dropped = models.CharField(max_length=120, blank=True)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["user", "message"], name="mail_once"),
-            models.CheckConstraint(condition=Q(sent=None) | Q(dropped=""), name="mail_one_end"),
-            models.CheckConstraint(
-                condition=Q(booking__isnull=False, invitation=None)
-                | Q(booking=None, invitation__isnull=False),
-                name="mail_about_one",
-            ),
-        ]
-        indexes = [
-            models.Index(
-                fields=["due", "id"], name="mail_waiting", condition=Q(sent=None, dropped="")
-            ),
         ]

@@ -1,0 +1,46 @@
+"""People and organisations, their limits, the log, and what is to be told."""
+
+from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
+from tenants.models.messages import Mail, OutboxMessage
+from tenants.models.organisations import (
+    ApiToken,
+    GpuClass,
+    IdempotencyKey,
+    Invitation,
+    KnownPerson,
+    Membership,
+    Password,
+    Project,
+    Proof,
+    Quota,
+    Role,
+    Session,
+    Tenant,
+    Tier,
+    TokenManager,
+    User,
+)
+
+__all__ = [
+    "ApiToken",
+    "ArchiveFile",
+    "AuditEntry",
+    "AuditSeal",
+    "GpuClass",
+    "IdempotencyKey",
+    "Invitation",
+    "KnownPerson",
+    "Mail",
+    "Membership",
+    "OutboxMessage",
+    "Password",
+    "Project",
+    "Proof",
+    "Quota",
+    "Role",
+    "Session",
+    "Tenant",
+    "Tier",
+    "TokenManager",
+    "User",
+]
