@@ -44,11 +44,12 @@ from allocation.agent.lanes import OPEN_S, Lanes
 from allocation.agent.link import Link
 from allocation.agent.metrics import Board, address_parse, metrics_serve
 from allocation.agent.mode_hooks import ModeHooks
+from allocation.agent.network import network_find
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch, process_user
 from allocation.agent.open_files import HostOpenFiles
-from allocation.agent.parts import Place
+from allocation.agent.parts import Place, cuda_order
 from allocation.agent.patient import EVERY, PatientDeviceNodes, PatientGpu, PatientWatch
 from allocation.agent.process import Agent, Stop
 from allocation.agent.programs import HostPrograms, Programs
@@ -171,6 +172,13 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         default=Path(default("GPU_AGENT_MPS", "/run/gpu-agent/mps")),
         metavar="DIR",
         help="where the MPS daemon of each shared GPU listens, in a folder named as its UUID",
+    )
+    parser.add_argument(
+        "--interface",
+        default=default("GPU_AGENT_INTERFACE"),
+        metavar="NAME",
+        help="network interface to the other nodes, for NCCL and Gloo (default: that of the"
+        " default route)",
     )
     _protection_options(parser, environment)
 
@@ -377,7 +385,15 @@ def _node(
         port, stop = metrics_serve(board, options.metrics)
         stack.callback(stop)
         log.info("metrics on port %d", port)
-    place = Place(identity.node, state.absolute() / "bookings", options.mps, memory)
+    place = Place(
+        identity.node,
+        state.absolute() / "bookings",
+        options.mps,
+        memory,
+        order=cuda_order(gpus),
+        hidden=doors is not None,
+        network=None if options.simulate else network_find(options.interface),
+    )
     account_of = _accounts(options, directory)
     if account_of is not None:
         place = dataclasses.replace(place, account_of=account_of)

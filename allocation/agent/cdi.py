@@ -87,7 +87,7 @@ class Cdi:
         self, name: str, part: Part, paths: list[tuple[str, ...]], number: int | None
     ) -> dict[str, Any]:
         # Or NVIDIA's own runtime would add devices by itself.
-        values = {**environment(part, number), "NVIDIA_VISIBLE_DEVICES": "void"}
+        values = {**environment(part, number, contained=True), "NVIDIA_VISIBLE_DEVICES": "void"}
         nodes = dict.fromkeys((*self._nodes.common(), *(path for each in paths for path in each)))
         return {
             "name": name,

@@ -4,13 +4,14 @@ import dataclasses
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from allocation import wire
 from allocation.agent.handover import exports, full_name, host_environment
+from allocation.agent.network import Network
 
 SAVED, NOTICE = "saved", "notice.json"
 HOSTS, MACHINES = "hosts", "machines"
@@ -30,13 +31,19 @@ class Resume:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
     """This node: its name, the folder with the bookings' folders, where each GPU's MPS daemon
-    listens, the memory of each GPU in MiB, by UUID, and the local account of each member."""
+    listens, the memory of each GPU in MiB, by UUID, and the local account of each member.
+
+    `order` has the UUIDs of all its GPUs by PCI address. `hidden`: accounts can't open the files of
+    GPUs that are not theirs. `network` is how its programs reach those of other nodes."""
 
     node: str
     root: Path
     mps: Path = Path("/run/gpu-agent/mps")
     memory_mb: Mapping[str, int] = dataclasses.field(default_factory=dict)
     account_of: Callable[[str], str | None] = lambda member: member
+    order: tuple[str, ...] = ()
+    hidden: bool = False
+    network: Network | None = None
 
     def share(self, gpu: str, thousandths: int) -> dict[str, str]:
         """What a program needs to use a share of a GPU, and what it is limited to."""
@@ -58,7 +65,9 @@ class Part:
     the order of their ranks, `rank` is this node's place among them. Times in Unix seconds.
     `account` is its owner's here, empty where that is not known. `folder` is where its files are.
     `shares` has what a program must know to use each device if they are shares of GPUs, else
-    nothing. `cores` and `memory_mb` of the host are its own here.
+    nothing. `cores` and `memory_mb` of the host are its own here. `indexes` are the devices' as
+    CUDA counts the GPUs of the node, empty where that is not certain; `inside` are those in a
+    container that has no other GPUs. `network` is set if it lies on several nodes.
     """
 
     name: str
@@ -78,6 +87,9 @@ class Part:
     resumes: tuple[Resume, ...] = ()
     cores: tuple[int, ...] = ()
     memory_mb: int = 0
+    indexes: tuple[int, ...] = ()
+    inside: tuple[int, ...] = ()
+    network: Network | None = None
 
     @property
     def divided(self) -> bool:
@@ -87,18 +99,39 @@ class Part:
     @property
     def port(self) -> int:
         """Where its processes meet: the same on every node, below the ports that kernels lend."""
-        mark = hashlib.sha256(self.name.encode()).digest()
-        return _FIRST_PORT + int.from_bytes(mark[:8], "big") % _PORTS
+        return meeting_port(self.name)
 
     @property
     def address(self) -> str:
-        """The node at which its processes meet."""
-        return self.members[0].node if len(self.members) > 1 else "127.0.0.1"
+        """Where its processes meet. On the first node itself its address: its name may mean
+        127.0.1.1 there, and is passed on to the other nodes by some launchers."""
+        if len(self.members) == 1:
+            return "127.0.0.1"
+        if self.rank == 0 and self.network is not None:
+            return self.network.address
+        return self.members[0].node
 
     @property
     def world_size(self) -> int:
         """Its devices on all nodes."""
         return sum(member.devices for member in self.members)
+
+
+def cuda_order(gpus: Iterable[wire.InventoryGpu]) -> tuple[str, ...]:
+    """Returns the UUIDs in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+    return tuple(gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.pci.lower()))
+
+
+def meeting_port(booking: str, run: str = "") -> int:
+    """Returns the port of a booking, by its full name, or of one of its runs."""
+    mark = hashlib.sha256(f"{booking} {run}".rstrip().encode()).digest()
+    return _FIRST_PORT + int.from_bytes(mark[:8], "big") % _PORTS
+
+
+def tensorflow(nodes: Iterable[str], rank: int, port: int) -> str:
+    """Returns TF_CONFIG for one worker on each of these nodes."""
+    workers = [f"{node}:{port}" for node in nodes]
+    return json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
 
 
 def parts_of(
@@ -120,15 +153,43 @@ def parts_of(
         for allocation in sorted(gpu.allocations, key=lambda each: each.slot):
             if allocation.state == "run" and allocation.starts <= now < allocation.ends:
                 wanted[full_name(allocation)].append(allocation)
+    countable = () if place.hidden else _countable(desired, place.order)
     gangs = {f"{gang.tenant}.{gang.booking}": gang.members for gang in desired.gangs}
     return {
         name: dataclasses.replace(
             _part(name, allocations, given, gangs.get(name), place),
+            indexes=_indexes(allocations, given, countable),
+            inside=_inside(allocations, given, place.order),
             cores=tuple(sorted(c for each in allocations for c in (cores or {}).get(each.id, ()))),
         )
         for name, allocations in wanted.items()
         if all(each.id in given for each in allocations)
     }
+
+
+def _countable(desired: wire.Desired, order: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns `order` if the indexes in it are certain: how CUDA counts GPUs beside others in MIG
+    mode, or beside one that is lost, is nowhere said."""
+    plain = {gpu.uuid for gpu in desired.gpus if gpu.mode != "sliced"}
+    return order if plain == set(order) and len(desired.gpus) == len(order) else ()
+
+
+def _indexes(
+    allocations: Sequence[wire.DesiredAllocation], given: Mapping[str, str], order: Sequence[str]
+) -> tuple[int, ...]:
+    devices = [given[each.id] for each in allocations]
+    whole = all(each.profile is None and each.share is None for each in allocations)
+    known = whole and all(device in order for device in devices)
+    return tuple(order.index(device) for device in devices) if known else ()
+
+
+def _inside(
+    allocations: Sequence[wire.DesiredAllocation], given: Mapping[str, str], order: Sequence[str]
+) -> tuple[int, ...]:
+    """Returns the same in a container, where there are no GPUs but these."""
+    indexes = _indexes(allocations, given, order)
+    ranked = sorted(indexes)
+    return tuple(ranked.index(index) for index in indexes)
 
 
 def _part(
@@ -162,11 +223,13 @@ def _part(
             Resume(each.id, each.resumes, given[each.id]) for each in allocations if each.resumes
         ),
         memory_mb=sum(each.memory_mb for each in allocations),
+        network=place.network if len(members) > 1 else None,
     )
 
 
-def environment(part: Part, only: int | None = None) -> dict[str, str]:
+def environment(part: Part, only: int | None = None, *, contained: bool = False) -> dict[str, str]:
     """What a program of the booking finds in its environment; `only` picks one of its devices.
+    `contained`: in a container that has these devices and no others.
 
     Of several slices only the first is visible: CUDA uses one slice in one process.
     WORLD_SIZE and RANK are left to whoever starts the processes: set here, a program that is
@@ -191,26 +254,45 @@ def environment(part: Part, only: int | None = None) -> dict[str, str]:
         "PET_NODE_RANK": rank,
         "PET_MASTER_ADDR": part.address,
         "PET_MASTER_PORT": port,
-        **_visible(part, only),
+        **_visible(part, only, contained=contained),
+        **_peers(part),
         **host_environment(part.cores, part.memory_mb),
         **_files(part.folder),
         **_pause(part),
     }
 
 
-def _visible(part: Part, only: int | None = None) -> dict[str, str]:
-    """What differs from one of its devices to another."""
+def _visible(part: Part, only: int | None = None, *, contained: bool = False) -> dict[str, str]:
+    """What differs from one of its devices to another. Whole GPUs go by index to CUDA, because
+    some programs (vLLM) take no other; a slice has only its UUID."""
     first = 0 if only is None else only
     one = only is not None or part.divided
-    devices = part.devices[first : first + 1] if one else part.devices
+    chosen = slice(first, first + 1) if one else slice(None)
+    devices = part.devices[chosen]
+    indexes = part.indexes[chosen]
+    if contained and part.inside:
+        indexes = (0,) if one else part.inside
     count = str(len(devices))
     return {
-        "CUDA_VISIBLE_DEVICES": ",".join(devices),
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, indexes or devices)),
         "NVIDIA_VISIBLE_DEVICES": ",".join(devices),
         "NPROC_PER_NODE": count,
         "PET_NPROC_PER_NODE": count,
         **(part.shares[first] if part.shares else {}),
     }
+
+
+def _peers(part: Part) -> dict[str, str]:
+    """What programs on several nodes need to find each other."""
+    if len(part.members) == 1:
+        return {}
+    nodes = (member.node for member in part.members)
+    values = {"TF_CONFIG": tensorflow(nodes, part.rank, part.port)}
+    if part.network is not None:
+        values["GLOO_SOCKET_IFNAME"] = part.network.interface
+        # Without the sign NCCL takes every interface whose name begins so.
+        values["NCCL_SOCKET_IFNAME"] = f"={part.network.interface}"
+    return values
 
 
 def _files(folder: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pwd
+import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from allocation.agent.parts import meeting_port, tensorflow
+
+RUN = "GPU_BOOKING_RUN"
 NOT_ACTIVE = 4
 CANNOT_START = 126
 NOT_FOUND = 127
+_OWN = ("GPU_BOOKING", "GPU_BOOKING_TENANT")
+_TRIES = 20
 
 
 class NotNow(Exception):
@@ -37,6 +43,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             options.state / "bookings", options.booking, account_here(), time.time()
         )
         values = environment_of(found, options.part)
+        values |= meeting(found, run_name(found, options.run, environment))
     except (NotNow, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return NOT_ACTIVE
@@ -96,13 +103,57 @@ def environment_of(booking: Mapping[str, Any], part: int | None) -> dict[str, st
     return {**values, **booking["parts"][part]}
 
 
+def run_name(
+    booking: Mapping[str, Any], said: str | None, environment: Mapping[str, str]
+) -> str | None:
+    """Returns the name that a run of the booking is known by; None for the booking's own.
+
+    What was started by a run is part of it, as MPI's programs. On several nodes only a name that
+    somebody says is the same everywhere; on one node a process id is one, if its port is free.
+    """
+    same = all(environment.get(name) == booking["environment"][name] for name in _OWN)
+    inherited = environment.get(RUN) if same else None
+    if said or inherited or len(booking["nodes"]) > 1:
+        return said or inherited
+    names = (f"{os.getpid()}.{number}" for number in range(_TRIES))
+    return next((name for name in names if _free(_port(booking, name))), None)
+
+
+def meeting(booking: Mapping[str, Any], run: str | None) -> dict[str, str]:
+    """Returns where the processes of this run meet."""
+    if run is None:
+        return {}
+    port = _port(booking, run)
+    values = {RUN: run, "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
+    if len(booking["nodes"]) > 1:
+        nodes = (each["node"] for each in booking["nodes"])
+        values["TF_CONFIG"] = tensorflow(nodes, booking["node_rank"], port)
+    return values
+
+
+def _port(booking: Mapping[str, Any], run: str) -> int:
+    return meeting_port(f"{booking['tenant']}.{booking['booking']}", run)
+
+
+def _free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
+        try:
+            tried.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m allocation.agent run",
         description="Run a program of a booking on its node.",
-        usage="%(prog)s [--part N] [--state FOLDER] BOOKING -- COMMAND …",
+        usage="%(prog)s [--part N] [--run NAME] [--state FOLDER] BOOKING -- COMMAND …",
     )
     parser.add_argument("--part", type=int, help="use one device only, counted from 0")
+    parser.add_argument(
+        "--run", metavar="NAME", help="a port of its own for this run: the same NAME on all nodes"
+    )
     state_option(parser, environment)
     parser.add_argument("booking", help="BK-12, or helix.BK-12")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")

@@ -86,8 +86,11 @@ class Portal:
     def all_ready(self, wanted: set[str]) -> bool:
         return {name for name, state in self.states().items() if state == "ready"} == wanted
 
+    def gpus(self) -> list[str]:
+        return [str(gpu["uuid"]) for gpu in self.enrolments[0]["inventory"]["gpus"]]
+
     def gpu(self) -> str:
-        return str(self.enrolments[0]["inventory"]["gpus"][0]["uuid"])
+        return self.gpus()[0]
 
 
 class Process:

@@ -101,11 +101,19 @@ def test_a_booking_reaches_containers_hooks_and_programs(
         (hooks / event / "1").chmod(0o755)
     agent.start("--cdi", str(cdi), GPU_AGENT_HOOKS=str(hooks))
     seen(lambda: len(portal.reports()) > 0)
-    portal.publish(a_document({portal.gpu(): [a_whole(starts=now(), ends=now() + HOUR)]}))
+    every: dict[str, list[wire.DesiredAllocation]] = {gpu: [] for gpu in portal.gpus()}
+    every[portal.gpu()] = [a_whole(starts=now(), ends=now() + HOUR)]
+    portal.publish(a_document(every))
     seen(lambda: portal.states() == {"w1": "ready"})
     (specification,) = cdi.iterdir()
     assert json.loads(specification.read_text())["devices"][0]["name"] == "biology.BK-7"
-    program = ["biology.BK-7", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
+    program = [
+        "biology.BK-7",
+        "--",
+        "sh",
+        "-c",
+        "echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "allocation.agent", "run", *program],
         env={"PATH": os.environ["PATH"], "GPU_AGENT_STATE": str(agent.state)},
@@ -113,7 +121,7 @@ def test_a_booking_reaches_containers_hooks_and_programs(
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == portal.gpu()
+    assert done.stdout.split() == ["0", portal.gpu()]
 
     portal.publish(a_document({portal.gpu(): []}, generation=2, mode="whole"))
     seen(lambda: portal.states() == {"w1": "empty"})
