@@ -2,6 +2,7 @@
 
 `python -m allocation.agent run BK-12 -- COMMAND …` runs a program of a booking: see run.py, and
 `python -m allocation.agent saved BK-12` says that it has saved everything: see saved.py.
+`python -m allocation.agent doctor` says what of this node works, and what to do: see doctor.py.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from allocation import wire
-from allocation.agent import run, saved
+from allocation.agent import doctor, run, saved
 from allocation.agent.accounts import Accounts
 from allocation.agent.bookings import Bookings
 from allocation.agent.cdi import Cdi, DeviceNodes, driver_edits
@@ -217,6 +218,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         return run.main(arguments[1:], environment)
     if arguments[:1] == ["saved"]:
         return saved.main(arguments[1:], environment)
+    if arguments[:1] == ["doctor"]:
+        return doctor.main(arguments[1:], environment)
     options = options_parse(arguments, environment)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
