@@ -50,6 +50,7 @@ from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_watch import NvmlWatch, process_user
 from allocation.agent.open_files import HostOpenFiles
+from allocation.agent.other_owners import OtherOwners
 from allocation.agent.parts import Place, cuda_order
 from allocation.agent.patient import EVERY, PatientDeviceNodes, PatientGpu, PatientWatch
 from allocation.agent.process import Agent, Stop
@@ -421,9 +422,16 @@ def _node(
         suspender=machine.suspender,
         pause_signal=options.pause_signal,
         one_account=not options.many_accounts,
-        may_end=not options.never_end_strangers,
+        may_end=_may_end(options),
         account_of=account_of or directory.account,
     )
+
+
+def _may_end(options: argparse.Namespace) -> Callable[[], bool]:
+    """Whether programs may be ended because nobody gave them their device."""
+    if options.never_end_strangers:
+        return lambda: False
+    return (lambda: True) if options.simulate else OtherOwners().none
 
 
 def _accounts(

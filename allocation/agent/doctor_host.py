@@ -7,7 +7,7 @@ import shutil
 import socket
 import stat
 import subprocess
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,12 +16,12 @@ from allocation.agent.doctor_checks import Check, Finding, found
 from allocation.agent.enrol import identity_load
 from allocation.agent.network import network_find
 from allocation.agent.open_files import HostOpenFiles
+from allocation.agent.other_owners import OWNERS, running
 
 _BINDING = "13.615.71"
 _PTRACE = 19
 _HOSTS_PIDS = "pid:[4026531836]"
 _LEAST_FREE = 1 << 30
-_OWNERS = ("slurmd", "slurmstepd", "kubelet", "pbs_mom", "k3s-server", "k3s-agent", "nomad")
 _WATCHERS = ("nv-hostengine", "dcgm-exporter", "nvidia_gpu_expo", "nvidia-device-p")
 _DRIVER = Path("/proc/driver/nvidia")
 
@@ -217,22 +217,10 @@ def _systemd(proc: Path) -> Finding:
     return found(good=name == "systemd", seen=f"process 1 is {name}", do=do)
 
 
-def running(proc: Path, names: Collection[str]) -> list[str]:
-    """Returns which of these programs run, by the names that the kernel keeps."""
-    there = set()
-    for folder in proc.iterdir():
-        if folder.name.isdecimal():
-            try:
-                there.add((folder / "comm").read_text(errors="replace").strip())
-            except OSError:
-                continue  # it has ended meanwhile
-    return sorted(there & set(names))
-
-
 def _owners(proc: Path) -> Finding:
-    there = running(proc, _OWNERS)
-    do = "drain and remove it: operator.md, 'Beside Slurm or Kubernetes'; until then start the"
-    do += " agent with --never-end-strangers"
+    there = running(proc, OWNERS)
+    do = "drain and remove it: operator.md, 'Beside Slurm or Kubernetes'; until then no"
+    do += " stranger is ended"
     return found(good=not there, seen=", ".join(there) or "none runs", do=do)
 
 

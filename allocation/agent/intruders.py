@@ -61,7 +61,7 @@ class Intruders:
         account_of: Callable[[str], str | None],
         steady: Callable[[], float],
         *,
-        may_end: bool,
+        may_end: Callable[[], bool],
     ) -> None:
         self._port = port
         self._programs = programs
@@ -155,12 +155,14 @@ class Intruders:
         now = self._steady()
         if seen.warned is None:
             return "warned" if now - seen.since >= ladder.warn_after else None
-        if ladder.end_after is None or not self._may_end or seen.killed:
+        if ladder.end_after is None or seen.killed:
             return None
+        step: Step = "asked" if seen.asked is None else "killed"
         if seen.asked is None:
-            read = now - seen.warned >= READ_S
-            return "asked" if read and now - seen.since >= ladder.end_after else None
-        return "killed" if now - seen.asked >= KILL_AFTER_S else None
+            due = now - seen.warned >= READ_S and now - seen.since >= ladder.end_after
+        else:
+            due = now - seen.asked >= KILL_AFTER_S
+        return step if due and self._may_end() else None
 
     def _take(self, step: Step, intruder: Intruder, seen: _Seen, now: float) -> None:
         pid, birth = intruder.program

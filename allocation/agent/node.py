@@ -22,7 +22,7 @@ class Node:
     `one_account`: a shared GPU is for one account at a time. Without a `watch` the driver can't be
     asked for errors, and none is told. On the `board` stands what a Prometheus here may read.
     `alive` is called whenever the loop comes round, every 5 s at least. `account_of` gives the
-    local account of a member of the portal. Without `may_end` no program is ended because nobody
+    local account of a member of the portal. Unless `may_end` no program is ended because nobody
     gave it a device, whatever the portal says."""
 
     keys: Keys
@@ -40,4 +40,4 @@ class Node:
     one_account: bool = True
     alive: Callable[[], None] = lambda: None
     account_of: Callable[[str], str | None] = account_same
-    may_end: bool = True
+    may_end: Callable[[], bool] = lambda: True

@@ -189,7 +189,7 @@ def test_nobody_is_ended_for_a_name_that_is_not_known(rig: Rig, served: Node) ->
     rig.hardware.process_start(rig.gpu, label="training")
     rig.later(5)
     assert served.programs is not None
-    found = Intruders(rig.node.port, served.programs, lambda m: m, rig.steady, may_end=True)
+    found = Intruders(rig.node.port, served.programs, lambda m: m, rig.steady, may_end=lambda: True)
     ladder = wire.Ladder(warn_after=0, end_after=60)
     assert found.look(rig.agent._outcomes, rig.node.store.held, ladder, rig.wall()) == []
 

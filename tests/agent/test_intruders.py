@@ -14,6 +14,7 @@ import pytest
 from allocation import wire
 from allocation.agent.clock import Clock
 from allocation.agent.intruders import KILL_AFTER_S, READ_S, Intruders
+from allocation.agent.other_owners import OtherOwners
 from allocation.agent.process import Agent
 from allocation.agent.programs import HostPrograms, terminal_write
 from tests.agent.builders import Rig, a_document, a_slice, a_whole
@@ -92,7 +93,7 @@ def test_nobody_is_ended_who_had_no_time_to_read_the_warning(known: Rig) -> None
 
 
 def test_the_nodes_own_configuration_may_forbid_to_end_anybody(known: Rig) -> None:
-    node = dataclasses.replace(known.node, may_end=False)
+    node = dataclasses.replace(known.node, may_end=lambda: False)
     agent = Agent(node, Clock(wall=known.wall, steady=known.steady))
     strict = dataclasses.replace(known, node=node, agent=agent)
     stranger = strict.hardware.process_start(strict.gpu, label="x", user="eve")
@@ -178,7 +179,7 @@ def test_a_real_program_is_asked_and_then_killed(rig: Rig) -> None:
         process = rig.hardware.gpus[0].processes.pop(pid)
         rig.hardware.gpus[0].processes[child.pid] = dataclasses.replace(process, pid=child.pid)
         intruders = Intruders(
-            rig.node.port, HostPrograms(), lambda member: member, rig.steady, may_end=True
+            rig.node.port, HostPrograms(), lambda member: member, rig.steady, may_end=lambda: True
         )
         ladder = wire.Ladder(warn_after=0, end_after=60)
         rig.later(5)
@@ -197,3 +198,27 @@ def test_a_real_program_is_asked_and_then_killed(rig: Rig) -> None:
         child.kill()
         child.wait()
         child.stdout.close()
+
+
+def test_nobody_is_ended_while_another_scheduler_gives_out_the_gpus(
+    known: Rig, tmp_path: Path
+) -> None:
+    slurm = tmp_path / "4711"
+    slurm.mkdir()
+    (slurm / "comm").write_text("slurmd\n")
+    owners = OtherOwners(tmp_path, known.steady)
+    node = dataclasses.replace(known.node, may_end=owners.none)
+    agent = Agent(node, Clock(wall=known.wall, steady=known.steady))
+    shared = dataclasses.replace(known, node=node, agent=agent)
+    stranger = shared.hardware.process_start(shared.gpu, label="x", user="eve")
+    ruled(shared, wire.Ladder(warn_after=0, end_after=60))
+    passes(shared, 600)
+    assert (steps(shared), runs(shared, stranger)) == (["warned"], True)
+    (slurm / "comm").unlink()
+    passes(shared, 60)
+    assert (steps(shared), runs(shared, stranger)) == (["warned", "asked"], False)
+
+
+def test_where_programs_can_not_be_seen_nobody_is_ended(tmp_path: Path) -> None:
+    assert OtherOwners(tmp_path).none()
+    assert not OtherOwners(tmp_path / "none").none()

@@ -1,0 +1,52 @@
+"""Whether another system gives out this node's GPUs beside the portal: Slurm, Kubernetes, …
+
+While one runs here, a program without a booking may be its job, and nobody's error.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+OWNERS = ("slurmd", "slurmstepd", "kubelet", "pbs_mom", "k3s-server", "k3s-agent", "nomad")
+FRESH_S = 10.0
+_PROC = Path("/proc")
+
+
+def running(proc: Path, names: Collection[str]) -> list[str]:
+    """Returns which of these programs run, by the names that the kernel keeps."""
+    there = set()
+    for folder in proc.iterdir():
+        if folder.name.isdecimal():
+            try:
+                there.add((folder / "comm").read_text(errors="replace").strip())
+            except OSError:
+                continue  # it has ended meanwhile
+    return sorted(there & set(names))
+
+
+class OtherOwners:
+    """Looks at most every FRESH_S: it is asked about every program of a full node."""
+
+    def __init__(self, proc: Path = _PROC, steady: Callable[[], float] = time.monotonic) -> None:
+        self._proc = proc
+        self._steady = steady
+        self._fresh_until: float | None = None
+        self._there: list[str] = []
+
+    def none(self) -> bool:
+        """Returns whether the GPUs have one owner. Where that can't be seen they have not."""
+        now = self._steady()
+        if self._fresh_until is None or now >= self._fresh_until:
+            before = self._there
+            try:
+                self._there = running(self._proc, OWNERS)
+            except OSError as error:
+                self._there = [f"unknown ({error})"]
+            self._fresh_until = now + FRESH_S
+            if self._there and self._there != before:
+                log.warning("no stranger is ended while others give out GPUs here: %s",
+                            ", ".join(self._there))  # fmt: skip
+        return not self._there
