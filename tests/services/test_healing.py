@@ -3,6 +3,7 @@
 from datetime import timedelta
 from decimal import Decimal
 
+import pynvml
 import pytest
 
 from allocation.models import Allocation, Gpu, Node, Occupancy
@@ -115,6 +116,8 @@ def test_each_error_takes_out_what_its_table_says(
     booking = booked(plant, lab)
     used = rows_of(booking)[0].gpu.index
     a_node("gpu-b1-01", gpus=1)
+    # What the driver asks for with it.
+    plant.hardware.gpus[used].recovery = pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT
     fails(plant, used, xid)
     assert gpu(used).health == health
     assert ("broken_off" in said(booking)) is bool(broken)
