@@ -28,7 +28,7 @@ class Network:
 def network_find(interface: str | None = None, routes: Path = _ROUTES) -> Network | None:
     """Returns the interface of that name, else that of the default route; None if it has no IPv4
     address that others can reach. Asks the kernel only, never a name server."""
-    name = interface or _default_interface(routes)
+    name = interface or default_interface(routes)
     if name is None:
         return None
     request = struct.pack("256s", name.encode()[:15])
@@ -41,7 +41,7 @@ def network_find(interface: str | None = None, routes: Path = _ROUTES) -> Networ
     return None if address.startswith("127.") else Network(name, address)
 
 
-def _default_interface(routes: Path) -> str | None:
+def default_interface(routes: Path) -> str | None:
     """Returns the interface of the default route with the lowest metric."""
     try:
         lines = routes.read_text().splitlines()[1:]

@@ -9,7 +9,7 @@ import pytest
 
 from allocation import wire
 from allocation.agent import run
-from allocation.agent.network import Network, network_find
+from allocation.agent.network import Network, default_interface, network_find
 from allocation.agent.parts import Part, Place, cuda_order, description, environment, parts_of
 from tests.agent.builders import NODE, NOW, Rig, a_document, a_slice, a_whole
 from tests.agent.test_hand_over import GANG, NAME
@@ -110,6 +110,14 @@ def test_the_interface_is_that_of_the_best_default_route(tmp_path: Path) -> None
     assert network_find(routes=routes) is None
     assert network_find("lo") is None
     assert network_find("no-such-interface") is None
+    routes.write_text(
+        head
+        + "eth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0\n"
+        + "eth2 00000000 010200C0 0002 0 0 1 00000000 0 0 0\n"
+        + "eth1 00000000 010200C0 0003 0 0 200 00000000 0 0 0\n"
+        + "ens5 00000000 010200C0 0003 0 0 100 00000000 0 0 0\n"
+    )
+    assert default_interface(routes) == "ens5"
     routes.write_text(head)
     assert network_find(routes=routes) is None
     assert network_find(routes=tmp_path / "none") is None
