@@ -100,11 +100,16 @@ class Doors:
         self._saved: set[Right] = {(str(path), int(uid)) for path, uid in saved}
         # After a restart of the machine the files are new: what is wanted is given again.
         self._given: set[Right] = set()
+        # A driver that is late for a moment takes nothing from a booking that goes on.
+        self._paths: dict[str, tuple[str, ...]] = {}
 
     def sync(self, parts: Mapping[str, Part]) -> list[str]:
         """Returns what went wrong; it is tried again with the next call."""
         troubles: list[str] = []
         wanted: set[Right] = set()
+        # Files are numbered anew after a reset: only while it is held is a device's path sure.
+        held = {device for part in parts.values() for device in part.devices}
+        self._paths = {device: paths for device, paths in self._paths.items() if device in held}
         for name, part in sorted(parts.items()):
             troubles += self._collect(name, part, wanted)
         for right in sorted(self._saved - wanted):
@@ -133,9 +138,10 @@ class Doors:
         troubles = []
         for device in part.devices:
             try:
-                wanted |= {(path, uid) for path in self._nodes.of(device)}
+                self._paths[device] = self._nodes.of(device)
             except (OSError, GpuError) as error:
-                troubles.append(f"{device} of {name} was not opened: {error}")
+                troubles.append(f"the files of {device} of {name} are not told: {error}")
+            wanted |= {(path, uid) for path in self._paths.get(device, ())}
         return troubles
 
     def _save(self, rights: set[Right]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from allocation.agent.bookings import Bookings
 from allocation.agent.doors import Doors, SetFacl
+from allocation.agent.gpu import GpuError
 from allocation.agent.parts import Part, Place, parts_of
 from allocation.agent.simulated_device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from tests.agent.builders import HOUR, NODE, NOW, Rig, a_document, a_slice, a_whole
@@ -152,8 +153,34 @@ def test_a_device_whose_files_are_not_told_keeps_back_no_other_of_its_booking(
     rig.desire(a_document({one.uuid: [a_whole("w1")], two.uuid: [a_whole("w2")]}))
     found = Doors(Silent(rig.hardware), access, tmp_path / "doors.json", uid_of)
     (told,) = found.sync(parts(rig, tmp_path))
-    assert told.startswith(f"{one.uuid} of biology.")
+    assert told.startswith(f"the files of {one.uuid} of biology.")
     assert ("/dev/nvidia1", ADA) in access.rights
+    assert ("/dev/nvidia0", ADA) not in access.rights
+
+
+def test_a_driver_that_is_late_takes_no_right_from_a_booking_that_goes_on(
+    rig: Rig, tmp_path: Path
+) -> None:
+    class Late(SimulatedDeviceNodes):
+        late = False
+
+        def of(self, device: str) -> tuple[str, ...]:
+            if self.late:
+                raise GpuError("hangs", "no answer")
+            return super().of(device)
+
+    access, nodes = SimulatedAccess(), Late(rig.hardware)
+    rig.desire(a_document({rig.gpu: [a_whole()]}))
+    found = Doors(nodes, access, tmp_path / "doors.json", uid_of)
+    found.sync(parts(rig, tmp_path))
+    nodes.late = True
+    (told,) = found.sync(parts(rig, tmp_path))
+    assert "no answer" in told
+    assert ("/dev/nvidia0", ADA) in access.rights
+    found.sync({})
+    assert access.rights == set()
+    # The next one to have it may find it under another number.
+    found.sync(parts(rig, tmp_path))
     assert ("/dev/nvidia0", ADA) not in access.rights
 
 
