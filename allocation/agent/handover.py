@@ -56,13 +56,16 @@ class Handover:
         root.mkdir(parents=True, exist_ok=True)
         self._remove_unfinished()
         self.given: dict[str, Given] = {}
-        for file in root.glob("*/*/booking.json"):
+        for file in list(root.glob("*/*/booking.json")):
             try:
                 data = json.loads(file.read_bytes())
                 cores = tuple(int(core) for core in data.get("cores", ()))
                 found = Given(str(data["device"]), int(data["ready"]), file.parent, cores)
             except (ValueError, KeyError, TypeError):
-                log.warning("%s is damaged and will be written anew", file)
+                # A loss of power can leave it without its text. Nobody would remove it if its booking
+                # is over by now.
+                log.warning("%s is damaged: what is still handed over is written anew", file)
+                _remove(file.parent)
                 continue
             self.given[file.parent.name] = found
 

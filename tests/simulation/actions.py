@@ -23,12 +23,13 @@ LIFE: tuple[tuple[Action, int], ...] = (
     (happenings.maintenance_ends, 1),
     (happenings.reader_restarts, 1),
     (faults.operator_returns, 2),
+    (happenings.move_is_ordered, 6),
     (happenings.portal_is_killed_before_it_tells, 3),
     (happenings.people_act_while_a_plan_is_made, 6),
 )
 FAULTS: tuple[tuple[Action, int], ...] = (
     (faults.agent_is_killed, 9),
-    (faults.node_reboots, 2),
+    (faults.node_reboots, 4),
     (faults.line_breaks, 7),
     (faults.server_loses_everything, 2),
     (faults.messages_go_astray, 6),
@@ -38,6 +39,7 @@ FAULTS: tuple[tuple[Action, int], ...] = (
     (faults.hardware_errs, 4),
     (faults.stranger_comes, 6),
     (faults.stranger_leaves, 2),
+    (faults.frozen_dies, 6),
     (faults.disk_fills, 2),
     (faults.clock_jumps, 3),
     (faults.backup_comes_back, 2),

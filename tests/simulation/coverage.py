@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.simulation.node import CRASH_POINTS
-from tests.simulation.people import BORROWER
+from tests.simulation.people import BORROWER, FIRST_CLASS
 from tests.simulation.rows import Tables
 from tests.simulation.upkeep import is_away
 
@@ -32,6 +32,13 @@ KINDS = (
     "answers withheld: room_freed",
     "programs frozen",
     "programs woken",
+    "frozen programs that died",
+    "moves ordered",
+    "moves carried out",
+    "words that were overtaken",
+    "power lost in the dark",
+    "work of the second class begun",
+    "gangs on one node begun",
     "planned places moved",
     "bookings held on lease",
     "bookings begun anew for silence",
@@ -73,6 +80,15 @@ def happened(schedule: "Schedule") -> Counter[str]:
         for row in tables.rows.values()
         for each in tables.upkeep.values()
         if each.drain_by <= row.ends < each.ends
+    )
+    found["moves carried out"] = schedule.portal.tables.moved
+    found["work of the second class begun"] = sum(
+        schedule.portal.site.class_of[r.place.gpu] != FIRST_CLASS
+        for r in tables.rows.values()
+        if r.occupied is not None
+    )
+    found["gangs on one node begun"] = sum(
+        each.wish.together == "node" and each.wish.count > 1 for each in begun
     )
     found["pinned bookings begun"] = sum(bool(each.wish.pin) for each in begun)
     windows = Counter((r.booking, r.starts, r.ends) for r in tables.rows.values())

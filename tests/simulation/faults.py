@@ -251,6 +251,16 @@ def _is_held(node: SimNode, gpu: Gpu, slots: tuple[int, int]) -> bool:
     return any(each.slot < slots[1] and slots[0] < each.slot + each.size for each in mine)
 
 
+def frozen_dies(it: "Schedule") -> None:
+    """A program that a pause has frozen is ended by somebody, or by want of memory."""
+    for node in it.world.rng.sample(it.world.nodes, len(it.world.nodes)):
+        label = node.frozen_dies()
+        if label is not None:
+            it.tell(f"what was frozen of {label} dies on {node.name}")
+            everybody_works(it)
+            return
+
+
 def stranger_leaves(it: "Schedule") -> None:
     node = it.world.rng.choice(it.world.nodes)
     strangers_leave(node)

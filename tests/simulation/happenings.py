@@ -62,6 +62,11 @@ def claim(it: "Schedule") -> None:
 
 def ask(it: "Schedule", wish: Wish) -> None:
     rng = it.world.rng
+    classes = sorted(set(it.portal.site.class_of.values()))
+    if len(classes) > 1:
+        wish = dataclasses.replace(
+            wish, classes=rng.choice((*((c,) for c in classes), (*classes,)))
+        )
     it.tell(f"somebody asks for {wish}")
     it.portal.request(str(uuid.UUID(int=rng.getrandbits(128), version=4)), wish, it.world.now)
     if rng.random() < 0.8:
@@ -132,6 +137,20 @@ def _act(it: "Schedule", asked: Sequence[str]) -> Act:
     name = rng.choice(rng.choice([names for names in known if names] or [sorted(bookings)]))
     until = (bookings[name].ends or int(it.world.now)) + rng.choice((60, 600))
     return Act(rng.choice(KINDS), name, until)
+
+
+def move_is_ordered(it: "Schedule") -> None:
+    """By an operator, of running work that is in somebody's way; somebody may act before the next
+    turn answers."""
+    rng = it.world.rng
+    if not it.can_order:
+        return
+    if it.portal.order(str(uuid.UUID(int=rng.getrandbits(128), version=4)), it.world.now):
+        it.tell("a move is ordered")
+        it.happened["moves ordered"] += 1
+        rng.choice((release, saves_are_told, request, time_passes, time_passes))(it)
+        it.portal.cycle(it.world.now)
+        it.world.look()
 
 
 def portal_is_killed_before_it_tells(it: "Schedule") -> None:

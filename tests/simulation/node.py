@@ -30,6 +30,7 @@ from allocation.agent.simulated_nvml import SimulatedNvml
 from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port
 from allocation.agent.store import Store
 from allocation.wire import DesiredAllocation
+from tests.simulation.disk import Disk
 from tests.simulation.machine import (
     Machine,
     Onlooker,
@@ -95,11 +96,14 @@ class SimNode:
         self.folder.mkdir()
         self.skew = 0.0
         self.disk_full = False
+        self._disk = Disk()
         self.armed: tuple[frozenset[str], int] | None = None
         self.hears = self.speaks = True
         self.outbox: list[links.Outgoing] = []
         self.arrivals: list[links.Arrival] = []
         self.overlaps: list[str] = []
+        # Those of which what was frozen has died.
+        self.died_frozen: set[str] = set()
         # (epoch, generation) of the documents that something was begun for.
         self.fences: list[tuple[int, int]] = []
         self.stopped: list[Stopped] = []
@@ -243,6 +247,9 @@ class SimNode:
         self.boots += 1
         self.hanging.clear()
         self._lanes = SlowLanes(self)
+        written = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        unsynced = [path for path in written if path.name != "state.json"]
+        self._disk.loses_power(unsynced, self.kinds)
         self.hardware.power_cycle()
         self.watchers_start()
         self.look()
@@ -302,6 +309,35 @@ class SimNode:
     def taken(self, allocation: str) -> None:
         """Nobody starts anything on what is no longer theirs."""
         self.hardware.process_forget(allocation)
+
+    def frozen_dies(self) -> str | None:
+        """Somebody ends a program that is frozen, past the agent; returns whose it was."""
+        frozen = {
+            process.pid: process.label
+            for gpu in self.hardware.gpus
+            for process in gpu.processes.values()
+            if process.frozen and process.pid not in self.hardware.toggles
+        }
+        if not frozen or self.node is None:
+            return None
+        pid = self.rng.choice(sorted(frozen))
+        for gpu in self.hardware.gpus:
+            gpu.processes.pop(pid, None)
+        runs = self.occupancy.runs_of(frozen[pid])
+        held = self.node.store.held.values()
+        # An earlier run may have gone on as it should.
+        went_on = {each.allocation.resumes for each in held if each.resumed}
+        self.died_frozen |= {run for run in runs if run not in went_on}
+        self.happened["frozen programs that died"] += 1
+        return runs[-1]
+
+    def untold(self) -> list[str]:
+        """Runs that were to go on with programs that had died, and whose owners were not told."""
+        if self.node is None or not self.died_frozen:
+            return []
+        held = self.node.store.held.values()
+        on = (each for each in held if each.allocation.resumes in self.died_frozen)
+        return [each.allocation.id for each in on if each.resumed and each.note is None]
 
     # What is seen.
 
@@ -367,10 +403,7 @@ class SimNode:
         self.at("before the state is on disk")
         if self.disk_full:
             raise OSError(28, "No space left on device")
-        # Whole or not at all, as a synced rename is; the sync itself costs nothing in memory.
-        fresh = path.with_suffix(".new")
-        fresh.write_bytes(raw)
-        fresh.replace(path)
+        self._disk.write_synced(path, raw)
         self.at("after the state is on disk")
 
     def _write_whole(self, path: Path, text: str) -> None:

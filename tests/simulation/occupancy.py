@@ -74,6 +74,13 @@ class Occupancy:
             label = self.goes_on_as[label]
         return label
 
+    def runs_of(self, label: str) -> list[str]:
+        """The allocations that a program was of, the first one first."""
+        runs = [label]
+        while runs[-1] in self.goes_on_as:
+            runs.append(self.goes_on_as[runs[-1]])
+        return runs
+
     def look(self) -> list[str]:
         """Writes down what is there; returns every two that hold the same slots now."""
         # Several looks at one instant still have an order.

@@ -53,6 +53,9 @@ class Party:
     owner_id: str
 
 
+FIRST_CLASS, SECOND_CLASS = "h100", "h100-old"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What somebody asks for, in whole seconds; `starts` makes the window fixed. `who` counts the
@@ -68,12 +71,13 @@ class Wish:
     who: int = 0
     tier: str = "standard"
     pin: tuple[str, ...] = ()
+    classes: tuple[str, ...] = (FIRST_CLASS,)
 
     def ask(self) -> Ask:
         """As the solver reads it."""
         return Ask(
             self.count,
-            ("h100",),
+            self.classes,
             self.profile,
             self.together,  # type: ignore[arg-type]  # one of its words
             self.required,
@@ -101,6 +105,7 @@ SHAPES: tuple[tuple[int, str | int | None, str, bool], ...] = (
     (1, None, "any", False),
     (2, None, "any", False),
     (3, None, "rack", True),
+    (2, None, "node", True),
     (1, "3g.40gb", "any", False),
     (1, "2g.20gb", "any", False),
     (2, "1g.10gb", "gpu", True),

@@ -8,6 +8,7 @@ from allocation.rules.catalogue import BY_ID
 from allocation.solver import (
     CONFLICT,
     Assign,
+    Carried,
     Extend,
     Group,
     Move,
@@ -111,6 +112,7 @@ class Writer:
             _refuse(tables, refuse, now)
         for extend in news.extensions:
             _extend(tables, extend)
+        _orders_answer(tables, news.orders)
 
 
 def _pauses_begin(tables: Tables, told: Iterable[Pause], new_id: NewId, now: float) -> None:
@@ -212,6 +214,13 @@ def _refuse(tables: Tables, refuse: Refuse, now: float) -> None:
     pause_over(tables, booking, now)
     booking.state = booking.outcome = _refused_as(booking)
     booking.places = ()
+
+
+def _orders_answer(tables: Tables, orders: Iterable[Carried]) -> None:
+    for carried in orders:
+        if tables.orders.pop(carried.order, None) is None:
+            raise PlanStale("an order has its answer already")
+        tables.moved += not carried.reasons
 
 
 def _extend(tables: Tables, extend: Extend) -> None:

@@ -13,7 +13,8 @@ from allocation import wire
 from allocation.rules.fencing import STARTED
 from allocation.rules.leases import LeaseWatch
 from allocation.rules.silence import SilenceWatch
-from allocation.solver import LEFT, Plan, Policy, Snapshot, solve
+from allocation.solver import LEFT, Order, Plan, Policy, Relocation, Snapshot, solve
+from allocation.solver.compaction import propose
 from tests.simulation import (
     accounts,
     healing,
@@ -139,6 +140,19 @@ class ModelPortal:
     def gpu_return(self, uuid: str, now: float) -> None:
         """See gpu_return."""
         healing.returned(self.tables, uuid)
+
+    def order(self, identifier: str, now: float) -> bool:
+        """See compaction_order; the best of what is proposed, if anything is."""
+        snapshot = snapshot_take(self.tables, self.site, now)
+        proposals = propose(snapshot, solve(snapshot, POLICY), POLICY)
+        ordered = {each.beneficiary for each in self.tables.orders.values()}
+        fresh = [each for each in proposals if each.beneficiary not in ordered]
+        if fresh:
+            moves = tuple(Relocation(m.booking, m.source, m.target) for m in fresh[0].moves)
+            self.tables.orders[identifier] = Order(
+                identifier, fresh[0].beneficiary, fresh[0].gpu_class, fresh[0].places, moves
+            )
+        return bool(fresh)
 
     def _give_back(self, booking: Booking, outcome: str, now: float) -> None:
         booking.state, booking.outcome = "ending", outcome

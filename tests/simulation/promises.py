@@ -43,10 +43,22 @@ def begun_broken(tables: Tables, site: Site, begun: Iterable[Row], now: float) -
             yield f"R62 {row.id} was begun on a GPU that is not well"
         if is_away(row, site, under):
             yield f"R33 {row.id} was begun under maintenance"
+        wish = tables.bookings[row.booking].wish
+        if site.class_of[row.place.gpu] not in wish.classes:
+            yield f"R3 {row.id} is of a class that nobody asked for"
+        beside = {site.node_of[other.place.gpu] for other in begun_with(tables, row)}
+        if wish.together == "node" and wish.required and len(beside) > 1:
+            yield f"R4 {row.booking} was to be on one node, and is on {sorted(beside)}"
         node, index = site.node_of[row.place.gpu], site.index_of[row.place.gpu]
         pin = tables.bookings[row.booking].wish.pin
         if pin and node not in pin and f"{node}/{index}" not in pin:
             yield f"R78 {row.id} is on {node}/{index}, and was asked for on {pin}"
+
+
+def begun_with(tables: Tables, row: Row) -> list[Row]:
+    """The same run of the same booking."""
+    rows = tables.of(tables.bookings[row.booking], *STARTED)
+    return [each for each in rows if each.starts == row.starts]
 
 
 def _calendar_broken(live: list[Row]) -> list[str]:

@@ -160,7 +160,7 @@ class BothPortals:
         starts = None if wish.starts is None else when(wish.starts)
         ask = AskDocument(
             wish.count,
-            ("h100",),
+            wish.classes,
             wish.profile,
             wish.together,  # type: ignore[arg-type]  # one of its words
             wish.required,
@@ -206,6 +206,9 @@ class BothPortals:
         self._person(more_time_ask, identifier, now=when(now))
         self._model.more_time(identifier, now)
         self._compare()
+
+    def order(self, identifier: str, now: float) -> bool:
+        raise NotImplementedError("a schedule of the real services orders no moves")
 
     def _person(self, service: Callable[..., Any], identifier: str, **named: datetime) -> None:
         with as_system():

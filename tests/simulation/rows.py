@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from allocation.solver import Gpu, Host, Limit, Model, Place, Reason, Tier
+from allocation.solver import Gpu, Host, Limit, Model, Order, Place, Reason, Tier
 from tests.simulation.people import BORROWER, SERVICES, Party, Service, Wish
 
 LIVE = ("planned", "starting", "active", "releasing")
@@ -37,6 +37,11 @@ class Site:
     def node_of(self) -> dict[str, str]:
         """The node of each GPU, by the GPU's id."""
         return {gpu.id: gpu.node for gpu in self.gpus}
+
+    @cached_property
+    def class_of(self) -> dict[str, str]:
+        """The class of each GPU, by the GPU's id."""
+        return {gpu.id: gpu.gpu_class for gpu in self.gpus}
 
     @cached_property
     def index_of(self) -> dict[str, int]:
@@ -224,6 +229,9 @@ class Tables:
     errors: set[tuple[object, ...]] = field(default_factory=set)
     # When nodes contradicted the portal, by GPU.
     conflicts: dict[str, list[float]] = field(default_factory=dict)
+    # Orders of operators to move running work that wait for an answer, and how many were obeyed.
+    orders: dict[str, Order] = field(default_factory=dict)
+    moved: int = 0
     proof_needed: bool = True
 
     def copy(self) -> "Tables":
@@ -238,6 +246,8 @@ class Tables:
             counted=dict(self.counted),
             errors=set(self.errors),
             conflicts={gpu: list(times) for gpu, times in self.conflicts.items()},
+            orders=dict(self.orders),
+            moved=self.moved,
             proof_needed=self.proof_needed,
             **tables,
         )

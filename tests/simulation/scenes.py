@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tests.simulation.faults import gpu_falls_off, will_die
+from tests.simulation.faults import frozen_dies, gpu_falls_off, will_die
 from tests.simulation.happenings import (
     ask,
     claim,
@@ -12,6 +12,7 @@ from tests.simulation.happenings import (
     everybody_works,
     maintenance_is_planned,
     more_time_is_asked,
+    move_is_ordered,
     people_act_while_a_plan_is_made,
     release,
     saves_are_told,
@@ -102,6 +103,89 @@ def told_again(it: "Schedule") -> None:
     _begun(it)
     for node in it.world.nodes:
         it.world.node_works(node, stale=True)
+
+
+def overtaken(it: "Schedule") -> None:
+    """A node that hears nothing ends a booking on time that is longer by now; it takes it up again
+    once it hears of that, and its old word is heard when the booking has been given back."""
+    ask(it, dataclasses.replace(_ONE, duration=60))
+    _begun(it)
+    for node in it.world.nodes:
+        node.hears = False
+    active = sorted(n for n, b in it.portal.tables.bookings.items() if b.state == "active")
+    for name in active:
+        it.tell(f"{name} shall be longer, and its node does not hear of it")
+        it.portal.extend(name, (it.portal.tables.bookings[name].ends or 0) + 600, it.world.now)
+    it.portal.cycle(it.world.now)
+    it.world.passes(60)
+    for hears in (False, True):
+        for node in it.world.nodes:
+            node.hears = hears
+            it.world.node_works(node)
+    for name in active:
+        it.portal.release(name, it.world.now)
+    it.portal.cycle(it.world.now)
+    it.happened["words that were overtaken"] += len(active)
+    while it.world.server.stream and not it.world.violations:
+        it.world.portal_hears(1)
+
+
+def power_lost_in_the_dark(it: "Schedule") -> None:
+    """What one had is proven empty; then its node loses power, comes back and hears nothing."""
+    ask(it, _ONE)
+    _begun(it)
+    release(it)
+    _begun(it)
+    if it.world.rng.random() < 0.5:
+        ask(it, _ONE)
+        _begun(it)
+    for node in it.world.nodes:
+        node.hears = False
+        it.tell(f"{node.name} loses power, and hears nothing")
+        node.loses_power()
+        it.happened["power lost in the dark"] += 1
+    for seconds in (1, 10):
+        it.world.passes(seconds)
+        everybody_works(it)
+
+
+def frozen_that_die(it: "Schedule") -> None:
+    """Work is frozen for somebody stronger; before it goes on, its programs are ended."""
+    for _ in it.portal.site.gpus:
+        ask(it, borrowing_draw(it.world.rng, ("frozen",)))
+    _begun(it)
+    claim(it)
+    for seconds in (20, 10):
+        it.world.passes(seconds)
+        everybody_works(it)
+    frozen_dies(it)
+    for seconds in (60, 60, 120):
+        it.world.passes(seconds)
+        everybody_works(it)
+
+
+def in_the_way(it: "Schedule") -> None:
+    """A large slice on one GPU and a small one on the next, both free to be paused; somebody waits
+    for a whole GPU, and an operator orders a move."""
+    for _ in it.portal.site.gpus:
+        for profile in ("4g.40gb", "3g.40gb"):
+            ask(it, dataclasses.replace(_ONE, profile=profile, tier="flex", duration=3600))
+    it.portal.cycle(it.world.now)
+    _settles(it)
+    tables = it.portal.tables
+    for number, gpu in enumerate(it.portal.site.gpus):
+        gone = ("4g.40gb", "3g.40gb")[number % 2]
+        for row in [r for r in tables.rows.values() if r.place.gpu == gpu.id]:
+            if row.place.profile == gone:
+                it.tell(f"{row.booking} is released")
+                it.portal.release(row.booking, it.world.now)
+    _settles(it)
+    ask(it, dataclasses.replace(_ONE, tier="flex", duration=600))
+    it.portal.cycle(it.world.now)
+    move_is_ordered(it)
+    for seconds in (30, 10, 30):
+        it.world.passes(seconds)
+        everybody_works(it)
 
 
 def clock_set_back(it: "Schedule") -> None:
@@ -209,6 +293,13 @@ def _begun(it: "Schedule") -> None:
         everybody_works(it)
 
 
+def _settles(it: "Schedule") -> None:
+    """Time for what ends to be proven empty, too."""
+    for seconds in (10, 20, 20):
+        it.world.passes(seconds)
+        everybody_works(it)
+
+
 SCENES: tuple[Callable[["Schedule"], None], ...] = (
     minds_change,
     sliced,
@@ -221,6 +312,11 @@ SCENES: tuple[Callable[["Schedule"], None], ...] = (
     clock_set_back,
     sliced,
     sliced,
+    overtaken,
+    power_lost_in_the_dark,
+    frozen_that_die,
+    in_the_way,
+    in_the_way,
     laid_anew,
     fallen_silent,
     driver_that_hangs,

@@ -15,6 +15,7 @@ from tests.simulation.world import Portal, World
 
 FEWEST_STEPS, MOST_STEPS = 6, 19
 # GPUs of each node.
+LARGER_SITES: tuple[tuple[int, ...], ...] = ((4,), (2, 2))
 SITES: tuple[tuple[int, ...], ...] = ((1,), (2,), (1, 1), (2, 1))
 
 
@@ -26,6 +27,7 @@ class Schedule:
     story: list[str] = field(default_factory=list)
     saved: Tables | None = None
     can_restore: bool = True
+    can_order: bool = True
     happened: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -146,7 +148,9 @@ def schedule_run(seed: int, prepare: Callable[[Schedule], None] = lambda _: None
     memory = Path("/dev/shm")  # noqa: S108
     folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
     with folder as name:
-        schedule = Schedule(World(rng, Path(name), rng.choice(SITES)))
+        sizes = rng.choice((*SITES, *LARGER_SITES))
+        classes = rng.choice((1, 2)) if len(sizes) > 1 else 1
+        schedule = Schedule(World(rng, Path(name), sizes, classes=classes))
         prepare(schedule)
         schedule.run()
         return schedule

@@ -47,6 +47,7 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         blackouts=upkeep.laid(tables, site, now),
         running=tuple(_running(tables, b, site, now) for b in bookings if _is_running(b, now)),
         unneeded=_unneeded(tables, now),
+        orders=tuple(tables.orders[name] for name in sorted(tables.orders)),
     )
 
 

@@ -37,7 +37,8 @@ def parts_gone(tables: Tables, plan: Plan, now: float) -> dict[Part, str]:
         pause_open = tables.pause_of(tables.bookings[name])
         if pause_open is None or not is_unneeded(tables, pause_open, now):
             found["withdrawal", name] = CHANGED
-    return found
+    answered = (each.order for each in plan.orders if each.order not in tables.orders)
+    return found | {("order", order): CHANGED for order in answered}
 
 
 def _answers(plan: Plan, states: Mapping[str, str]) -> dict[Part, str]:

@@ -78,7 +78,7 @@ def schedule_on_both(seed: int, folder: Path) -> Schedule:
     sizes = SITES[seed % len(SITES)]
     people = some_people(sum(sizes))
     world = World(rng, folder, sizes, portal_of=lambda found: BothPortals(found, people))
-    schedule = Schedule(world, can_restore=False)
+    schedule = Schedule(world, can_restore=False, can_order=False)
     schedule.run()
     return schedule
 

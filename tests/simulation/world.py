@@ -14,7 +14,7 @@ from allocation.solver import Gpu, Host, Model, Placement, units_of
 from allocation.solver.types import Limit
 from tests.simulation.acts import Acts
 from tests.simulation.node import SimNode
-from tests.simulation.people import SERVICES, Party, Wish
+from tests.simulation.people import FIRST_CLASS, SECOND_CLASS, SERVICES, Party, Wish
 from tests.simulation.portal import ModelPortal
 from tests.simulation.promises import begun_broken, promises_broken, runs_broken, stops_broken
 from tests.simulation.rows import TOLD, Site, Tables, Upkeep
@@ -43,6 +43,7 @@ class Portal(Protocol):
     def more_time(self, identifier: str, now: float) -> None: ...
     def plan_upkeep(self, wanted: Upkeep, now: float) -> None: ...
     def end_upkeep(self, identifier: str, now: float) -> None: ...
+    def order(self, identifier: str, now: float) -> bool: ...
     def gpu_return(self, uuid: str, now: float) -> None: ...
     def replace_lost(self, now: float) -> None: ...
     def mark_silent(self, now: float) -> None: ...
@@ -97,9 +98,10 @@ class World:
         folder: Path,
         sizes: tuple[int, ...],
         portal_of: "Callable[[World], Portal] | None" = None,
+        classes: int = 1,
     ) -> None:
         self.rng = rng
-        self.now = NOW
+        self.now, self.classes = NOW, classes
         self.server = Server()
         self.violations: list[str] = []
         self._told: set[str] = set()
@@ -197,6 +199,9 @@ class World:
             node.look()
             self.violations += [f"P2 {text}" for text in node.overlaps]
             node.overlaps.clear()
+            self.violations += [
+                f"P12 {name} goes on, and what was frozen died" for name in node.untold()
+            ]
             for holder, _ in node.occupancy.holders():
                 row = tables.rows.get(holder)
                 if row is not None and row.occupied is False:
@@ -225,7 +230,7 @@ class World:
 def model_portal(world: World) -> ModelPortal:
     """The model over the world's nodes, all enrolled at the start."""
     inventories = {node.name: node.inventory() for node in world.nodes}
-    site = site_of(inventories)
+    site = site_of(inventories, world.classes)
     ids = iter(range(1, 1_000_000))
     pauses = iter(range(1, 1_000_000))
     portal = ModelPortal(
@@ -242,9 +247,9 @@ def model_portal(world: World) -> ModelPortal:
     return portal
 
 
-def site_of(inventories: dict[str, wire.Inventory]) -> Site:
-    """As enrolment would make it: one class, and a tenant that is guaranteed all of it and lends
-    it to another."""
+def site_of(inventories: dict[str, wire.Inventory], classes: int) -> Site:
+    """As enrolment would make it: one class, or the last node is of another one; and a tenant that
+    is guaranteed all of it and lends it to another."""
     gpus = [(node, item) for node in sorted(inventories) for item in inventories[node].gpus]
     model = _model(gpus[0][1])
     solver_gpus = tuple(
@@ -254,7 +259,7 @@ def site_of(inventories: dict[str, wire.Inventory]) -> Site:
             node=node,
             rack="a1",
             index=item.index,
-            gpu_class="h100",
+            gpu_class=SECOND_CLASS if classes > 1 and node == max(inventories) else FIRST_CLASS,
             model=model.slug,
             domain=item.nvlink_domain,
             usable=True,
@@ -262,7 +267,8 @@ def site_of(inventories: dict[str, wire.Inventory]) -> Site:
         )
         for number, (node, item) in enumerate(gpus)
     )
-    units = len(gpus) * units_of(model, None)
+    counts = Counter(gpu.gpu_class for gpu in solver_gpus)
+    each = units_of(model, None)
     return Site(
         models=(model,),
         gpus=solver_gpus,
@@ -272,8 +278,8 @@ def site_of(inventories: dict[str, wire.Inventory]) -> Site:
             for node, found in sorted(inventories.items())
         ),
         limits=(
-            Limit("club", None, "h100", 0, None, None),
-            Limit("lab", None, "h100", units, None, None),
+            *(Limit("club", None, name, 0, None, None) for name in sorted(counts)),
+            *(Limit("lab", None, name, counts[name] * each, None, None) for name in sorted(counts)),
         ),
         tiers=tuple(SERVICES[slug].tier for slug in sorted(SERVICES)),
         parties=(
