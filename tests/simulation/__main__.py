@@ -6,6 +6,7 @@ status is 1 then.
 """
 
 import argparse
+import contextlib
 import gc
 import json
 import logging
@@ -17,6 +18,7 @@ import traceback
 from collections import Counter
 
 from tests.simulation.coverage import KINDS, happened
+from tests.simulation.planted import FAULTS, planted
 from tests.simulation.schedule import schedule_run
 
 _BATCH = 20
@@ -44,10 +46,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--schedules", type=int, default=2000)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--planted", choices=FAULTS, help="with this fault in the product")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     seeds = range(options.first_seed, options.first_seed + options.schedules)
-    with multiprocessing.Pool(options.processes) as pool:
+    fault = planted(options.planted) if options.planted else contextlib.nullcontext()
+    # The processes are begun with the fault in place.
+    with fault, multiprocessing.get_context("fork").Pool(options.processes) as pool:
         results = list(pool.imap(told, seeds, _BATCH))
     stories = [story for story, _ in results if story is not None]
     for story in stories[:_STORIES]:

@@ -150,18 +150,31 @@ def power_lost_in_the_dark(it: "Schedule") -> None:
 
 
 def frozen_that_die(it: "Schedule") -> None:
-    """Work is frozen for somebody stronger; before it goes on, its programs are ended."""
+    """Work is frozen for somebody stronger; before it goes on, a program of it is ended."""
+    frozen = dataclasses.replace(_ONE, who=BORROWER, tier="frozen", duration=3600)
     for _ in it.portal.site.gpus:
-        ask(it, borrowing_draw(it.world.rng, ("frozen",)))
-    _begun(it)
-    claim(it)
-    for seconds in (20, 10):
-        it.world.passes(seconds)
-        everybody_works(it)
+        ask(it, frozen)
+    _settles(it)
+    _may_die(it, PAUSING)
+    for _ in it.portal.site.gpus:
+        ask(it, dataclasses.replace(_ONE, duration=60))
+    it.portal.cycle(it.world.now)
+    _settles(it)
     frozen_dies(it)
-    for seconds in (60, 60, 120):
-        it.world.passes(seconds)
+    for _ in range(2):
+        it.world.passes(60)
         everybody_works(it)
+        _settles(it)
+
+
+def on_one_node(it: "Schedule") -> None:
+    """Gangs that are to lie on one node, and others that leave each node too little room."""
+    for count, together in ((1, "any"), (2, "node"), (1, "any"), (2, "node")):
+        required = together == "node"
+        ask(it, dataclasses.replace(_ONE, count=count, together=together, required=required))
+    it.portal.cycle(it.world.now)
+    it.world.look()
+    _begun(it)
 
 
 def in_the_way(it: "Schedule") -> None:
@@ -306,6 +319,7 @@ SCENES: tuple[Callable[["Schedule"], None], ...] = (
     fully_borrowed,
     fully_borrowed,
     fully_borrowed,
+    fully_borrowed,
     cut_off_on_lease,
     beside_each_other,
     told_again,
@@ -315,6 +329,8 @@ SCENES: tuple[Callable[["Schedule"], None], ...] = (
     overtaken,
     power_lost_in_the_dark,
     frozen_that_die,
+    frozen_that_die,
+    on_one_node,
     in_the_way,
     in_the_way,
     laid_anew,
