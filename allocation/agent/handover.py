@@ -62,8 +62,8 @@ class Handover:
                 cores = tuple(int(core) for core in data.get("cores", ()))
                 found = Given(str(data["device"]), int(data["ready"]), file.parent, cores)
             except (ValueError, KeyError, TypeError):
-                # A loss of power can leave it without its text. Nobody would remove it if its booking
-                # is over by now.
+                # A loss of power can leave it without its text. Nobody else removes it if its
+                # booking is over by now.
                 log.warning("%s is damaged: what is still handed over is written anew", file)
                 _remove(file.parent)
                 continue
