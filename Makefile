@@ -23,11 +23,11 @@ clean-demo: $(RUNTIME)
 	$(BIN)/python -m portal.local --var $(VAR) --clean
 
 # The rings, the quickest first: linters and types, everything beside each other on two cores,
-# 2,000 seeded schedules of faults, then what kills processes or drives a browser, alone.
+# 2,000 seeded schedules of faults, then what kills processes or drives a browser, file by file.
 test: check browser
 	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long and not containers"
 	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1
-	$(BIN)/python -m pytest -q -m "(faults or browser) and not long"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "(faults or browser) and not long and not containers"
 
 # The solver and the rules alone: no Django, no server, no process; half a minute.
 test-pure: $(TESTING)

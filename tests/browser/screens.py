@@ -75,6 +75,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-tiers", "/ops/tiers"),
         ("ops-policy", "/ops/policy"),
         ("ops-prices", "/ops/prices"),
+        ("ops-corrections", "/ops/corrections"),
         ("ops-quotas", "/ops/quotas"),
         ("ops-speeds", "/ops/speeds"),
         ("ops-tenants", "/ops/tenants"),

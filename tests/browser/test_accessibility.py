@@ -49,6 +49,7 @@ NO_PAGES = {
     *("booking-saved", "booking-more-time", "booking-extend", "booking-change"),
     *("booking-check-in", "ops-maintenance-end", "ops-gpu-return", "ops-fence", "ops-drain"),
     *("ops-ready", "ops-rotate-key", "ops-revoke", "bookings-csv", "sign-out"),
+    *("log-csv", "ops-log-csv"),
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
     *("ops-clock", "ops-gpu-mode", "ops-strangers"),
 }
