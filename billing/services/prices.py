@@ -1,7 +1,7 @@
 """Price books: all prices, by version."""
 
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from django.db import IntegrityError, transaction
@@ -10,6 +10,8 @@ from billing.models import Price, PriceBook
 from tenants.audit import audit_everywhere
 from tenants.errors import Refused, invalid
 from tenants.models import GpuClass, Tier
+
+FURTHEST = timedelta(days=3653)
 
 
 def price_book_publish(
@@ -26,8 +28,8 @@ def price_book_publish(
     so.
 
     Raises:
-        Refused: `price_book_past`, `price_book_overlaps`, `price_missing`, `bad_amount`,
-            `price_book_raced`.
+        Refused: `price_book_past`, `price_book_far`, `price_book_overlaps`, `price_missing`,
+            `bad_amount`, `price_book_raced`.
     """
     latest = price_book_check(valid_from=valid_from, prices=prices, now=now)
     book = PriceBook(
@@ -91,6 +93,10 @@ def _dates_checked(latest: PriceBook | None, valid_from: datetime, now: datetime
             "price_book_past",
             "Prices can't change in the past. Leave the date empty to publish from now on.",
             "valid_from",
+        )
+    if valid_from > now + FURTHEST:
+        raise invalid(
+            "price_book_far", "Prices are published at most ten years ahead.", "valid_from"
         )
     if latest is not None and valid_from <= latest.valid_from:
         raise invalid(

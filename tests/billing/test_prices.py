@@ -62,6 +62,7 @@ def test_without_any_book_there_is_no_price() -> None:
     [
         pytest.param(-1, "price_book_past", id="yesterday"),
         pytest.param(0, "price_book_overlaps", id="the very date of the version before"),
+        pytest.param(3654, "price_book_far", id="in more than ten years"),
     ],
 )
 def test_dates_that_do_not_follow_are_refused(days: int, code: str) -> None:
