@@ -1,10 +1,10 @@
-"""What is old moves out of the database into files, and stays provable.
+"""Old rows move out of the database into files that can still be verified.
 
 Decisions keep their row: only the bytes of what the solver saw and said go, and the row keeps
 their SHA-256. Lines of the log go by whole seals: the seals stay, and `audit_verify --archive`
 reads the files where the rows are gone. Histories and occupancies of bookings that ended go by
-booking. A file is complete on disk before anything is removed, so whoever is killed in between has
-the rows twice and begins again.
+booking. A file is complete on disk before any row is removed. A run that is killed in between
+leaves the rows in both places, and the next run writes the file again.
 
 Runs as the owner of the tables. The triggers that keep rows from being changed let the owner
 remove exactly this, while `portal.archiving` is on, and nobody else.
@@ -30,7 +30,7 @@ from tenants.models import ArchiveFile
 from tenants.services.audit_chain import ENTRIES, Archived, row_sha256
 
 # Rows of one file, and of one transaction.
-DECISIONS_AT_ONCE = 500
+DECISIONS_AT_ONCE = 50
 BOOKINGS_AT_ONCE = 2_000
 SEALS_AT_ONCE = 1_000
 

@@ -183,7 +183,7 @@ def _own_name() -> Finding:
 def _network(interface: str | None) -> Finding:
     network = network_find(interface)
     if network is None:
-        do = "give the agent --interface, else bookings on several nodes are told of none"
+        do = "start the agent with --interface NAME: gangs are told their network interface by it"
         return Finding("warn", "no interface with an IPv4 address and a default route", do)
     return Finding("ok", f"{network.interface}, {network.address}")
 

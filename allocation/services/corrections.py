@@ -70,20 +70,26 @@ def booking_correct(
     booking.corrected += amount if correction.more else -amount
     booking.version += 1
     booking.save(update_fields=["corrected", "version"])
-    done = "charged" if correction.more else "gave back"
-    text = money_text(amount, booking.currency)
+    _note(operator, booking, amount if correction.more else -amount, reason, now)
+    return booking
+
+
+def _note(operator: User, booking: Booking, change: Decimal, reason: str, now: datetime) -> None:
+    """Writes the correction into the booking's history, the tenant's log and the platform's."""
+    done = "charged" if change > 0 else "gave back"
+    text = money_text(abs(change), booking.currency)
     event_add(
         booking,
         kind="corrected",
         sentence=f"The platform's operator {done} {text}: {reason}",
         now=now,
         actor_id=operator.id,
-        detail={"amount": str(amount if correction.more else -amount)},
+        detail={"amount": str(change)},
     )
-    paid_now = booking.charged + booking.corrected
+    paid = (booking.charged or Decimal(0)) + booking.corrected
     detail = {
-        "before": {"paid": str(paid)},
-        "after": {"paid": str(paid_now), "reason": reason, "number": booking.label},
+        "before": {"paid": str(paid - change)},
+        "after": {"paid": str(paid), "reason": reason, "number": booking.label},
     }
     audit_write(
         audit_entry(
@@ -96,7 +102,6 @@ def booking_correct(
         )
         for tenant_id in (None, booking.tenant_id)
     )
-    return booking
 
 
 def _reason_read(text: str) -> str:
