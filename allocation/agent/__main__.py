@@ -369,7 +369,7 @@ def _node(
 ) -> Node:
     state: Path = options.state
     store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
-    gpus = machine.port.inventory()
+    gpus = machine.inventory().gpus
     near = {gpu.uuid: gpu.numa for gpu in gpus}
     topology = topology_read(near)
     if options.simulate:
@@ -397,6 +397,7 @@ def _node(
         order=cuda_order(gpus),
         hidden=doors is not None,
         network=None if options.simulate else network_find(options.interface),
+        topology=topology,
     )
     account_of = _accounts(options, directory)
     if account_of is not None:

@@ -13,6 +13,8 @@ from allocation.agent.cdi import DeviceNodes
 from allocation.agent.device_nodes import DriverDeviceNodes
 from allocation.agent.doctor_checks import Check, Finding, State, found
 from allocation.agent.gpu import GpuError, GpuPort, Truth
+from allocation.agent.host import host_simulated
+from allocation.agent.host_cores import numa_node
 from allocation.agent.nvml_calls import REFUSALS, attempt
 from allocation.agent.nvml_gpu import NvmlGpu
 from allocation.agent.nvml_processes import lists_scrambled
@@ -71,6 +73,7 @@ class Patient:
         self._port: GpuPort | None = None
         self._nodes: DeviceNodes = DriverDeviceNodes()
         self._gpus: tuple[InventoryGpu, ...] = ()
+        self._numa: Callable[[InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
         self._truths: dict[str, Truth] = {}
         self._slowest = 0.0
         self._why_not = "the driver was not opened"
@@ -82,6 +85,7 @@ class Patient:
             hardware = Hardware("doctor", models, state=None, clock=time.time, driver=self._branch)
             self._stack.enter_context(installed(hardware))
             self._port = simulated_port(hardware)
+            self._numa = host_simulated("doctor", len(models)).numa
             return Finding("ok", f"simulated, branch {self._branch}: nothing real was seen")
         try:
             self._port = NvmlGpu(_never, files=HostOpenFiles())
@@ -193,9 +197,9 @@ class Patient:
 
     def numa(self) -> Finding:
         return self._each(
-            lambda gpu, _: "not told" if gpu.numa is None else "",
-            "host cores near the GPU can't be chosen",
-            ", ".join(sorted({str(gpu.numa) for gpu in self._gpus})),
+            lambda gpu, _: "not told" if self._numa(gpu) is None else "",
+            "nothing on a machine with one node; else host cores near the GPU can't be chosen",
+            ", ".join(sorted({str(self._numa(gpu)) for gpu in self._gpus})),
             "unknown",
         )
 

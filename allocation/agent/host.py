@@ -4,11 +4,13 @@ import dataclasses
 import os
 import signal
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from allocation import wire
 from allocation.agent import VERSION
 from allocation.agent.gpu import GpuPort
+from allocation.agent.host_cores import numa_node
 from allocation.agent.programs import is_signalled
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -18,12 +20,15 @@ _SIMULATED_MEMORY_MB_PER_GPU = 128 * 1024
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
+    """`numa` gives the NUMA node next to a GPU, None where it is not known."""
+
     name: str
     boot: str
     cores: int
     memory_mb: int
     limits: wire.HostLimits = "counted"
     limits_note: str = ""
+    numa: Callable[[wire.InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
 
 
 def host_read(name: str) -> Host:
@@ -35,7 +40,7 @@ def host_simulated(name: str, gpus: int) -> Host:
     """The same for the same name, whatever machine it is simulated on."""
     boot = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
     cores, memory = gpus * _SIMULATED_CORES_PER_GPU, gpus * _SIMULATED_MEMORY_MB_PER_GPU
-    return Host(name, boot, cores, memory)
+    return Host(name, boot, cores, memory, numa=lambda gpu: 2 * gpu.index // gpus)
 
 
 def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
@@ -47,7 +52,7 @@ def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
         boot=host.boot,
         cores=host.cores,
         memory_mb=host.memory_mb,
-        gpus=port.inventory(),
+        gpus=tuple(dataclasses.replace(gpu, numa=host.numa(gpu)) for gpu in port.inventory()),
         limits=host.limits,
         limits_note=host.limits_note[:200],
     )

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 NUMA_NODES = Path("/sys/devices/system/node")
+PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -17,6 +18,17 @@ class Topology:
 
     cores: Mapping[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     near: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
+
+    def cores_near(self, gpus: Iterable[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the NUMA nodes of these GPUs and the cores of those nodes.
+
+        Nothing at all when the node of one of them is not known.
+        """
+        nodes = {self.near.get(gpu) for gpu in gpus}
+        known = sorted(node for node in nodes if node is not None and node in self.cores)
+        if len(known) < len(nodes):
+            return (), ()
+        return tuple(known), tuple(core for node in known for core in self.cores[node])
 
     def choose(self, gpu: str, count: int, taken: Collection[int]) -> tuple[int, ...]:
         """Return `count` free cores for a device of the GPU, those of its NUMA node first.
@@ -27,6 +39,22 @@ class Topology:
         nodes = sorted(self.cores, key=lambda node: (node != near, node))
         free = [core for node in nodes for core in self.cores[node] if core not in taken]
         return tuple(sorted(free[:count])) if len(free) >= count else ()
+
+
+def numa_node(pci: str, devices: Path = PCI_DEVICES) -> int | None:
+    """Return the NUMA node next to a PCI device, None where the kernel does not know one.
+
+    The driver is not asked: its own answer is the node of the GPU's memory, which only a few
+    machines have (Grace Hopper). `pci` is NVML's form, with a domain of eight digits.
+    """
+    domain, _, rest = pci.lower().partition(":")
+    try:
+        name = f"{int(domain, 16):04x}:{rest}"
+        node = int((devices / name / "numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    # -1 is the kernel's word for a device that is next to none, as on machines of one node.
+    return node if node >= 0 else None
 
 
 def topology_read(near: Mapping[str, int | None], nodes: Path = NUMA_NODES) -> Topology:

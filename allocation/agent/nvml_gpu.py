@@ -11,7 +11,7 @@ import pynvml
 from allocation.agent.cdi import DeviceNodes
 from allocation.agent.device_nodes import DriverDeviceNodes
 from allocation.agent.gpu import FoundInstance, GpuError, Place, Reading, Truth, watched
-from allocation.agent.nvml_calls import REFUSALS, WORDS, Handle, attempt, indexed, reading, twice
+from allocation.agent.nvml_calls import REFUSALS, WORDS, Handle, attempt, indexed, twice
 from allocation.agent.nvml_calls import refused as _refused
 from allocation.agent.nvml_compute import compute_create, compute_destroy
 from allocation.agent.nvml_fabric import fabric_unready
@@ -94,7 +94,7 @@ class NvmlGpu:
             memory_mb=pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
             mig_capable=mig is not None,
             mode="sliced" if mig is not None and mig[0] else "whole",
-            numa=reading(pynvml.nvmlDeviceGetNumaNodeId, handle),
+            numa=None,  # the host tells: see host.inventory_take
             pci=pynvml.nvmlDeviceGetPciInfo(handle).busId,
             nvlink_domain=domain,
             placements=tuple(self._placements(uuid)) if mig is not None else (),

@@ -11,6 +11,7 @@ from typing import Any
 
 from allocation import wire
 from allocation.agent.handover import exports, full_name, host_environment
+from allocation.agent.host_cores import Topology, cores_text
 from allocation.agent.network import Network
 
 SAVED, NOTICE = "saved", "notice.json"
@@ -34,7 +35,8 @@ class Place:
     listens, the memory of each GPU in MiB, by UUID, and the local account of each member.
 
     `order` has the UUIDs of all its GPUs by PCI address. `hidden`: accounts can't open the files of
-    GPUs that are not theirs. `network` is how its programs reach those of other nodes."""
+    GPUs that are not theirs. `network` is how its programs reach those of other nodes. `topology`
+    has the cores next to each GPU."""
 
     node: str
     root: Path
@@ -44,6 +46,7 @@ class Place:
     order: tuple[str, ...] = ()
     hidden: bool = False
     network: Network | None = None
+    topology: Topology = dataclasses.field(default_factory=Topology)
 
     def share(self, gpu: str, thousandths: int) -> dict[str, str]:
         """What a program needs to use a share of a GPU, and what it is limited to."""
@@ -67,7 +70,8 @@ class Part:
     `shares` has what a program must know to use each device if they are shares of GPUs, else
     nothing. `cores` and `memory_mb` of the host are its own here. `indexes` are the devices' as
     CUDA counts the GPUs of the node, empty where that is not certain; `inside` are those in a
-    container that has no other GPUs. `network` is set if it lies on several nodes.
+    container that has no other GPUs. `network` is set if it lies on several nodes. `gpus` are those
+    that the devices are on, and `topology` has the cores next to them.
     """
 
     name: str
@@ -90,6 +94,8 @@ class Part:
     indexes: tuple[int, ...] = ()
     inside: tuple[int, ...] = ()
     network: Network | None = None
+    gpus: tuple[str, ...] = ()
+    topology: Topology = dataclasses.field(default_factory=Topology)
 
     @property
     def divided(self) -> bool:
@@ -149,6 +155,7 @@ def parts_of(
     if desired is None:
         return {}
     wanted: dict[str, list[wire.DesiredAllocation]] = defaultdict(list)
+    gpu_of = {each.id: gpu.uuid for gpu in desired.gpus for each in gpu.allocations}
     for gpu in desired.gpus:
         for allocation in sorted(gpu.allocations, key=lambda each: each.slot):
             if allocation.state == "run" and allocation.starts <= now < allocation.ends:
@@ -160,6 +167,7 @@ def parts_of(
             _part(name, allocations, given, gangs.get(name), place),
             indexes=_indexes(allocations, given, countable),
             inside=_inside(allocations, given, place.order),
+            gpus=tuple(gpu_of[each.id] for each in allocations),
             cores=tuple(sorted(c for each in allocations for c in (cores or {}).get(each.id, ()))),
         )
         for name, allocations in wanted.items()
@@ -224,6 +232,7 @@ def _part(
         ),
         memory_mb=sum(each.memory_mb for each in allocations),
         network=place.network if len(members) > 1 else None,
+        topology=place.topology,
     )
 
 
@@ -278,7 +287,19 @@ def _visible(part: Part, only: int | None = None, *, contained: bool = False) ->
         "NVIDIA_VISIBLE_DEVICES": ",".join(devices),
         "NPROC_PER_NODE": count,
         "PET_NPROC_PER_NODE": count,
+        **_near(part, chosen),
         **(part.shares[first] if part.shares else {}),
+    }
+
+
+def _near(part: Part, chosen: slice) -> dict[str, str]:
+    """Which NUMA nodes the devices are next to, for `numactl`, and the cores of those nodes."""
+    nodes, cores = part.topology.cores_near(part.gpus[chosen])
+    if not nodes:
+        return {}
+    return {
+        "GPU_BOOKING_NUMA_NODES": cores_text(nodes),
+        "GPU_BOOKING_NUMA_CORES": cores_text(cores),
     }
 
 

@@ -7,7 +7,7 @@ these numbers, and functions that such a driver lacks.
 
 import dataclasses
 
-_SINCE_550 = frozenset({"nvmlDeviceGetNumaNodeId", "nvmlDeviceGetGpuFabricInfoV"})
+_SINCE_550 = frozenset({"nvmlDeviceGetGpuFabricInfoV"})
 _SINCE_570 = frozenset({"nvmlDeviceGetTemperatureV"})
 
 

@@ -126,11 +126,6 @@ class SimulatedNvml(SimulatedSensors):
         _target(ref).busId = self._gpu(handle).pci
 
     @_symbol
-    def nvmlDeviceGetNumaNodeId(self, handle: CData, ref: CData) -> None:
-        index = self._gpu(handle).index
-        _target(ref).value = 2 * index // len(self.hardware.gpus)
-
-    @_symbol
     def nvmlDeviceGetAddressingMode(self, handle: CData, ref: CData) -> None:
         self._gpu(handle)
         _target(ref).value = pynvml.NVML_DEVICE_ADDRESSING_MODE_NONE

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 from allocation import wire
 from allocation.agent.cgroups import OWN, Cgroups, NoCgroups, subtree_open
 from allocation.agent.handover import Handover, host_environment
+from allocation.agent.host import host_simulated, inventory_take
 from allocation.agent.host_cores import (
     cores_parse,
     cores_text,
+    numa_node,
     topology_read,
     topology_simulated,
 )
 from allocation.agent.parts import Part, Place, environment, parts_of
 from allocation.agent.programs import HostPrograms
-from tests.agent.builders import NODE, NOW, a_document, a_whole
+from tests.agent.builders import NODE, NOW, Rig, a_document, a_whole
 
 TOPOLOGY = topology_simulated(16, {"GPU-0": 0, "GPU-1": 1, "GPU-2": None})
 
@@ -97,6 +99,54 @@ class TestHandOver:
 
     def test_without_a_wish_nothing_is_said(self) -> None:
         assert host_environment((), 0) == {}
+
+
+class TestNear:
+    @pytest.mark.parametrize(
+        ("pci", "told", "node"),
+        [
+            ("00000000:C1:00.0", "1\n", 1),
+            ("00010000:C1:00.0", "0\n", 0),
+            ("00000000:C1:00.0", "-1\n", None),
+            ("00000000:C1:00.0", "", None),
+            ("00000000:C2:00.0", "1\n", None),
+            ("garbage", "1\n", None),
+        ],
+    )
+    def test_the_node_is_the_kernel_s_word(
+        self, pci: str, told: str, node: int | None, tmp_path: Path
+    ) -> None:
+        for name in ("0000:c1:00.0", "10000:c1:00.0"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "numa_node").write_text(told)
+        assert numa_node(pci, tmp_path) == node
+
+    def test_programs_are_told_the_nodes_and_cores_next_to_their_gpus(self) -> None:
+        desired = a_document(
+            {
+                "GPU-0": [a_whole("w1")],
+                "GPU-1": [a_whole("w2")],
+                "GPU-2": [a_whole("w3", booking="BK-8")],
+            }
+        )
+        given = {"w1": "GPU-0", "w2": "GPU-1", "w3": "GPU-2"}
+        place = Place(NODE, Path("/b"), topology=TOPOLOGY)
+        parts = parts_of(desired, given, NOW, place)
+        both = parts["biology.BK-7"]
+        assert self._near(environment(both)) == ("0-1", "0-15")
+        assert self._near(environment(both, 0)) == ("0", "0-7")
+        assert self._near(environment(both, 1)) == ("1", "8-15")
+        assert self._near(environment(parts["biology.BK-8"])) == (None, None)
+
+    def _near(self, values: Mapping[str, str]) -> tuple[str | None, str | None]:
+        return values.get("GPU_BOOKING_NUMA_NODES"), values.get("GPU_BOOKING_NUMA_CORES")
+
+    def test_the_inventory_tells_the_kernel_s_node_and_not_the_driver_s(self, rig: Rig) -> None:
+        host = host_simulated(NODE, 2)
+        told = inventory_take(host, rig.node.port)
+        assert [gpu.numa for gpu in told.gpus] == [0, 1]
+        kernel = dataclasses.replace(host, numa=lambda _: None)
+        assert {gpu.numa for gpu in inventory_take(kernel, rig.node.port).gpus} == {None}
 
 
 class Named(HostPrograms):
