@@ -1,8 +1,9 @@
-"""`python -m allocation.agent`: options, enrolment, and the agent until it is told to stop.
+"""`gpu-agent`: options, enrolment, and the agent until it is told to stop.
 
-`python -m allocation.agent run BK-12 -- COMMAND …` runs a program of a booking: see run.py, and
-`python -m allocation.agent saved BK-12` says that it has saved everything: see saved.py.
-`python -m allocation.agent doctor` says what of this node works, and what to do: see doctor.py.
+`gpu-agent run BK-12 -- COMMAND …` runs a program of a booking: see run.py, and `gpu-agent saved
+BK-12` says that it has saved everything: see saved.py. `gpu-agent doctor` says what of this node
+works, and what to do: see doctor.py. `gpu-agent unit` prints systemd's units: see unit.py.
+From a checkout the same is `python -m allocation.agent`.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from allocation import wire
-from allocation.agent import doctor, run, saved
+from allocation.agent import doctor, run, saved, unit
 from allocation.agent.accounts import Accounts
 from allocation.agent.bookings import Bookings
 from allocation.agent.cdi import Cdi, DeviceNodes, driver_edits
@@ -45,6 +46,7 @@ from allocation.agent.lanes import OPEN_S, Lanes
 from allocation.agent.link import Link
 from allocation.agent.metrics import Board, address_parse, metrics_serve
 from allocation.agent.mode_hooks import ModeHooks
+from allocation.agent.mps_units import FOLDER, MpsUnits
 from allocation.agent.network import network_find
 from allocation.agent.node import Node
 from allocation.agent.nvml_gpu import NvmlGpu
@@ -80,7 +82,7 @@ _LONGEST_RETRY_S = 30
 
 def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
     """Arguments win over GPU_AGENT_* of the environment."""
-    parser = argparse.ArgumentParser(prog="python -m allocation.agent", description=__doc__)
+    parser = argparse.ArgumentParser(prog="gpu-agent", description=__doc__)
     default = environment.get
     parser.add_argument(
         "--portal",
@@ -171,9 +173,15 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
     parser.add_argument(
         "--mps",
         type=Path,
-        default=Path(default("GPU_AGENT_MPS", "/run/gpu-agent/mps")),
+        default=Path(default("GPU_AGENT_MPS", str(FOLDER))),
         metavar="DIR",
         help="where the MPS daemon of each shared GPU listens, in a folder named as its UUID",
+    )
+    parser.add_argument(
+        "--mps-units",
+        action="store_true",
+        default=default("GPU_AGENT_MPS_UNITS") == "1",
+        help="start and stop the MPS daemon of each shared GPU, as gpu-mps@UUID.service",
     )
     parser.add_argument(
         "--interface",
@@ -221,6 +229,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         return saved.main(arguments[1:], environment)
     if arguments[:1] == ["doctor"]:
         return doctor.main(arguments[1:], environment)
+    if arguments[:1] == ["unit"]:
+        return unit.main(arguments[1:])
     options = options_parse(arguments, environment)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
@@ -424,8 +434,20 @@ def _node(
         pause_signal=options.pause_signal,
         one_account=not options.many_accounts,
         may_end=_may_end(options),
+        mps=_mps(options, stack),
         account_of=account_of or directory.account,
     )
+
+
+def _mps(options: argparse.Namespace, stack: contextlib.ExitStack) -> MpsUnits | None:
+    """Raises OSError, ValueError."""
+    if not options.mps_units:
+        return None
+    if options.mps != FOLDER:
+        raise ValueError(f"with --mps-units the daemons listen in {FOLDER}: leave --mps out")
+    units = MpsUnits()
+    stack.callback(units.stop)
+    return units
 
 
 def _may_end(options: argparse.Namespace) -> Callable[[], bool]:
@@ -460,5 +482,10 @@ def _serve(node: Node, supervisor: Supervisor) -> None:
     log.info("stopped; what runs on the GPUs goes on")
 
 
+def console() -> int:
+    """Entry point of the program `gpu-agent`."""
+    return main(sys.argv[1:], os.environ)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], os.environ))
+    sys.exit(console())

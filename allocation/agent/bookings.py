@@ -36,7 +36,7 @@ class Bookings:
     ) -> None:
         """`uid_of` gives the number of a local account, None where it is not known."""
         self._root = root
-        self._uid_of = uid_of
+        self.uid_of = uid_of
         self._cgroups = cgroups
         self._cdi = cdi
         self._doors = doors
@@ -72,6 +72,10 @@ class Bookings:
             self._hooks.want({name: environment(part) for name, part in parts.items()})
         return "; ".join(troubles) or None
 
+    def told(self, name: str) -> bool:
+        """Returns whether the booking has its files, also from an earlier life of the agent."""
+        return (self._root / name / "booking.json").exists()
+
     def said(self) -> dict[str, int]:
         """When owners last said that everything is saved, by booking; in Unix seconds."""
         found = {}
@@ -94,7 +98,7 @@ class Bookings:
             (folder / name).unlink(missing_ok=True)
         old = self._written.get(part.name)
         if not (folder / SAVED).exists() or (old is not None and old.account != part.account):
-            uid = self._uid_of(part.account) if part.account else None
+            uid = self.uid_of(part.account) if part.account else None
             _make_saved(folder / SAVED, part, uid)
         self._written[part.name] = part
 

@@ -50,7 +50,9 @@ def _own(mount: Path, proc: Path) -> Path:
     path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
     if path is None:
         raise NoCgroups("this host has no cgroup v2")
-    return mount / path.strip("/")
+    group = mount / path.strip("/")
+    # systemd starts the agent in the child where the unit says DelegateSubgroup.
+    return group.parent if group.name == _AGENT else group
 
 
 class Cgroups:

@@ -1,4 +1,4 @@
-"""`python -m allocation.agent doctor`: what of this node works with the agent, and what to do.
+"""`gpu-agent doctor`: what of this node works with the agent, and what to do.
 
 Looks only: it changes nothing, ends nothing and needs no agent that runs. Exit status: 0 when no
 check fails, 1 when one does, 2 for a wrong call.
@@ -124,7 +124,7 @@ def _text(found: Sequence[Examined], seconds: float) -> str:
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     default = environment.get
-    parser = argparse.ArgumentParser(prog="python -m allocation.agent doctor", description=__doc__)
+    parser = argparse.ArgumentParser(prog="gpu-agent doctor", description=__doc__)
     state_option(parser, environment)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--portal", default=default("GPU_AGENT_PORTAL"), help="its address")

@@ -9,6 +9,7 @@ from allocation.agent.follow import Keys
 from allocation.agent.gpu import GpuPort, WatchPort
 from allocation.agent.handover import Handover
 from allocation.agent.metrics import Board
+from allocation.agent.mps_units import MpsUnits
 from allocation.agent.parts import Place
 from allocation.agent.programs import Programs, account_same
 from allocation.agent.store import Store
@@ -23,7 +24,8 @@ class Node:
     asked for errors, and none is told. On the `board` stands what a Prometheus here may read.
     `alive` is called whenever the loop comes round, every 5 s at least. `account_of` gives the
     local account of a member of the portal. Unless `may_end` no program is ended because nobody
-    gave it a device, whatever the portal says."""
+    gave it a device, whatever the portal says. `mps` keeps the MPS daemons of shared GPUs, where
+    systemd does that for the agent."""
 
     keys: Keys
     port: GpuPort
@@ -41,3 +43,4 @@ class Node:
     alive: Callable[[], None] = lambda: None
     account_of: Callable[[str], str | None] = account_same
     may_end: Callable[[], bool] = lambda: True
+    mps: MpsUnits | None = None

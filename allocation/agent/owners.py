@@ -1,6 +1,7 @@
 """Between the agent and the owners of bookings: files and signals to them, words from them."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping
 
 from allocation.agent.gpu import GpuError
@@ -40,7 +41,37 @@ class Owners:
 
     def tell(self, now: float) -> str | None:
         """Makes files and hooks follow; returns what went wrong."""
-        return self._node.bookings.sync(self._parts(now))
+        parts = self._parts(now)
+        troubles = [] if self._node.mps is None else self._daemons(parts)
+        trouble = self._node.bookings.sync(parts)
+        return "; ".join(filter(None, (*troubles, trouble))) or None
+
+    def _daemons(self, parts: dict[str, Part]) -> list[str]:
+        """Makes MPS daemons follow, and leaves out bookings that are new and wait for theirs: a
+        program that finds no daemon would use the GPU without a limit."""
+        mps, bookings = self._node.mps, self._node.bookings
+        if mps is None:
+            return []
+        troubles = mps.want(self._accounts())
+        for name, part in list(parts.items()):
+            if part.shares and not bookings.told(name) and not mps.tried(part.gpus):
+                del parts[name]
+        return troubles
+
+    def _accounts(self) -> dict[str, int | None]:
+        """The number of the account that has each shared GPU, until its shares are proven empty;
+        root's where the site lets several accounts share one."""
+        found: dict[str, set[int | None]] = defaultdict(set)
+        for held in self._records.held.values():
+            if held.allocation.share is not None and held.given and not held.emptied:
+                found[held.gpu].add(self._account(held.allocation.owner))
+        if not self._node.one_account:
+            return dict.fromkeys(found, 0)
+        return {gpu: next(iter(uids)) if len(uids) == 1 else None for gpu, uids in found.items()}
+
+    def _account(self, member: str) -> int | None:
+        account = self._place.account_of(member)
+        return None if account is None else self._node.bookings.uid_of(account)
 
     def wake(self, now: float) -> None:
         """Makes go on what was suspended, of bookings that are whole here again."""

@@ -1,4 +1,4 @@
-"""`python -m allocation.agent run BK-12 -- COMMAND …`: starts a program of a booking on its node.
+"""`gpu-agent run BK-12 -- COMMAND …`: starts a program of a booking on its node.
 
 The program takes our place, with the booking's environment on top of ours. Exit status: 2 for a
 wrong call, 4 when the booking has no devices on this node now, 126 or 127 when the command can't
@@ -146,7 +146,7 @@ def _free(port: int) -> bool:
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m allocation.agent run",
+        prog="gpu-agent run",
         description="Run a program of a booking on its node.",
         usage="%(prog)s [--part N] [--run NAME] [--state FOLDER] BOOKING -- COMMAND …",
     )

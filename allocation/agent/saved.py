@@ -1,4 +1,4 @@
-"""`python -m allocation.agent saved BK-12`: its owner says that everything is saved.
+"""`gpu-agent saved BK-12`: its owner says that everything is saved.
 
 Exit status: 0 when it was said, 2 for a wrong call, 4 when the booking has no devices on this node
 now, or when whoever calls may not speak for it.
@@ -16,7 +16,7 @@ from allocation.agent.run import NOT_ACTIVE, NotNow, account_here, booking_find,
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m allocation.agent saved",
+        prog="gpu-agent saved",
         description="Say that everything is saved, so that a pause needs to wait no longer.",
     )
     state_option(parser, environment)

@@ -195,6 +195,18 @@ class TestCgroups:
         assert Cgroups(root, Named()).sync({"biology.BK-7": a_part((), 0)}) is None
         assert not (root / "biology.BK-7").exists()
 
+    def test_an_agent_that_systemd_starts_in_the_child_has_the_group_above(
+        self, tmp_path: Path
+    ) -> None:
+        """Else its successor, whom systemd starts in the same child, would find it limited."""
+        own, proc = a_tree(tmp_path / "mount" / "unit"), tmp_path / "proc"
+        a_tree(own / "agent")
+        proc.mkdir()
+        (proc / "cgroup").write_text("0::/unit/agent\n")
+        assert subtree_open(OWN, mount=tmp_path / "mount", proc=proc) == own
+        assert (own / "cgroup.subtree_control").read_text() == "+cpuset +memory"
+        assert (own / "agent" / "cgroup.subtree_control").read_text() == ""
+
     def test_from_its_own_group_the_agent_moves_to_a_child(self, tmp_path: Path) -> None:
         own, proc = a_tree(tmp_path / "mount" / "unit"), tmp_path / "proc"
         a_tree(own / "agent")

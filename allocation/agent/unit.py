@@ -1,0 +1,46 @@
+"""`gpu-agent unit`: prints the systemd unit of the agent, or another one that comes with it.
+
+Exit status: 0 when it was printed, 2 for a wrong call.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+AGENT = "gpu-agent.service"
+_INSTALLED = "/opt/gpu-agent"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints to standard output."""
+    parser = argparse.ArgumentParser(
+        prog="gpu-agent unit", description="Print a systemd unit, to be saved under its name."
+    )
+    parser.add_argument("name", nargs="?", default=AGENT, choices=units(), help="which one")
+    parser.add_argument(
+        "--environment",
+        type=Path,
+        default=Path(sys.prefix),
+        metavar="DIR",
+        help="the virtual environment with the agent (default: this one)",
+    )
+    options = parser.parse_args(arguments)
+    sys.stdout.write(unit_text(options.name, options.environment))
+    return 0
+
+
+def units() -> list[str]:
+    """Returns the names of the files."""
+    return sorted(path.name for path in _folder().iterdir() if path.name.endswith(".service"))
+
+
+def unit_text(name: str, environment: Path) -> str:
+    """Returns the unit for an agent that is installed in this virtual environment."""
+    text = (_folder() / name).read_text(encoding="utf-8")
+    return text.replace(f"{_INSTALLED}/bin/", f"{environment}/bin/")
+
+
+def _folder() -> resources.abc.Traversable:
+    return resources.files("allocation.agent") / "units"
