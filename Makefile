@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --requir
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 CODE := portal tenants billing allocation tests manage.py
 
-.PHONY: demo clean-demo test test-pure test-long test-containers check bench screens lock browser
+.PHONY: demo wheel clean-demo test test-pure test-long test-containers check bench screens lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -47,6 +47,11 @@ check: $(TESTING)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
+
+# What a GPU node installs. Without what earlier builds left: setuptools would put it in.
+wheel: $(TESTING)
+	@rm -rf build
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 bench: $(TESTING)
 	$(BIN)/python -m tests.bench

@@ -337,8 +337,8 @@ def _command(request: HttpRequest, name: str, token: str) -> str:
     """What to type on the node. The token is in the environment: arguments show in `ps`."""
     portal = request.build_absolute_uri("/").rstrip("/")
     return (
-        "pip install '.[agent]'\n"
-        f"GPU_AGENT_TOKEN={token} python -m allocation.agent --portal {portal} --name {name}"
+        "pip install gpu_portal-*.whl\n"
+        f"GPU_AGENT_TOKEN={token} gpu-agent --portal {portal} --name {name}"
     )
 
 

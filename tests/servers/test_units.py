@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from allocation.agent.mps_units import FOLDER
+from allocation.agent.unit import unit_text, units
 from portal.programs import PROGRAMS, PortalProgram
 from tests.servers.servers import ROOT
 
-FOLDER = ROOT / "deploy" / "systemd"
-COMMON = FOLDER / "gpu-portal-.service.d" / "common.conf"
+UNITS = ROOT / "deploy" / "systemd"
+COMMON = UNITS / "gpu-portal-.service.d" / "common.conf"
 INSTALLED = "/opt/gpu-portal"
 PYTHON = f"{INSTALLED}/.venv/bin/python"
 # The file of secrets that holds a role's DATABASE_URL.
@@ -29,11 +31,11 @@ def lines(path: Path, name: str) -> list[str]:
 
 
 def unit(name: str) -> Path:
-    return FOLDER / f"gpu-portal-{name}.service"
+    return UNITS / f"gpu-portal-{name}.service"
 
 
 def test_there_is_a_unit_for_each_program_and_no_other() -> None:
-    assert {path.name for path in FOLDER.glob("*.service")} == {
+    assert {path.name for path in UNITS.glob("*.service")} == {
         unit(program.name).name for program in PROGRAMS
     }
 
@@ -71,7 +73,7 @@ def test_the_files_of_secrets_are_those_that_the_docs_make() -> None:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 def test_systemd_understands_the_units_and_finds_them_closed(tmp_path: Path) -> None:
     folder = tmp_path / "units"
-    shutil.copytree(FOLDER, folder)
+    shutil.copytree(UNITS, folder)
     for path in (*folder.glob("*.service"), *folder.glob("*/*.conf")):
         here = path.read_text(encoding="utf-8").replace(PYTHON, sys.executable)
         path.write_text(here.replace(INSTALLED, str(ROOT)), encoding="utf-8")
@@ -84,6 +86,54 @@ def test_systemd_understands_the_units_and_finds_them_closed(tmp_path: Path) -> 
             ["systemd-analyze", *words], capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
+
+
+# systemd's own scale, in tenths. The agent changes GPUs and ends programs: it can't be closed more.
+EXPOSED = {"gpu-agent.service": "42", "gpu-mps@.service": "33"}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+@pytest.mark.parametrize("name", EXPOSED)
+def test_systemd_understands_the_units_of_a_node(name: str, tmp_path: Path) -> None:
+    bins = tmp_path / "bin"
+    bins.mkdir()
+    (bins / "gpu-agent").symlink_to(sys.executable)
+    text = unit_text(name, tmp_path)
+    # Programs of the driver, and a setting that old versions of systemd pass over with a warning.
+    text = text.replace("/usr/bin/nvidia-cuda-mps-control", sys.executable)
+    file = tmp_path / name.replace("@", "@GPU-1")
+    file.write_text(text.replace("DelegateSubgroup=agent\n", ""), encoding="utf-8")
+    for words in (
+        ["verify", "--man=no", str(file)],
+        ["security", "--no-pager", "--offline=true", f"--threshold={EXPOSED[name]}", str(file)],
+    ):
+        done = subprocess.run(
+            ["systemd-analyze", *words], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout[-4000:]
+
+
+def test_the_agent_s_unit_lets_work_go_on_and_gpus_be_reached() -> None:
+    """Without one of these lines a restart ends runs, or device rules close the GPUs."""
+    assert units() == sorted(EXPOSED)
+    text = unit_text("gpu-agent.service", Path("/opt/gpu-agent")).splitlines()
+    for line in (
+        "Type=notify",
+        "Restart=always",
+        "StartLimitIntervalSec=0",
+        "KillMode=process",
+        "OOMPolicy=continue",
+        "RuntimeDirectoryPreserve=yes",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+    ):
+        assert line in text
+    for setting in ("PrivateDevices", "ProtectClock", "DeviceAllow", "DevicePolicy", "PrivatePIDs"):
+        assert not [line for line in text if line.startswith(f"{setting}=")]
+    mps = unit_text("gpu-mps@.service", Path("/opt/gpu-agent"))
+    assert f"CUDA_MPS_PIPE_DIRECTORY={FOLDER}/%i\n" in mps
+    assert f"EnvironmentFile={FOLDER}/%i.env\n" in mps
+    assert not [line for line in mps.splitlines() if line.startswith(("PartOf=", "BindsTo="))]
 
 
 def test_what_shuts_the_programs_in_is_in_the_common_part() -> None:

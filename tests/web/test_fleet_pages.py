@@ -198,7 +198,7 @@ def test_the_install_command_carries_a_token_that_is_stored_only_as_a_digest(
 ) -> None:
     answer = operator.post("/ops/install", {"node_name": "gpu-c1-01", "rack_name": "c1"})
     page = answer.content.decode()
-    assert "python -m allocation.agent --portal http://" in page
+    assert "gpu-agent --portal http://" in page
     token = page.split("GPU_AGENT_TOKEN=")[1].split()[0]
     with as_system():
         (stored,) = EnrolmentToken.objects.filter(node__name="gpu-c1-01")

@@ -1,0 +1,169 @@
+"""The wheel for nodes, in an environment that has it and what it asks for, and no checkout."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from allocation.agent.enrol import Identity, identity_save
+from tests.agent.builders import KEYS, NODE
+from tests.servers.servers import ROOT
+
+NEVER = ("django", "rest_framework", "celery", "numpy", "ortools", "psycopg", "portal", "tenants")
+SOURCES = ("allocation", "billing", "portal", "tenants")
+
+
+def needed(extra: str, requirements: Iterable[str]) -> Iterator[metadata.Distribution]:
+    """The distributions that these requirements name, and theirs. Markers are for this extra, or
+    for versions of Python that are older than ours."""
+    for line in requirements:
+        what, _, marker = line.partition(";")
+        if "extra ==" in marker and f"extra == '{extra}'" not in marker.replace('"', "'"):
+            continue
+        if "python" in marker:
+            continue
+        name, _, rest = what.strip().partition("[")
+        plain = name.split("=")[0].split("<")[0].split(">")[0].split("!")[0].strip()
+        found = metadata.distribution(plain)
+        yield found
+        yield from needed(rest.partition("]")[0], found.requires or ())
+
+
+def linked(site: Path, distributions: Iterable[metadata.Distribution]) -> set[str]:
+    """Puts installed distributions into another environment; returns their names."""
+    names = set()
+    for each in distributions:
+        names.add(each.name.lower())
+        files = [path for path in each.files or () if path.parts[0] not in ("..", "__pycache__")]
+        for top in {path.parts[0] for path in files}:
+            target = site / top
+            if not target.exists():
+                target.symlink_to(Path(str(each.locate_file(top))))
+    return names
+
+
+class Installed:
+    """A virtual environment with the wheel."""
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        self.folder = folder
+        venv.create(folder, with_pip=False, symlinks=True)
+        (self.site,) = folder.glob("lib/python3*/site-packages")
+        pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
+        quiet = ("--quiet", "--disable-pip-version-check", "--no-compile")
+        ran([*pip, *quiet, "--no-index", "--no-deps", str(wheel)], folder)
+        (info,) = self.site.glob("gpu_portal-*.dist-info")
+        asked = metadata.Distribution.at(info).requires or []
+        self.packages = linked(self.site, needed("agent", asked))
+
+    def run(self, *words: str, environment: dict[str, str] | None = None) -> str:
+        return ran([str(self.folder / "bin" / words[0]), *words[1:]], self.folder, environment)
+
+
+def ran(words: list[str], folder: Path, environment: dict[str, str] | None = None) -> str:
+    """What it wrote, in a plain environment: no PYTHONPATH leads back here."""
+    plain = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **(environment or {})}
+    done = subprocess.run(
+        words, cwd=folder, env=plain, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, (words, done.stdout[-1000:], done.stderr[-2000:])
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy: what earlier builds left in a checkout gets into a wheel."""
+    source = tmp_path_factory.mktemp("source")
+    for name in SOURCES:
+        ignored = shutil.ignore_patterns("__pycache__", "migrations", "var")
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    ran([sys.executable, *words, "--wheel-dir", "dist", "."], source)
+    (found,) = (source / "dist").glob("gpu_portal-*-py3-none-any.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory.mktemp("installed") / "venv", wheel)
+
+
+def test_the_wheel_has_the_agent_its_data_and_nothing_of_the_portal(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    code = {name for name in names if ".dist-info/" not in name}
+    kinds = ("allocation/agent/", "allocation/wire/", "allocation/__init__.py")
+    assert {name for name in code if not name.startswith(kinds)} == set()
+    here = {
+        str(path.relative_to(ROOT))
+        for kind in ("agent", "wire")
+        for path in (ROOT / "allocation" / kind).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert code == here | {"allocation/__init__.py"}
+
+
+def test_every_module_loads_without_the_server_s_packages(installed: Installed) -> None:
+    assert installed.packages == {"nvidia-ml-py", "redis", "hiredis"}
+    told = installed.run(
+        "python", "-I", "-c",
+        "import allocation, importlib, json, pkgutil, sys\n"
+        "found = pkgutil.walk_packages(allocation.__path__, 'allocation.')\n"
+        "for each in found: importlib.import_module(each.name)\n"
+        "print(json.dumps([allocation.__file__, sorted(sys.modules)]))",
+    )  # fmt: skip
+    origin, modules = json.loads(told)
+    assert Path(origin).parent == installed.site / "allocation"
+    assert "allocation.agent.__main__" in modules
+    assert {name.partition(".")[0] for name in modules}.isdisjoint(NEVER)
+
+
+def test_doctor_and_units_come_with_it(installed: Installed) -> None:
+    told = installed.run(
+        "python", "-I", "-c",
+        "import runpy, sys\n"
+        "sys.argv = ['gpu-agent', 'doctor', '--json', '--simulate', 'h100:2']\n"
+        "sys.exit(0 if runpy.run_module('allocation.agent')['main'](sys.argv[1:], {}) < 2 else 2)",
+    )  # fmt: skip
+    checks = {each["name"]: each for each in json.loads(told)["checks"]}
+    assert checks["driver"]["state"] == checks["NVML binding"]["state"] == "ok"
+    unit = installed.run("gpu-agent", "unit")
+    assert f"ExecStart={installed.folder}/bin/gpu-agent\n" in unit
+    assert "nvidia-cuda-mps-control" in installed.run("gpu-agent", "unit", "gpu-mps@.service")
+    assert "--mps-units" in installed.run("gpu-agent", "--help")
+
+
+def test_the_agent_serves_and_ends_when_it_is_told(installed: Installed, tmp_path: Path) -> None:
+    """As systemd starts it: it says when it serves, and that it ends."""
+    state = tmp_path / "state"
+    state.mkdir()
+    identity_save(state / "identity.json", Identity(NODE, KEYS, 1, "redis://127.0.0.1:1/0"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(str(tmp_path / "notify"))
+        supervisor.settimeout(20)
+        running = subprocess.Popen(
+            [installed.folder / "bin" / "gpu-agent", "--simulate", "h100:2", "--state", str(state)],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "NOTIFY_SOCKET": str(tmp_path / "notify")},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            assert supervisor.recv(64) == b"READY=1"
+            running.send_signal(signal.SIGTERM)
+            said = {supervisor.recv(64) for _ in range(2)}
+            assert said == {b"WATCHDOG=1", b"STOPPING=1"}
+            assert running.wait(20) == 0
+        finally:
+            running.kill()
+            running.wait()
