@@ -57,17 +57,14 @@ from allocation.agent.parts import Place, cuda_order
 from allocation.agent.patient import EVERY, PatientDeviceNodes, PatientGpu, PatientWatch
 from allocation.agent.process import Agent, Stop
 from allocation.agent.programs import HostPrograms, Programs
+from allocation.agent.simulated_checkpoint import SimulatedSuspender
 from allocation.agent.simulated_device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from allocation.agent.simulated_drivers import DEFAULT, DRIVERS
 from allocation.agent.simulated_hardware import Hardware
 from allocation.agent.simulated_models import fleet_parse
 from allocation.agent.simulated_nvml import installed
 from allocation.agent.simulated_owners import SimulatedOwners
-from allocation.agent.simulated_programs import (
-    SimulatedPrograms,
-    SimulatedSuspender,
-    simulated_port,
-)
+from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port
 from allocation.agent.store import Store, StoreError, folder_locked
 from allocation.agent.supervisor import Supervisor
 from allocation.agent.suspender import Suspender, suspender_find
@@ -307,7 +304,7 @@ def _machine(
             host_read(options.name),
             PatientDeviceNodes(DriverDeviceNodes(), lanes),
             HostPrograms(name_of=directory.name),
-            suspender_find(options.state / "toggles"),
+            suspender_find(options.state / "toggles", port.driver()),
             driver=driver_edits,
         )
     models = fleet_parse(options.simulate)

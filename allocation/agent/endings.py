@@ -25,16 +25,23 @@ KILL_AFTER_NOTICE_S = 3.0
 
 @dataclasses.dataclass(slots=True)
 class _Ending:
-    """`since` is on the steady clock."""
+    """`since` is on the steady clock. `undo` is set when what is frozen is woken first, to be ended
+    then: why it could not be suspended, empty if it never was to be."""
 
     since: float
     method: PauseMethod | None
     killed: bool = False
+    undo: str | None = None
 
     @property
     def patience(self) -> float:
         """Seconds from asking to killing."""
         return {None: KILL_AFTER_S, "stop": KILL_AFTER_NOTICE_S}.get(self.method, 0.0)
+
+    @property
+    def recent(self) -> float:
+        """Seconds for which it is looked at often."""
+        return 2 * (LIMIT_S if self.method == "suspend" else KILL_AFTER_S)
 
 
 class Endings:
@@ -60,14 +67,20 @@ class Endings:
     def waits(self) -> bool:
         """True while something that was asked to end may do so at any moment."""
         now = self._monotonic()
-        recent = any(now - e.since < 2 * KILL_AFTER_S for e in self._endings.values())
+        recent = any(now - e.since < e.recent for e in self._endings.values())
         return recent or bool(self._suspensions.busy())
 
     def forget(self, allocations: Collection[str]) -> None:
         """Nothing of them is left on their devices."""
         for name in allocations:
-            self._endings.pop(name, None)
+            ending = self._endings.pop(name, None)
+            if ending is not None and ending.undo is not None:
+                self._suspensions.abandon(name)
         self._suspensions.emptied(allocations)
+
+    def go_on(self, ending: Collection[str]) -> None:
+        """Forgets those that are not to end any more: only `ending` are."""
+        self._endings = {n: each for n, each in self._endings.items() if n in ending}
 
     def end(self, gpu: str, step: EndProcesses) -> bool:
         """Asks once; when the time for it is over, kills whatever is there in each turn.
@@ -75,6 +88,8 @@ class Endings:
         Returns whether anything was done. Raises GpuError, StoreError.
         """
         ending = self._endings.get(step.allocation)
+        if ending is not None and ending.undo is not None:
+            return self._undo(gpu, step, ending)
         if ending is not None and ending.method == "suspend":
             return self._freeze(gpu, step, ending)
         if ending is None:
@@ -95,26 +110,28 @@ class Endings:
         if ending is None or first:
             ending = self._endings[name] = _Ending(self._monotonic(), method)
         force = self._monotonic() - ending.since >= ending.patience
+        # What may be locked can't end in order, and can't be unlocked without the driver.
+        ask = first and not self._suspensions.began(name)
         try:
-            if first or force:
+            if ask or force:
                 self.roll.end(there, force=force)
         except PermissionError as error:
             return f"the programs of {task.allocation.booking} can't be ended: {error}"
         return None
 
     def _begin(self, gpu: str, step: EndProcesses) -> bool:
-        now = self._monotonic()
         refusal = step.note
         if step.method == "suspend":
             refusal = self._suspensions.refusal(step.allocation)
+        ending = self._endings[step.allocation] = _Ending(self._monotonic(), step.method)
+        is_frozen = step.method == "suspend" and refusal is None
+        if not is_frozen and self._suspensions.began(step.allocation):
+            ending.undo = refusal or ""
+            return self._undo(gpu, step, ending)
         if refusal is not None:
             return self._stop(gpu, step, refusal)
-        ending = _Ending(now, step.method)
-        if step.method == "suspend":
-            moved = self._freeze(gpu, step, ending)
-            self._endings.setdefault(step.allocation, ending)
-            return moved
-        self._endings[step.allocation] = ending
+        if is_frozen:
+            return self._freeze(gpu, step, ending)
         self._port.end_processes(gpu, step.instance, force=False, only=step.only)
         return True
 
@@ -133,8 +150,23 @@ class Endings:
                 return self._suspensions.freeze(step.allocation)
             except StoreError as unsaved:
                 why = str(unsaved)
-        self._suspensions.give_up(step.allocation)
-        return self._stop(gpu, step, why)
+        ending.undo = why
+        return self._undo(gpu, step, ending)
+
+    def _undo(self, gpu: str, step: EndProcesses, ending: _Ending) -> bool:
+        """Wakes what is frozen or half frozen, then ends it: a program whose CUDA calls are locked
+        hears TERM and can't save."""
+        stuck = self._suspensions.undo(step.allocation)
+        if stuck is None:
+            return False
+        if ending.undo:
+            return self._stop(gpu, step, f"{ending.undo}; {stuck}" if stuck else ending.undo)
+        if stuck:
+            log.warning("%s: %s", step.allocation, stuck)
+            self._records.noted([step.allocation], stuck)
+        self._endings[step.allocation] = _Ending(self._monotonic(), step.method)
+        self._port.end_processes(gpu, step.instance, force=False, only=step.only)
+        return True
 
     def _stop(self, gpu: str, step: EndProcesses, why: str) -> bool:
         """Ends what could not be suspended."""

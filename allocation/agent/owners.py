@@ -76,7 +76,8 @@ class Owners:
     def wake(self, now: float) -> None:
         """Makes go on what was suspended, of bookings that are whole here again."""
         try:
-            self._suspensions.resume(self._parts(now).values())
+            given = self._node.handover.devices()
+            self._suspensions.resume(self._parts(now).values(), given)
         except (GpuError, StoreError) as error:
             log.warning("what was suspended waits: %s", error)
 

@@ -189,6 +189,7 @@ class Agent:
         self._owners.warn(before)
         # From now on an owner may answer at any moment.
         self._due["listen"] = self._clock.steady() + self._owners.patience_s
+        self._endings.go_on({t.allocation.id for w in wishes for t in w.tasks if t.ending})
         self._outcomes = [self._applier.turn(wish) for wish in wishes]
         lapsed_tell(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
         for outcome in self._outcomes:

@@ -51,7 +51,8 @@ class Process:
     """A simulated program of a booking: it exists from `starts` on and makes the GPU busy.
 
     `stubborn` ones ignore a request to end and only die when killed. What is `frozen` has let go of
-    the device: what it had there is in the host's memory. A `service` watches the GPU.
+    the device: what it had there is in the host's memory. The CUDA calls of what is `locked` wait:
+    it hears no request to end. A `service` watches the GPU.
     """
 
     pid: int
@@ -62,6 +63,7 @@ class Process:
     user: str = ""
     load: str = ""
     frozen: bool = False
+    locked: bool = False
     kind: Kind = "compute"
     service: bool = False
 
@@ -291,7 +293,7 @@ class Hardware:
     def process_signal(self, pid: int, *, force: bool) -> None:
         for gpu in self.gpus:
             process = gpu.processes.get(pid)
-            if process is not None and (force or not process.stubborn):
+            if process is not None and (force or not (process.stubborn or process.locked)):
                 del gpu.processes[pid]
                 self.save()
 

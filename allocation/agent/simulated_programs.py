@@ -1,4 +1,4 @@
-"""The programs of a simulated node, and what freezes them."""
+"""The programs of a simulated node."""
 
 import dataclasses
 from collections import defaultdict
@@ -21,8 +21,8 @@ def program(hardware: Hardware, pid: int) -> Process | None:
     return next((process for process in found if process.starts <= now), None)
 
 
-def program_toggle(hardware: Hardware, pid: int) -> None:
-    """Freezes what runs; what is frozen goes on, on the device that it had.
+def program_change(hardware: Hardware, pid: int, *, locked: bool, frozen: bool) -> None:
+    """Locks, freezes or wakes a program; what is frozen goes on, on the device that it had.
 
     Raises HardwareFault.
     """
@@ -31,10 +31,17 @@ def program_toggle(hardware: Hardware, pid: int) -> None:
         if process is not None:
             if gpu.mig != (process.instance is not None):
                 raise HardwareFault("NVML_ERROR_IN_USE")
-            gpu.processes[pid] = dataclasses.replace(process, frozen=not process.frozen)
+            gpu.processes[pid] = dataclasses.replace(process, locked=locked, frozen=frozen)
             hardware.save()
             return
     raise HardwareFault("NVML_ERROR_NOT_FOUND")
+
+
+def program_toggle(hardware: Hardware, pid: int) -> None:
+    """Freezes what runs, and wakes what is frozen. Raises HardwareFault."""
+    found = program(hardware, pid)
+    frozen = found is not None and not found.frozen
+    program_change(hardware, pid, locked=frozen, frozen=frozen)
 
 
 class SimulatedPrograms:
@@ -74,31 +81,6 @@ class SimulatedPrograms:
     def kill(self, pid: int, birth: str) -> None:
         if self.birth(pid) == birth:
             self._hardware.process_signal(pid, force=True)
-
-
-class SimulatedSuspender:
-    """See suspender.Suspender. Done at once."""
-
-    def __init__(self, hardware: Hardware) -> None:
-        self._hardware = hardware
-        self._results: dict[int, str] = {}
-
-    def room_mb(self) -> int | None:
-        return None
-
-    def toggle(self, pid: int) -> None:
-        try:
-            program_toggle(self._hardware, pid)
-        except HardwareFault as fault:
-            self._results[pid] = fault.symbol
-        else:
-            self._results[pid] = ""
-
-    def busy(self, pid: int) -> bool:
-        return False
-
-    def result(self, pid: int) -> str | None:
-        return self._results.get(pid)
 
 
 def simulated_port(

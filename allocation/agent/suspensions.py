@@ -1,12 +1,15 @@
 """Freezes the programs of a booking at its pause, and wakes them when it comes back.
 
-A toggle freezes what runs and wakes what is frozen, so the agent must never be wrong about which
-of the two a program is, not even after a crash. It asks the driver: what is on a device runs. That
-answer counts only if no toggle was under way when it was asked for.
+Whether a program runs, is half frozen or frozen is asked anew for each job, so that a crash changes
+nothing. Drivers that have no word for it can only freeze what runs and wake what is frozen by one
+toggle: there what is on a device runs. That answer counts only if nothing was under way when it was
+asked for.
+
+A program whose CUDA calls are locked can't end in order: it is woken before it is asked to end.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from allocation import wire
 from allocation.agent.gpu import GpuPort
@@ -18,6 +21,8 @@ from allocation.agent.records import Records
 from allocation.agent.suspender import Program, Suspended, Suspender
 
 log = logging.getLogger(__name__)
+
+SEVERAL_GPUS = "it has several GPUs, and programs that work together on them can't be suspended"
 
 
 class Suspensions:
@@ -35,9 +40,12 @@ class Suspensions:
         self._records = records
         self._programs = programs
         self._suspender = suspender
-        # Those whose toggle this life began, since their last one the other way.
+        # Those for which this life began it, since their last one the other way.
         self._frozen: set[Program] = set()
         self._woken: set[Program] = set()
+        # An earlier life may have left these half frozen.
+        every = records.suspended.values()
+        self._earlier = frozenset(program for each in every for program in each.programs)
 
     def busy(self) -> frozenset[str]:
         """The allocations of which a program is just being frozen or woken: whether it holds its
@@ -56,14 +64,29 @@ class Suspensions:
         if self._suspender is None or self._programs is None:
             return "this node has no cuda-checkpoint"
         if allocation in self._records.suspended:
-            # Begun with another device of the booking, or by an earlier life.
+            # Begun by an earlier life.
             return None
+        if self._suspender.refusal is not None:
+            return self._suspender.refusal
+        if self._has_several(allocation):
+            return SEVERAL_GPUS
         members = self._members(full_name(self._records.held[allocation].allocation))
         used = sum(self._port.readings(m.gpu)[0].memory_used_mb or 0 for m in members)
         room = self._suspender.room_mb()
         if room is not None and room < used:
             return f"the host has {room} MiB of memory left, and the devices use {used} MiB"
         return None
+
+    def _has_several(self, allocation: str) -> bool:
+        mine = self._records.held[allocation].allocation
+        same = (
+            held
+            for held in self._records.held.values()
+            if full_name(held.allocation) == full_name(mine)
+            and held.allocation.starts == mine.starts
+            and held.given
+        )
+        return sum(1 for _ in same) > 1
 
     def freeze(self, allocation: str) -> bool:
         """Begins, or goes on, with all of a booking's programs on this node: one of them may hold
@@ -84,7 +107,7 @@ class Suspensions:
         for program in begun:
             self._frozen.add(program)
             self._woken.discard(program)
-            suspender.toggle(program[0])
+            suspender.freeze(program[0])
         return bool(begun)
 
     def _members(self, booking: str) -> list[Held]:
@@ -106,21 +129,71 @@ class Suspensions:
         results = (self._suspender.result(p[0]) for p in each.programs if p in self._frozen)
         return next((text for text in results if text), None)
 
-    def give_up(self, allocation: str) -> None:
-        """Ends what was frozen with it: a part of a booking can't go on."""
-        booking = full_name(self._records.held[allocation].allocation)
+    def began(self, allocation: str) -> bool:
+        """Whether some of its programs may be frozen, or half frozen, or half woken."""
         every = self._records.suspended.values()
-        self.discard([each.allocation for each in every if each.booking == booking])
+        mine = (each for each in every if allocation in (each.allocation, each.resumed_by))
+        return any(self._alive(each) for each in mine)
+
+    def undo(self, allocation: str) -> str | None:
+        """Begins, or goes on, to wake all that is frozen or half frozen of its booking here.
+
+        Returns None while that is under way, else what could not be woken and was killed, empty if
+        there is nothing such. Raises GpuError.
+        """
+        booking = full_name(self._records.held[allocation].allocation)
+        mine = [e for e in self._records.suspended.values() if e.booking == booking]
+        programs = sorted({p for each in mine for p in each.programs if self._is(p)})
+        suspender = self._suspender
+        failed = {} if suspender is None else self._woken_all(suspender, mine, programs)
+        if failed is None:
+            return None
+        stuck = [p for p in programs if suspender is None or p in failed]
+        for pid, birth in stuck:
+            self._kill(pid, birth)
+        self._records.forgotten([each.allocation for each in mine])
+        self._frozen -= set(programs)
+        self._woken -= set(programs)
+        if not stuck:
+            return ""
+        why = next((failed[p] for p in stuck if failed.get(p)), "nothing here can unlock them")
+        return f"its CUDA calls stayed locked and it was killed: {why}"
+
+    def _woken_all(
+        self, suspender: Suspender, mine: Iterable[Suspended], programs: Iterable[Program]
+    ) -> dict[Program, str] | None:
+        """Returns those that could not be woken, with why; None while some are being woken."""
+        there = {pid for each in mine for pid in self._port.pids(each.gpu, None)}
+        for program in programs:
+            if program not in self._woken and not suspender.busy(program[0]):
+                self._woken.add(program)
+                suspender.wake(program[0], there=program[0] in there)
+        if any(p not in self._woken or suspender.busy(p[0]) for p in programs):
+            return None
+        failed = {}
+        for program in programs:
+            why = suspender.result(program[0]) or ""
+            if suspender.is_held(program[0]) or (why and program in self._earlier):
+                failed[program] = why
+        return failed
 
     def discard(self, suspended: Iterable[str]) -> None:
         """Ends what was frozen: it will not go on."""
         names = [name for name in suspended if name in self._records.suspended]
         for name in names:
             for pid, birth in self._records.suspended[name].programs:
-                if self._programs is not None:
-                    self._programs.kill(pid, birth)
+                self._kill(pid, birth)
         if names:
             self._records.forgotten(names)
+
+    def abandon(self, allocation: str) -> None:
+        """Ends what could not be woken of a booking whose devices are empty."""
+        booking = full_name(self._records.held[allocation].allocation)
+        mine = [e for e in self._records.suspended.values() if e.booking == booking]
+        for pid, birth in sorted({p for each in mine for p in each.programs}):
+            if (pid, birth) not in self._woken or self._result(pid) != "":
+                self._kill(pid, birth)
+        self._records.forgotten([each.allocation for each in mine])
 
     def emptied(self, allocations: Iterable[str]) -> None:
         """Their devices are empty: programs that ended on their own are not suspended."""
@@ -131,8 +204,15 @@ class Suspensions:
 
     # Waking.
 
-    def resume(self, parts: Iterable[Part]) -> None:
-        """Wakes what bookings that are whole here left behind. Raises GpuError, StoreError."""
+    def resume(self, parts: Iterable[Part], given: Collection[str]) -> None:
+        """Wakes what bookings that are whole here left behind, and what was frozen, or half frozen,
+        before its time: `given` has the allocations that have their devices now. Raises GpuError,
+        StoreError."""
+        for name in [n for n in self._records.suspended if n in given and n in self._records.held]:
+            stuck = self.undo(name)
+            if stuck:
+                log.warning("%s: %s", name, stuck)
+                self._records.noted([name], stuck)
         for part in parts:
             held = self._records.held
             pending = [r for r in part.resumes if r.allocation in held]
@@ -171,17 +251,18 @@ class Suspensions:
             return False, None
         suspended = [self._records.suspended[each.suspended] for each in resumes]
         every = sorted({p for each in suspended for p in each.programs})
-        programs = [p for p in every if self._birth(p[0]) == p[1]]
+        programs = [p for p in every if self._is(p)]
         idle = {p for p in programs if not suspender.busy(p[0])}
         there = {pid for each in resumes for pid in self._port.pids(each.device, None)}
-        asleep = {p for p in programs if p not in self._woken and p[0] not in there}
+        # Those on their device, too: an earlier life may have left one locked there.
+        asleep = {p for p in programs if p not in self._woken}
         for each, found in zip(resumes, suspended, strict=True):
             if asleep and found.resumed_by != each.allocation:
                 self._records.freezing(found.woken_by(each.allocation))
         for program in sorted(asleep & idle):
             self._woken.add(program)
             self._frozen.discard(program)
-            suspender.toggle(program[0])
+            suspender.wake(program[0], there=program[0] in there)
         results = [suspender.result(p[0]) for p in programs if p in self._woken]
         if asleep - idle or None in results:
             return False, None
@@ -200,12 +281,22 @@ class Suspensions:
                 wanted |= {allocation.id, allocation.resumes or allocation.id}
         self.discard(self._records.suspended.keys() - wanted)
 
+    def _kill(self, pid: int, birth: str) -> None:
+        if self._programs is not None:
+            self._programs.kill(pid, birth)
+
+    def _result(self, pid: int) -> str | None:
+        return None if self._suspender is None else self._suspender.result(pid)
+
     def _living(self, pids: Iterable[int]) -> set[Program]:
         births = ((pid, self._birth(pid)) for pid in pids)
         return {(pid, birth) for pid, birth in births if birth is not None}
 
     def _alive(self, each: Suspended) -> bool:
-        return any(self._birth(pid) == birth for pid, birth in each.programs)
+        return any(self._is(program) for program in each.programs)
+
+    def _is(self, program: Program) -> bool:
+        return self._birth(program[0]) == program[1]
 
     def _birth(self, pid: int) -> str | None:
         return None if self._programs is None else self._programs.birth(pid)

@@ -21,16 +21,13 @@ from allocation.agent.link import Delivered, Document, Outgoing
 from allocation.agent.node import Node
 from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.process import Agent
+from allocation.agent.simulated_checkpoint import SimulatedSuspender
 from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated_drivers import DEFAULT
 from allocation.agent.simulated_hardware import Hardware
 from allocation.agent.simulated_models import fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
-from allocation.agent.simulated_programs import (
-    SimulatedPrograms,
-    SimulatedSuspender,
-    simulated_port,
-)
+from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port
 from allocation.agent.store import Store
 from allocation.agent.suspender import Suspender
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from allocation.agent.checkpoint_tool import Answer, Call, CheckpointTool
 from allocation.agent.programs import HostPrograms, account_name
 from allocation.agent.suspender import LIMIT_S, CudaCheckpoint
 from tests.agent.builders import FakeTime
@@ -83,73 +84,77 @@ def test_only_the_program_that_was_meant_is_killed() -> None:
 # cuda-checkpoint.
 
 
-def a_tool(folder: Path, text: str) -> Path:
+def a_tool(folder: Path, text: str) -> CheckpointTool:
     path = folder / "cuda-checkpoint"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
-    return path
+    return CheckpointTool(path, folder / "locks")
 
 
-def test_a_toggle_calls_the_program_with_the_id_and_tells_how_it_ended(tmp_path: Path) -> None:
-    tool = CudaCheckpoint(a_tool(tmp_path, f'echo "$@" >> {tmp_path}/said'), tmp_path / "locks")
-    assert tool.result(123) is None
-    tool.toggle(123)
-    wait_until(lambda: not tool.busy(123), seconds=10)
-    assert tool.result(123) == ""
-    assert (tmp_path / "said").read_text() == "--toggle --pid 123\n"
+def answer(call: Call) -> Answer:
+    wait_until(lambda: call.poll() is not None, seconds=10)
+    found = call.poll()
+    assert found is not None
+    return found
+
+
+def test_a_call_has_the_id_and_tells_what_was_printed_last(tmp_path: Path) -> None:
+    tool = a_tool(tmp_path, 'echo one; echo "$@"')
+    found = answer(tool.start(123, ("--action", "lock", "--timeout", "30000")))
+    assert (found.code, found.text) == (0, "--action lock --timeout 30000 --pid 123")
+    assert not tool.is_taken(123)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("exit 3", "ended with 3"), ("kill -9 $$", "ended with -9")]
+    ("text", "words"),
+    [
+        ('echo "OS call failed" >&2; exit 3', "--toggle ended with 3: OS call failed"),
+        ("kill -9 $$", "--toggle ended with -9"),
+    ],
 )
-def test_a_toggle_that_fails_says_so(tmp_path: Path, text: str, words: str) -> None:
-    tool = CudaCheckpoint(a_tool(tmp_path, text), tmp_path / "locks")
-    tool.toggle(123)
-    wait_until(lambda: not tool.busy(123), seconds=10)
-    assert words in (tool.result(123) or "")
+def test_a_call_that_fails_says_what_the_tool_said(tmp_path: Path, text: str, words: str) -> None:
+    assert words in answer(a_tool(tmp_path, text).start(123, ("--toggle",))).failure
 
 
 def test_a_tool_that_is_not_there_fails(tmp_path: Path) -> None:
-    tool = CudaCheckpoint(tmp_path / "cuda-checkpoint", tmp_path / "locks")
-    tool.toggle(123)
-    assert not tool.busy(123)
-    assert "No such file" in (tool.result(123) or "")
+    tool = CheckpointTool(tmp_path / "cuda-checkpoint", tmp_path / "locks")
+    found = answer(tool.start(123, ("--get-state",)))
+    assert "No such file" in found.failure
+    assert found.state is None
 
 
-def test_a_toggle_that_hangs_is_killed_and_is_under_way_until_it_is_dead(tmp_path: Path) -> None:
+def test_a_call_that_hangs_is_killed_and_is_under_way_until_it_is_dead(tmp_path: Path) -> None:
     steady = FakeTime()
-    tool = CudaCheckpoint(a_tool(tmp_path, "exec sleep 300"), tmp_path / "locks", steady)
-    tool.toggle(123)
-    assert tool.busy(123)
+    suspender = CudaCheckpoint(a_tool(tmp_path, "exec sleep 300"), "580.95.05", steady)
+    suspender.freeze(123)
+    assert suspender.busy(123)
     steady.now += LIMIT_S
-    wait_until(lambda: not tool.busy(123), seconds=10)
-    assert tool.result(123) == f"it took longer than {LIMIT_S:g} s"
+    wait_until(lambda: not suspender.busy(123), seconds=10)
+    assert suspender.result(123) == "cuda-checkpoint --get-state took longer than 40 s"
 
 
-def test_a_toggle_of_an_agent_that_was_killed_is_never_met_by_a_second_one(tmp_path: Path) -> None:
-    """The second would undo the first."""
-    program = a_tool(tmp_path, f"echo $$ >> {tmp_path}/said; read x < {tmp_path}/go")
+def test_a_call_of_an_agent_that_was_killed_is_never_met_by_a_second_one(tmp_path: Path) -> None:
+    """The second might undo the first."""
+    tool = a_tool(tmp_path, f"echo $$ >> {tmp_path}/said; read x < {tmp_path}/go; echo done")
     os.mkfifo(tmp_path / "go")
     agent = (
-        "import sys; from pathlib import Path\n"
-        "from allocation.agent.suspender import CudaCheckpoint\n"
-        f"CudaCheckpoint(Path({str(program)!r}), Path({str(tmp_path / 'locks')!r})).toggle(123)\n"
+        "from pathlib import Path\n"
+        "from allocation.agent.checkpoint_tool import CheckpointTool\n"
+        f"here = Path({str(tmp_path)!r})\n"
+        "CheckpointTool(here / 'cuda-checkpoint', here / 'locks').start(123, ['--toggle'])\n"
         "import os; os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", agent], check=False)
     wait_until((tmp_path / "said").exists, seconds=10)
-    tool = CudaCheckpoint(program, tmp_path / "locks")
-    assert tool.busy(123)
-    tool.toggle(123)
-    assert tool.busy(123)
-    assert not tool.busy(124)
+    assert tool.is_taken(123)
+    assert answer(tool.start(123, ("--toggle",))).late
+    assert not tool.is_taken(124)
     (tmp_path / "go").write_text("\n")
-    wait_until(lambda: not tool.busy(123), seconds=10)
+    wait_until(lambda: not tool.is_taken(123), seconds=10)
     assert len((tmp_path / "said").read_text().splitlines()) == 1
-    assert tool.result(123) is None
 
 
 def test_the_hosts_memory_is_known(tmp_path: Path) -> None:
-    room = CudaCheckpoint(tmp_path / "x", tmp_path / "locks").room_mb()
+    room = CudaCheckpoint(a_tool(tmp_path, ""), "580.95.05").room_mb()
     assert room is not None
     assert room > 0

@@ -9,9 +9,10 @@ from allocation import wire
 from allocation.agent import store
 from allocation.agent.endings import KILL_AFTER_NOTICE_S
 from allocation.agent.gpu import Truth
+from allocation.agent.simulated_checkpoint import SimulatedSuspender
 from allocation.agent.simulated_hardware import Hardware
-from allocation.agent.simulated_programs import SimulatedSuspender, program_toggle
-from allocation.agent.suspender import LIMIT_S
+from allocation.agent.simulated_programs import program, program_toggle
+from allocation.agent.suspender import LIMIT_S, CudaCheckpoint
 from tests.agent.builders import HOUR, NODE, NOW, Rig, a_document, a_rig, a_slice, a_whole, noticed
 
 FREEZE = noticed(a_whole(), method="suspend")
@@ -28,25 +29,40 @@ class Slow(SimulatedSuspender):
 
     def __init__(self, hardware: Hardware) -> None:
         super().__init__(hardware)
-        self.under_way: set[int] = set()
+        self.hardware = hardware
+        self.under_way: dict[int, bool] = {}
         self.calls: list[int] = []
         self.error: str | None = None
 
-    def toggle(self, pid: int) -> None:
+    def freeze(self, pid: int) -> None:
         self.calls.append(pid)
-        self._results.pop(pid, None)
-        self.under_way.add(pid)
+        self.under_way[pid] = True
+
+    def wake(self, pid: int, *, there: bool) -> None:
+        if self.is_locked(pid):
+            self.calls.append(pid)
+        self.under_way[pid] = False
+
+    def is_locked(self, pid: int) -> bool:
+        """Whether there is something to be woken."""
+        process = program(self.hardware, pid)
+        return process is not None and process.locked
 
     def busy(self, pid: int) -> bool:
         return pid in self.under_way
 
+    def result(self, pid: int) -> str | None:
+        return None if pid in self.under_way else self._results.get(pid)
+
     def done(self) -> None:
-        for pid in self.under_way:
-            if self.error is None:
-                super().toggle(pid)
-            else:
+        under_way, self.under_way = self.under_way, {}
+        for pid, freezes in under_way.items():
+            if self.error is not None:
                 self._results[pid] = self.error
-        self.under_way.clear()
+            elif freezes:
+                CudaCheckpoint.freeze(self, pid)
+            else:
+                CudaCheckpoint.wake(self, pid, there=True)
 
 
 def found(rig: Rig, name: str = "w1") -> wire.ReportedAllocation:
@@ -114,7 +130,9 @@ def test_a_booking_that_has_no_program_is_simply_empty(rig: Rig) -> None:
     assert (found(rig).state, found(rig).suspended) == ("empty", False)
 
 
-@pytest.mark.parametrize("case", ["a gang", "a slice", "no cuda-checkpoint", "no memory"])
+@pytest.mark.parametrize(
+    "case", ["a gang", "a slice", "no cuda-checkpoint", "an old driver", "no memory"]
+)
 def test_what_can_not_be_suspended_is_stopped_and_says_why(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +140,7 @@ def test_what_can_not_be_suspended_is_stopped_and_says_why(
         "a gang": "it runs on several nodes",
         "a slice": "only a whole GPU can be suspended",
         "no cuda-checkpoint": "this node has no cuda-checkpoint",
+        "an old driver": "driver 535.183.06 can't suspend programs, 550 or later can",
         "no memory": "the host has 10 MiB of memory left",
     }
     monkeypatch.setattr(
@@ -129,8 +148,9 @@ def test_what_can_not_be_suspended_is_stopped_and_says_why(
     )
     members = (wire.Member(node=NODE, devices=1), wire.Member(node="node-2", devices=1))
     gang = wire.Gang(tenant="biology", booking="BK-7", members=members)
-    none = case == "no cuda-checkpoint"
-    with a_rig(tmp_path, suspender=(lambda _: None) if none else SimulatedSuspender) as rig:
+    suspender = (lambda _: None) if case == "no cuda-checkpoint" else SimulatedSuspender
+    driver = "535" if case == "an old driver" else "580"
+    with a_rig(tmp_path, suspender=suspender, driver=driver) as rig:
         plain = a_slice("w1", booking="BK-7") if case == "a slice" else a_whole()
         gangs = (gang,) if case == "a gang" else ()
         rig.desire(a_document({rig.gpu: [plain]}, gangs=gangs))
@@ -167,7 +187,8 @@ def test_a_program_that_can_not_be_frozen_is_stopped(tmp_path: Path) -> None:
         rig.later(119)
         slow(rig).error = "cuda-checkpoint ended with 1"
         finish(rig, 0.25)
-        rig.later(5)
+        slow(rig).error = None
+        finish(rig, 5)
         assert (found(rig).state, found(rig).suspended) == ("empty", False)
         assert "stopped, not suspended: cuda-checkpoint ended with 1" in (found(rig).error or "")
         assert rig.node.store.suspended == {}
@@ -179,11 +200,13 @@ def test_a_program_that_is_frozen_and_still_on_the_device_is_stopped_in_the_end(
     with a_rig(tmp_path, suspender=Slow) as rig:
         runs(rig)
         rig.later(119)
+        rig.agent.pause()
+        slow(rig).done()
         program_toggle(rig.hardware, slow(rig).calls[0])
-        finish(rig, 0.25)
+        rig.later(0.25)
         assert found(rig).state == "ending"
         rig.later(LIMIT_S)
-        rig.later(KILL_AFTER_NOTICE_S)
+        finish(rig, KILL_AFTER_NOTICE_S)
         assert (found(rig).state, found(rig).suspended) == ("empty", False)
         assert len(slow(rig).calls) == 1
 
@@ -208,7 +231,7 @@ def test_killed_while_the_freezing_goes_on_the_next_life_waits_for_it_and_undoes
         pid = runs(rig)
         rig.later(119)
     with a_rig(tmp_path, at=NOW + 125, suspender=Slow) as rig:
-        slow(rig).under_way.add(pid)
+        slow(rig).under_way[pid] = True
         rig.agent.turn(rig.sent)
         assert found(rig).state == "ending"
         finish(rig, 0.25)
@@ -228,6 +251,7 @@ def test_killed_while_it_is_being_woken_the_next_life_does_not_freeze_it_again(
         program_toggle(rig.hardware, pid)
     with a_rig(tmp_path, at=NOW + 201, suspender=Slow) as rig:
         rig.agent.turn(rig.sent)
+        finish(rig)
         assert slow(rig).calls == []
         assert not rig.hardware.gpus[0].processes[pid].frozen
         assert rig.node.store.suspended == {}
@@ -328,47 +352,17 @@ def test_without_room_on_the_disk_nothing_is_frozen_and_the_device_comes_back_on
     assert (found(rig).state, found(rig).suspended) == ("empty", False)
 
 
-class Both(Slow):
-    """One program that holds both GPUs: each shows it, and one toggle frees both."""
-
-    def __init__(self, hardware: Hardware) -> None:
-        super().__init__(hardware)
-        self._gpus = hardware.gpus
-
-    def twin(self, pid: int) -> None:
-        self._gpus[1].processes[pid] = self._gpus[0].processes[pid]
-
-    def done(self) -> None:
-        for pid in self.under_way:
-            for gpu in self._gpus:
-                process = gpu.processes[pid]
-                gpu.processes[pid] = dataclasses.replace(process, frozen=not process.frozen)
-            self._results[pid] = ""
-        self.under_way.clear()
-
-
-def test_a_program_on_two_gpus_is_frozen_and_woken_once(tmp_path: Path) -> None:
-    with a_rig(tmp_path, suspender=Both) as rig:
-        both = rig.node.suspender
-        assert isinstance(both, Both)
-        one, two = (gpu.uuid for gpu in rig.hardware.gpus)
-        rig.desire(a_document({one: [a_whole("w1")], two: [a_whole("w2")]}))
-        pid = rig.hardware.process_start(one, label="w1")
-        both.twin(pid)
-        rig.later(1)
-        wanted = {one: [FREEZE], two: [noticed(a_whole("w2"), method="suspend")]}
-        rig.desire(a_document(wanted, generation=2))
-        assert len(rig.programs.warned) == 1
-        rig.later(119)
-        assert both.calls == [pid]
-        assert set(rig.sent.states().values()) == {"ending"}
-        finish(rig, 0.25)
-        assert [each.suspended for each in rig.sent.report().allocations] == [True, True]
-        rig.later(100)
-        again = {one: [back("w3", "w1")], two: [back("w4", "w2")]}
-        rig.desire(a_document(again, generation=3))
-        finish(rig, 1)
-        assert both.calls == [pid, pid]
-        assert found(rig, "w3").error is None
-        assert found(rig, "w4").error is None
-        assert rig.node.store.suspended == {}
+def test_a_booking_with_several_gpus_is_stopped_on_all_of_them(rig: Rig) -> None:
+    one, two = (gpu.uuid for gpu in rig.hardware.gpus)
+    rig.desire(a_document({one: [a_whole("w1")], two: [a_whole("w2")]}))
+    rig.hardware.process_start(one, label="w1")
+    rig.hardware.process_start(two, label="w2", stubborn=True)
+    rig.later(1)
+    wanted = {one: [FREEZE], two: [noticed(a_whole("w2"), method="suspend")]}
+    rig.desire(a_document(wanted, generation=2))
+    rig.later(119)
+    rig.later(5)
+    assert set(rig.sent.states().values()) == {"empty"}
+    for each in rig.sent.report().allocations:
+        assert not each.suspended
+        assert "it has several GPUs" in (each.error or "")

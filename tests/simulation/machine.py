@@ -121,11 +121,29 @@ class SlowSuspender:
         self._node = node
         self._failed: dict[int, bool] = {}
 
+    @property
+    def refusal(self) -> str | None:
+        return None
+
     def room_mb(self) -> int | None:
         return None
 
-    def toggle(self, pid: int) -> None:
+    def freeze(self, pid: int) -> None:
+        self._begin(pid, frozen=True)
+
+    def wake(self, pid: int, *, there: bool) -> None:
+        self._begin(pid, frozen=False)
+
+    def is_held(self, pid: int) -> bool:
+        found = program(self._node.hardware, pid)
+        return found is not None and found.locked
+
+    def _begin(self, pid: int, *, frozen: bool) -> None:
         if self.busy(pid):
+            return
+        found = program(self._node.hardware, pid)
+        if found is not None and found.frozen == frozen:
+            self._failed[pid] = False
             return
         rng = self._node.rng
         self._failed[pid] = rng.random() < 0.1
