@@ -17,6 +17,7 @@ from allocation.agent.handover import write_whole
 from allocation.agent.hooks import Hooks
 from allocation.agent.parts import NOTICE, SAVED, Part, environment, files
 from allocation.agent.programs import account_uid
+from allocation.agent.readable import folder_readable
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Bookings:
 
     def _write(self, part: Part) -> None:
         folder = self._root / part.name
-        folder.mkdir(parents=True, exist_ok=True)
+        folder_readable(folder)
         wanted = files(part)
         for name, text in wanted.items():
             write_whole(folder / name, text)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from allocation.agent.gpu import GpuError
 from allocation.agent.handover import write_whole
 from allocation.agent.parts import Part, environment
+from allocation.agent.readable import folder_there
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Cdi:
 
         Raises OSError.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        folder_there(folder)
         self._folder = folder
         self._nodes = nodes
         self._driver = driver

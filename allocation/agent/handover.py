@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from allocation.agent.host_cores import Topology, cores_text
+from allocation.agent.readable import FILE, folder_readable
 from allocation.wire import DesiredAllocation
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Handover:
         self._share = share
         self._topology = topology or Topology()
         self._owners = tuple(owners)
-        root.mkdir(parents=True, exist_ok=True)
+        folder_readable(root)
         self._remove_unfinished()
         self.given: dict[str, Given] = {}
         for file in list(root.glob("*/*/booking.json")):
@@ -100,7 +101,8 @@ class Handover:
         cores = self._cores_of(allocation, gpu)
         folder = self.root / full_name(allocation) / allocation.id
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder_readable(folder.parent)
+            folder_readable(folder)
             share = {} if allocation.share is None else self._share(device, allocation.share)
             host = host_environment(cores, allocation.memory_mb)
             values = {**_environment(allocation, device), **share, **host}
@@ -141,9 +143,10 @@ def full_name(allocation: DesiredAllocation) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """A reader sees the old text or the new one, never a part. Raises OSError."""
+    """Everybody may read it, and sees the old text or the new one, never a part. Raises OSError."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text)
+    fresh.chmod(FILE)
     os.replace(fresh, path)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from allocation.agent.readable import folder_there
 from allocation.agent.reconcile import Held
 from allocation.agent.suspender import Suspended
 from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, open_desired
@@ -48,7 +49,7 @@ def write_synced(path: Path, raw: bytes) -> None:
 @contextlib.contextmanager
 def folder_locked(folder: Path) -> Iterator[None]:
     """One agent per state folder. Raises StoreError when another one runs."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder_there(folder)
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,9 @@
 """What a booking's programs find on its node: environment, description, CDI, `run`."""
 
 import json
+import os
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from allocation import wire
 from allocation.agent.parts import Part, Place, parts_of
+from allocation.agent.store import folder_locked
 from tests.agent.builders import (
     HOUR,
     NODE,
@@ -28,6 +30,30 @@ GANG = wire.Gang(
     members=(wire.Member(node="node-0", devices=8), wire.Member(node=NODE, devices=2)),
 )
 NAME = "biology.BK-7"
+
+
+@pytest.fixture
+def _narrow() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_narrow")
+def test_people_reach_their_bookings_whatever_umask_the_agent_has(tmp_path: Path) -> None:
+    state = tmp_path / "lib" / "gpu-agent"
+    with folder_locked(state), a_rig(state) as rig:
+        rig.desire(a_document({rig.gpu: [a_whole("w1")]}))
+        own = state / "bookings" / NAME
+        folders = [state.parent, state, own.parent, own, own / "w1"]
+        assert [oct(each.stat().st_mode & 0o777) for each in folders] == ["0o755"] * 5
+        files = [own / "env", own / "booking.json", own / "w1" / "env", own / "w1" / "booking.json"]
+        assert [oct(each.stat().st_mode & 0o777) for each in files] == ["0o644"] * 4
+        assert (state / "state.json").stat().st_mode & 0o777 == 0o600
+    # What a site has closed by itself stays closed: `doctor` warns of it.
+    state.chmod(0o700)
+    with folder_locked(state):
+        assert state.stat().st_mode & 0o777 == 0o700
 
 
 def two_gpus(rig: Rig) -> dict[str, list[wire.DesiredAllocation]]:
