@@ -36,6 +36,7 @@ from allocation.agent.enrol import (
     enrol,
     identity_load,
 )
+from allocation.agent.examination import Examiner, doctor_command
 from allocation.agent.follow import Keys
 from allocation.agent.gpu import GpuError, GpuPort, WatchPort, watched
 from allocation.agent.handover import Handover, Owner
@@ -240,7 +241,10 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             identity = _identity(options, machine)
             supervisor = Supervisor(environment)
             node = _node(options, identity, machine, directory, stack)
-            _serve(dataclasses.replace(node, alive=supervisor.alive), supervisor)
+            agent = Agent(dataclasses.replace(node, alive=supervisor.alive))
+            examiner = Examiner(doctor_command(options), environment, agent.inbox.put)
+            stack.callback(examiner.stop)
+            _serve(agent, identity, supervisor, examiner)
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:
         log.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
@@ -464,8 +468,7 @@ def _accounts(
     return Accounts(program, uid_of=directory.uid).account_of
 
 
-def _serve(node: Node, supervisor: Supervisor) -> None:
-    agent, identity = Agent(node), node.keys.identity
+def _serve(agent: Agent, identity: Identity, supervisor: Supervisor, examiner: Examiner) -> None:
     link = Link(url=identity.redis_url, node=identity.node, arrive=agent.inbox.put)
     # A signal only asks the loop to end, so that no step is cut in half.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -473,6 +476,7 @@ def _serve(node: Node, supervisor: Supervisor) -> None:
     log.info("serving as node %s", identity.node)
     link.start()
     supervisor.ready()
+    examiner.start()
     agent.run(link)
     supervisor.stopping()
     link.stop()

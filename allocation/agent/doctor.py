@@ -37,9 +37,11 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     options = _parser(environment).parse_args(arguments)
     logging.disable(logging.CRITICAL)  # what a check sees, it says itself
     began = time.monotonic()
+    simulated = bool(options.simulate)
+    asked = HostAsked(options.state, options.portal, options.interface, simulated)
     with contextlib.ExitStack() as stack:
         checks = [
-            *host_checks(HostAsked(options.state, options.portal, options.interface)),
+            *host_checks(asked),
             *driver_checks(options.simulate, options.simulate_driver, stack),
         ]
         found = list(examined(checks, ALL_S))

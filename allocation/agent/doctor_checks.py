@@ -2,9 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal
 
-State = Literal["ok", "warn", "fail", "unknown"]
+from allocation import wire
+
+State = wire.CheckState
 LIMIT_S = 4.0
 
 

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from allocation.agent.doctor_checks import Check, Finding, found
+from allocation.agent.doctor_checks import Check, Finding, State, found
 from allocation.agent.enrol import identity_load
 from allocation.agent.network import network_find
 from allocation.agent.open_files import HostOpenFiles
@@ -33,6 +33,7 @@ class HostAsked:
     state: Path
     portal: str | None = None
     interface: str | None = None
+    simulated: bool = False
     proc: Path = Path("/proc")
     driver: Path = _DRIVER
     cgroups: Path = Path("/sys/fs/cgroup")
@@ -44,7 +45,7 @@ def host_checks(asked: HostAsked) -> list[Check]:
         ("NVML binding", "packages", _binding),
         ("account", "kernel", _account),
         ("right to see other programs' files", "kernel", lambda: _ptrace(asked.proc)),
-        ("process ids", "kernel", lambda: _namespace(asked.proc)),
+        ("process ids", "kernel", lambda: _namespace(asked)),
         ("open device files", "processes", lambda: _openers(asked.proc)),
         ("state folder", "file system", lambda: _folder(asked.state)),
         ("room in the state folder", "file system", lambda: _room(asked.state)),
@@ -110,11 +111,13 @@ def _ptrace(proc: Path) -> Finding:
     return found(good=has, seen=seen, do=do)
 
 
-def _namespace(proc: Path) -> Finding:
-    name = os.readlink(proc / "self" / "ns" / "pid")
+def _namespace(asked: HostAsked) -> Finding:
+    name = os.readlink(asked.proc / "self" / "ns" / "pid")
     seen = "the host's" if name == _HOSTS_PIDS else f"a container's, {name}"
     do = "run it outside containers, or with --pid=host: the driver tells the host's process ids"
-    return found(good=name == _HOSTS_PIDS, seen=seen, do=do, otherwise="fail")
+    # No driver tells the process ids of simulated programs.
+    otherwise: State = "warn" if asked.simulated else "fail"
+    return found(good=name == _HOSTS_PIDS, seen=seen, do=do, otherwise=otherwise)
 
 
 def _openers(proc: Path) -> Finding:

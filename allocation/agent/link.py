@@ -56,7 +56,7 @@ class Delivered:
 
 
 Arrival = Document | Granted | Connected | Delivered
-Kind = Literal["inventory", "report", "heartbeat", "telemetry"]
+Kind = Literal["inventory", "report", "heartbeat", "telemetry", "examination"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from allocation.agent import reconcile, reports
 from allocation.agent.apply import Applier, Outcome
 from allocation.agent.clock import Clock
 from allocation.agent.endings import Endings
+from allocation.agent.examination import Examined
 from allocation.agent.follow import Follower
 from allocation.agent.gpu import GpuError
 from allocation.agent.intruders import Intruders
@@ -39,7 +40,7 @@ class Agent:
     """Only `inbox` may be touched from other threads or signal handlers."""
 
     def __init__(self, node: Node, clock: Clock | None = None) -> None:
-        self.inbox: queue.SimpleQueue[links.Arrival | Stop] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[links.Arrival | Examined | Stop] = queue.SimpleQueue()
         self._node = node
         self._store = node.store
         self._clock = clock or Clock()
@@ -74,6 +75,7 @@ class Agent:
             self._store.save()
         self._untold: str | None = None
         self._outcomes: list[Outcome] = []
+        self._examined: tuple[Examined, int] | None = None
         self._watch = Watch(node.port, node.watch, _intruders(node, self._clock.steady))
         start = self._clock.steady()
         self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), start)
@@ -94,8 +96,11 @@ class Agent:
                     return
                 self.arrived(arrival, sender)
 
-    def arrived(self, arrival: links.Arrival, sender: Sender) -> None:
+    def arrived(self, arrival: links.Arrival | Examined, sender: Sender) -> None:
         match arrival:
+            case Examined():
+                self._examined = (arrival, int(self._clock.wall()))
+                self._tell_examination(sender)
             case links.Document(raw):
                 self._document(raw)
             case links.Granted(raw):
@@ -104,6 +109,7 @@ class Agent:
             case links.Connected():
                 self._voice.again()
                 self._take_inventory(sender)
+                self._tell_examination(sender)
                 self._due["reconcile"] = self._due["heartbeat"] = self._clock.steady()
             case links.Delivered(seq):
                 self._voice.delivered(seq)
@@ -124,6 +130,11 @@ class Agent:
             return
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
         self._voice.inventory(sender, inventory)
+
+    def _tell_examination(self, sender: Sender) -> None:
+        if self._examined is not None:
+            found, at = self._examined
+            self._voice.examination(sender, found.checks, at)
 
     def turn(self, sender: Sender) -> None:
         """Does whatever is due now."""

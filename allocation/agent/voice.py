@@ -107,6 +107,11 @@ class Voice:
         numbered = dataclasses.replace(inventory, seq=self._store.next_seq())
         self.say(sender, "inventory", numbered)
 
+    def examination(self, sender: Sender, checks: tuple[wire.CheckResult, ...], at: int) -> None:
+        """Says what `doctor` found on the node."""
+        said = wire.Examination(at=at, checks=checks, seq=self._store.next_seq())
+        self.say(sender, "examination", said)
+
     def telemetry(self, sender: Sender, samples: tuple[wire.Sample, ...], wall_now: float) -> None:
         """Says what was measured."""
         said = wire.Telemetry(sent_at=int(wall_now), samples=samples, seq=self._store.next_seq())

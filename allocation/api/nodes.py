@@ -3,11 +3,13 @@
 from typing import Any
 
 from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.fleet import NodeOut, node_named
+from allocation.queries.examinations import examined_of
 from allocation.rules.node_policy import NODE_MOST
 from allocation.services.strangers import ladder_follow, ladder_set
 from tenants.api.base import ApiView
@@ -20,15 +22,44 @@ from tenants.wall import operator_tx
 _MOST = NODE_MOST["strangers_end_after"]
 
 
+class NodeCheckOut(serializers.Serializer[Any]):
+    """One check of `doctor`."""
+
+    name = serializers.CharField()
+    state = serializers.ChoiceField(choices=["ok", "warn", "fail", "unknown"])
+    seen = serializers.CharField(help_text="As the node says it.")
+    do = serializers.CharField(help_text="What to do, empty for what is fine.")
+    essential = serializers.BooleanField(
+        help_text="A node on which it begins to fail is quarantined until an operator approves it."
+    )
+
+
+class ExaminationOut(serializers.Serializer[Any]):
+    """What `doctor` found on the node when its agent was begun last."""
+
+    at = serializers.DateTimeField()
+    checks = NodeCheckOut(many=True)
+
+
 class NodeOneOut(NodeOut):
-    """A node with what it does about use without a booking: seconds after which somebody is warned
-    and ended, null for never."""
+    """A node with what works on it, and what it does about use without a booking: seconds after
+    which somebody is warned and ended, null for never."""
+
+    examination = serializers.SerializerMethodField(
+        help_text="Null until its agent has examined the node."
+    )
 
     strangers_by = serializers.SerializerMethodField(
         help_text="`policy`, or `node` when it was said of this node alone."
     )
     strangers_warn_after = serializers.IntegerField(source="foreign_warn_after", allow_null=True)
     strangers_end_after = serializers.IntegerField(source="foreign_end_after", allow_null=True)
+
+    @extend_schema_field(ExaminationOut(allow_null=True))
+    def get_examination(self, node: Any) -> Any:  # noqa: ANN401 (as the framework passes it)
+        """What works on it."""
+        found = examined_of(node.id)
+        return None if found is None else ExaminationOut(found).data
 
     def get_strangers_by(self, node: Any) -> str:  # noqa: ANN401 (as the framework passes it)
         """Who says so."""

@@ -10,6 +10,7 @@ from allocation.models.hardware import (
     GpuModel,
     MigPlacement,
     Node,
+    NodeExamination,
     NodeInventory,
     Rack,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "MachineClock",
     "MigPlacement",
     "Node",
+    "NodeExamination",
     "NodeInventory",
     "Occupancy",
     "Own",

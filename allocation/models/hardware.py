@@ -157,6 +157,18 @@ class NodeInventory(models.Model):
     at = models.DateTimeField()
 
 
+class NodeExamination(models.Model):
+    """What `doctor` found on a node when its agent was begun last: `checks` are objects with
+    `name`, `state`, `seen` and `do`. `seq` is the number of the message, `at` when it was made."""
+
+    node = models.OneToOneField(
+        Node, on_delete=models.CASCADE, primary_key=True, related_name="examination"
+    )
+    checks = models.JSONField()
+    seq = models.BigIntegerField()
+    at = models.DateTimeField()
+
+
 class EnrolmentToken(models.Model):
     """Lets one agent in, once, for 15 minutes. Only the SHA-256 is stored."""
 

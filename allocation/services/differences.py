@@ -1,10 +1,20 @@
 """What a node is made of, against what it was made of when it was last approved."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from allocation import wire
 from allocation.models import Gpu, Node
+
+DIFFERENCES_KEPT = 50
+
+
+def differences_add(node: Node, found: Sequence[str]) -> None:
+    """Quarantines a node until an operator has approved what was found. Not saved."""
+    news = [text for text in found if text not in node.differences]
+    node.differences = [*node.differences, *news][-DIFFERENCES_KEPT:]
+    node.state, node.drain_by = Node.State.QUARANTINED, None
+    node.state_reason = found[0][:200]
 
 
 def links_tell(inventory: wire.Inventory) -> bool:

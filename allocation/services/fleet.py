@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from allocation import wire
-from allocation.models import EnrolmentToken, Node, Rack, SolverState
+from allocation.models import EnrolmentToken, Node, NodeExamination, Rack, SolverState
 from allocation.services.inventories import inventory_apply, inventory_of
 from allocation.services.links import link_password, link_replace, link_url
 from allocation.services.node_policies import node_policy
@@ -94,6 +94,8 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         node.silent_since, node.long_silent = None, False
         node.published_generation = -1
         node.observed_generation = -1
+        # What was found before is judged anew.
+        NodeExamination.objects.filter(node=node).delete()
         inventory_apply(node=node, inventory=found, now=now)
         node_note(None, node, "node.enrolled", now, after={"key_version": node.key_version})
         epoch = SolverState.objects.get_or_create(id=1)[0].epoch

@@ -7,11 +7,9 @@ from django.db.models import Max
 from allocation import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeInventory
 from allocation.queries.reported import fits_slots, inventory_read, model_named
-from allocation.services.differences import differences_of, links_tell
+from allocation.services.differences import differences_add, differences_of, links_tell
 from allocation.services.health import gpu_found, gpus_lost
 from tenants.outbox import nudge
-
-DIFFERENCES_KEPT = 50
 
 
 def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> None:
@@ -45,10 +43,7 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     reported = {item.uuid for item in inventory.gpus}
     gpus_lost([gpu for gpu in node.gpus.all() if gpu.uuid not in reported], now)
     if problems or changed:
-        news = [text for text in (*problems, *changed) if text not in node.differences]
-        node.differences = [*node.differences, *news][-DIFFERENCES_KEPT:]
-        node.state, node.drain_by = Node.State.QUARANTINED, None
-        node.state_reason = (problems or changed)[0][:200]
+        differences_add(node, [*problems, *changed])
     elif node.state == Node.State.EXPECTED:
         node.state, node.state_reason = Node.State.READY, ""
     node.save()

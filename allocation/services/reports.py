@@ -15,6 +15,7 @@ from allocation.rules.clocks import clock_is_wrong
 from allocation.rules.fencing import Known, has_gone_on, is_ahead, is_news, is_proof, is_stale
 from allocation.rules.leases import TTL_SECONDS, lease_seconds
 from allocation.services.epochs import ahead_tell, epoch_now
+from allocation.services.examinations import examination_apply
 from allocation.services.fleet import key_confirm, node_key, reads
 from allocation.services.healing import Because, run_break
 from allocation.services.health import errors_apply, gone_apply, troubles_apply
@@ -109,6 +110,11 @@ def _message(node: Node, message: wire.FromAgent, now: datetime, waited: timedel
             _numbered(node, "inventory_seq", message.seq, now)
             locked = Node.objects.select_for_update().get(id=node.id)
             inventory_apply(node=locked, inventory=message, now=now)
+        case wire.Examination():
+            locked = Node.objects.select_for_update().get(id=node.id)
+            at = _moment(message.at, now)
+            if not examination_apply(node=locked, examination=message, at=at, now=now):
+                raise _Stale
     return TTL_SECONDS
 
 

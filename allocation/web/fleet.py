@@ -16,6 +16,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from allocation.models import Blackout, Decision, Node
 from allocation.queries.blackouts import away_now, node_events
+from allocation.queries.examinations import examined_of
 from allocation.queries.fleet import (
     Block,
     GpuNow,
@@ -328,6 +329,7 @@ def _node(
         "operator": operator,
         "base": base,
         "hearing": hearing_of(found.id) if operator else None,
+        "examined": examined_of(found.id) if operator else None,
         "joins": joins_of(found.id),
     }
     return render(request, "allocation/node.html", context)

@@ -14,6 +14,16 @@ _LATER = {"later": True}
 Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
 """Safe as a part of a Redis key and of a path: no slash, no colon, no leading dot."""
 
+PciId = Annotated[str, re.compile(r"(?:[0-9a-f]{4}:[0-9a-f]{4})?")]
+"""Vendor and device as `lspci -nn` writes them, "10de:2330"; empty where it is not known."""
+
+_UNSAFE = "\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff"
+LINE_MOST = 300
+Line = Annotated[str, re.compile(f"[^{_UNSAFE}]{{0,{LINE_MOST}}}")]
+"""Text of one line for pages: no control character, nothing that turns the direction of text."""
+CHECKS_MOST = 64
+"""Of one Examination."""
+
 Mode = Literal["whole", "sliced", "shared"]
 """shared: not cut, for several at once; hardware knows no such mode and reports it as whole."""
 AllocationState = Literal["preparing", "ready", "ending", "empty", "failed"]
@@ -21,6 +31,7 @@ PciePath = Literal["board", "switch", "switches", "bridge", "numa", "system"]
 """From nearest to farthest: one board, one PCIe switch, several, one host bridge, one NUMA node,
 across the machine."""
 HostLimits = Literal["counted", "enforced"]
+CheckState = Literal["ok", "warn", "fail", "unknown"]
 PauseMethod = Literal["stop", "signal", "suspend"]
 Recovery = Literal["none", "reset", "drain", "reboot"]
 """stop: TERM, then KILL. signal: the owner's program ends itself, KILL at the deadline. suspend:
@@ -162,8 +173,9 @@ class Peer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryGpu:
-    """`name` is NVML's product name; `nvlink_domain` numbers the node's connected components of
-    the NVLink matrix, None without links; `placements` is empty where MIG is impossible."""
+    """`name` is NVML's product name; `device_id` and `subsystem_id` say which board it is, however
+    drivers name it. `nvlink_domain` numbers the node's connected components of the NVLink matrix,
+    None without links; `placements` is empty where MIG is impossible."""
 
     index: int
     uuid: Name
@@ -176,6 +188,8 @@ class InventoryGpu:
     nvlink_domain: int | None
     placements: tuple[Placement, ...] = ()
     peers: tuple[Peer, ...] = dataclasses.field(default=(), metadata=_LATER)
+    device_id: PciId = dataclasses.field(default="", metadata=_LATER)
+    subsystem_id: PciId = dataclasses.field(default="", metadata=_LATER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,5 +368,26 @@ class Telemetry:
     version: int = VERSION
 
 
-FromAgent = Inventory | Report | Heartbeat | Telemetry
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """What one check of `doctor` saw, and what an operator does about it."""
+
+    name: Line
+    state: CheckState
+    seen: Line
+    do: Line
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What `doctor` found on the node at `at` (node's clock); at most `CHECKS_MOST` checks."""
+
+    kind: ClassVar[str] = "examination"
+    at: int
+    checks: tuple[CheckResult, ...]
+    seq: int
+    version: int = VERSION
+
+
+FromAgent = Inventory | Report | Heartbeat | Telemetry | Examination
 Message = Desired | Lease | FromAgent

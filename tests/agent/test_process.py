@@ -46,6 +46,10 @@ def now() -> int:
     return int(time.time())
 
 
+def examinations(portal: Portal) -> list[wire.Examination]:
+    return [said for said in portal.messages() if isinstance(said, wire.Examination)]
+
+
 def test_a_node_enrols_serves_a_booking_and_stops_cleanly(portal: Portal, agent: Process) -> None:
     agent.start()
     seen(lambda: len(portal.reports()) > 0)
@@ -62,9 +66,15 @@ def test_a_node_enrols_serves_a_booking_and_stops_cleanly(portal: Portal, agent:
     (device,) = portal.reports()[-1].allocations[0].devices
     assert f"export CUDA_VISIBLE_DEVICES={device}\n" in environment.read_text()
 
+    seen(lambda: examinations(portal) != [])
+    (examination,) = examinations(portal)
+    checks = {check.name: check.state for check in examination.checks}
+    assert len(checks) >= 30
+    assert (checks["driver"], checks["enrolment"], checks["portal"]) == ("ok", "ok", "ok")
     assert agent.stop() == 0
     assert environment.exists()
     assert {type(m) for m in portal.messages()} == {
+        wire.Examination,
         wire.Inventory,
         wire.Report,
         wire.Heartbeat,

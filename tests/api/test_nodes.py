@@ -2,8 +2,9 @@
 
 import pytest
 
-from allocation.models import Gpu, Node
+from allocation.models import Gpu, Node, NodeExamination
 from tests.api.builders import Api, Site, said
+from tests.builders_allocation import NOW
 from tests.roles import as_system
 
 NODE = "fleet/nodes/gpu-a1-01"
@@ -93,3 +94,13 @@ class TestPinnedModes:
             assert site.operator.send("PUT", where, body).status_code in (400, 422)
         with as_system():
             assert Gpu.objects.get(id=gpu.id).mode_pinned == ""
+
+
+def test_an_operator_reads_what_works_on_a_node_and_nobody_else(operator: Api, site: Site) -> None:
+    assert said(operator.get(NODE))["examination"] is None
+    row = {"name": "driver", "state": "fail", "seen": "none", "do": "load it"}
+    with as_system():
+        NodeExamination.objects.create(node=Node.objects.get(), checks=[row], seq=1, at=NOW)
+    assert said(operator.get(NODE))["examination"]["checks"] == [{**row, "essential": True}]
+    assert site.admin.get(NODE).status_code == 403
+    assert "examination" not in said(site.admin.get("fleet/nodes"))["items"][0]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from allocation import wire
-from allocation.models import Gpu, GpuSample, Node
+from allocation.models import Gpu, GpuSample, Node, NodeExamination
 from allocation.rules.clocks import clock_is_wrong
 from allocation.services import reader, throttle
 from allocation.services.bookings import booking_request
@@ -69,7 +69,9 @@ def kinds(plant: Plant) -> dict[str, wire.Envelope]:
         processes=None,
     )  # fmt: skip
     telemetry = wire.Telemetry(sent_at=1, samples=(sample,), seq=seen.telemetry_seq + 1)
+    check = wire.CheckResult(name="driver", state="fail", seen="none", do="load it")
     return {
+        "examination": signed(plant, wire.Examination(at=1, checks=(check,), seq=1)),
         "inventory": signed(plant, inventory),
         "report": plant.report(),
         "heartbeat": heartbeat(plant),
@@ -82,10 +84,11 @@ def everything() -> list[Any]:
     with as_system():
         counted = {"stale_dropped", "refused", "throttled"}
         fields = [f.name for f in Node._meta.concrete_fields if f.name not in counted]
-        return [*world(), list(Node.objects.values(*fields)), GpuSample.objects.count()]
+        told = list(NodeExamination.objects.values())
+        return [*world(), told, list(Node.objects.values(*fields)), GpuSample.objects.count()]
 
 
-@pytest.mark.parametrize("kind", ["inventory", "report", "heartbeat", "telemetry"])
+@pytest.mark.parametrize("kind", ["examination", "inventory", "report", "heartbeat", "telemetry"])
 def test_a_message_again_changes_nothing_and_is_counted(plant: Plant, kind: str) -> None:
     message = kinds(plant)[kind]
     assert plant.told(message) == "applied"

@@ -39,6 +39,8 @@ def message_apply(
             if said == "applied":
                 inventory_apply(tables, site, name, message, now)
             return said
+        case wire.Examination():
+            raise AssertionError("simulated agents examine no node")
 
 
 def inventory_apply(

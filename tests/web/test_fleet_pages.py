@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from allocation.models import Decision, EnrolmentToken, Gpu, Node, PolicyVersion
+from allocation.models import Decision, EnrolmentToken, Gpu, Node, NodeExamination, PolicyVersion
 from allocation.solver.codec import encode
 from allocation.solver.plan import Assign, Plan, Reason, Refuse
 from tests.builders import a_member, a_project, a_tenant, an_operator
@@ -308,6 +308,32 @@ def test_what_has_changed_of_a_node_is_listed_and_approved_on_its_page(operator:
     assert f"Approve {node.name} as it is now" in page
     assert operator.post(f"/ops/fleet/{node.name}/ready").status_code == 302
     assert "Waits for your approval" not in _page(operator, f"/ops/fleet/{node.name}")
+
+
+def test_what_works_on_a_node_is_shown_to_operators_alone_and_its_text_is_no_markup(
+    operator: Client,
+) -> None:
+    now = timezone.now()
+    member, node = a_member(a_project()), a_node(now=now)
+    address = f"/ops/fleet/{node.name}"
+    assert "Its agent has not said yet" in _page(operator, address)
+    rows = [("driver", "fail"), ("clock", "ok"), ("setfacl", "warn"), ("portal", "unknown")]
+    checks = [
+        {"name": name, "state": state, "seen": f"<b>{name}</b>", "do": f"mend {name}"}
+        for name, state in rows
+    ]
+    with as_system():
+        NodeExamination.objects.create(node=node, checks=checks, seq=1, at=now)
+    page = _page(operator, address)
+    for name, _ in rows:
+        assert f"&lt;b&gt;{name}&lt;/b&gt;" in page
+        assert f"<b>{name}</b></dd>" not in page
+    assert page.index("mend driver") < page.index("mend setfacl") < page.index("mend portal")
+    assert "needed for any work" in page
+    assert "1 check fine" in page
+    client = Client()
+    client.force_login(member.user)
+    assert "mend driver" not in _page(client, f"/t/{member.tenant.slug}/fleet/{node.name}")
 
 
 @pytest.mark.parametrize(
