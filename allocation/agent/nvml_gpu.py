@@ -87,6 +87,7 @@ class NvmlGpu:
         uuid = pynvml.nvmlDeviceGetUUID(handle)
         self._handles[uuid] = handle
         mig = _mig_mode(handle)
+        pci = pynvml.nvmlDeviceGetPciInfo(handle)
         return InventoryGpu(
             index=index,
             uuid=uuid,
@@ -95,10 +96,12 @@ class NvmlGpu:
             mig_capable=mig is not None,
             mode="sliced" if mig is not None and mig[0] else "whole",
             numa=None,  # the host tells: see host.inventory_take
-            pci=pynvml.nvmlDeviceGetPciInfo(handle).busId,
+            pci=pci.busId,
             nvlink_domain=domain,
             placements=tuple(self._placements(uuid)) if mig is not None else (),
             peers=peers,
+            device_id=_pci_id(pci.pciDeviceId),
+            subsystem_id=_pci_id(pci.pciSubSystemId),
         )
 
     def _placements(self, uuid: str) -> Iterator[Placement]:
@@ -343,6 +346,11 @@ def _mig_mode(handle: Handle) -> list[int] | None:
         return list(pynvml.nvmlDeviceGetMigMode(handle))
     except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
         return None
+
+
+def _pci_id(number: int) -> str:
+    """NVML has the vendor in the lower half and the device in the upper one."""
+    return f"{number & 0xFFFF:04x}:{number >> 16 & 0xFFFF:04x}" if number else ""
 
 
 def _mode(mig: int) -> Mode:

@@ -16,6 +16,7 @@ class HardwareFault(Exception):
 
 SM_PER_SLICE = 16
 ALL_SLICES = 7
+_NVIDIA = 0x10DE
 # NVML's enumerators of compute profiles, by their size, and the second forms of two of them.
 _FULL = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 _ONE_SLICE_REV1, _SEVEN_NVL = 7, 8
@@ -74,12 +75,19 @@ class Model:
     idle_c: int
     max_c: int
     profiles: tuple[Profile, ...]
+    pci: str
+    subsystem: str = ""
 
     def profile(self, profile_id: int) -> Profile:
         for profile in self.profiles:
             if profile.id == profile_id:
                 return profile
         raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
+
+
+def pci_number(device: str) -> int:
+    """As NVML packs it, with the vendor in the lower half; 0 for what is not known."""
+    return int(device, 16) << 16 | _NVIDIA if device else 0
 
 
 def models_load() -> dict[str, Model]:

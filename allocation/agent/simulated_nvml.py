@@ -17,7 +17,7 @@ from allocation.agent.simulated_calls import target as _target
 from allocation.agent.simulated_calls import text_give as _text
 from allocation.agent.simulated_drivers import Driver
 from allocation.agent.simulated_hardware import Gpu, Hardware, Instance, Kind
-from allocation.agent.simulated_models import Compute, HardwareFault
+from allocation.agent.simulated_models import Compute, HardwareFault, pci_number
 from allocation.agent.simulated_sensors import SimulatedSensors
 
 _MIB = 1 << 20
@@ -123,7 +123,10 @@ class SimulatedNvml(SimulatedSensors):
 
     @_symbol
     def nvmlDeviceGetPciInfo_v3(self, handle: CData, ref: CData) -> None:
-        _target(ref).busId = self._gpu(handle).pci
+        gpu, info = self._gpu(handle), _target(ref)
+        info.busId = gpu.pci
+        info.pciDeviceId = pci_number(gpu.model.pci)
+        info.pciSubSystemId = pci_number(gpu.model.subsystem)
 
     @_symbol
     def nvmlDeviceGetAddressingMode(self, handle: CData, ref: CData) -> None:

@@ -107,6 +107,9 @@ class ReportedOut(serializers.Serializer[Any]):
     catalogue, null where it is not in there."""
 
     product_name = serializers.CharField(source="name")
+    pci_device_id = serializers.CharField(
+        source="device_id", help_text="As `10de:2330`; empty where no agent has told it."
+    )
     memory_mb = serializers.IntegerField()
     gpus = serializers.IntegerField()
     nodes = serializers.ListField(child=serializers.CharField())

@@ -12,7 +12,8 @@ from allocation.solver.types import SLOTS_PER_GPU
 @dataclass(frozen=True, slots=True)
 class Reported:
     """A model that nodes have. `profiles` are its slices by name with how many fit on one GPU, as
-    the driver says; `model` is its row, None while nobody has named it."""
+    the driver says; `device_id` is its PCI id, empty where no agent has told it; `model` is its
+    row, None while nobody has named it."""
 
     name: str
     memory_mb: int
@@ -22,6 +23,7 @@ class Reported:
     is_sliceable: bool
     known: KnownModel | None
     model: GpuModel | None
+    device_id: str
 
     @property
     def unexpected(self) -> tuple[str, ...]:
@@ -52,11 +54,27 @@ def inventory_read(stored: NodeInventory) -> wire.Inventory | None:
         return None
 
 
-def model_named(name: str) -> GpuModel | None:
-    """The model that NVML calls `name`; drivers of different ages name some models differently."""
-    found = GpuModel.objects.filter(product_name=name).first()
-    known = known_catalogue().by_name(name) if found is None else None
-    return found if known is None else GpuModel.objects.filter(product_name__in=known.names).first()
+def known_of(item: wire.InventoryGpu) -> KnownModel | None:
+    """The shipped model of a GPU: by its PCI id, else by NVML's name."""
+    shipped = known_catalogue()
+    return shipped.by_device(item.device_id, item.memory_mb) or shipped.by_name(item.name)
+
+
+def model_of(item: wire.InventoryGpu) -> GpuModel | None:
+    """The model of a GPU: by its PCI id, else by NVML's name. Drivers of different ages name some
+    models differently, and the site has a model under one of the names."""
+    known = known_catalogue().by_device(item.device_id, item.memory_mb)
+    found = _named(known.names, item.name) if known else None
+    if found is not None:
+        return found
+    known = known_catalogue().by_name(item.name)
+    return _named((item.name, *known.names) if known else (item.name,), item.name)
+
+
+def _named(names: Sequence[str], first: str) -> GpuModel | None:
+    """The site's model that has one of the names, rather that of the `first`."""
+    rows = {row.product_name: row for row in GpuModel.objects.filter(product_name__in=names)}
+    return rows.get(first) or next((rows[name] for name in names if name in rows), None)
 
 
 def fits_slots(placements: Sequence[wire.Placement]) -> bool:
@@ -77,6 +95,7 @@ def _reported(name: str, items: Sequence[tuple[str, wire.InventoryGpu]]) -> Repo
         nodes=tuple(dict.fromkeys(node for node, _ in items)),
         profiles=tuple(profiles.items()),
         is_sliceable=fits_slots(first.placements),
-        known=known_catalogue().by_name(name),
-        model=model_named(name),
+        known=known_of(first),
+        model=model_of(first),
+        device_id=first.device_id,
     )

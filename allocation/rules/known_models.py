@@ -13,6 +13,9 @@ from typing import Any
 
 WORKLOADS = ("training", "inference")
 _CENT = Decimal("0.01")
+_NVIDIA = "10de"
+# Error correction takes a sixteenth of some memories, and drivers keep a little for themselves.
+_MEMORY_VARIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,17 @@ class KnownCatalogue:
     def by_name(self, name: str) -> KnownModel | None:
         """The model that NVML calls `name`."""
         return next((model for model in self.models.values() if name in model.names), None)
+
+    def by_device(self, device_id: str, memory_mb: int) -> KnownModel | None:
+        """The model of this PCI id, as "10de:2330". With less or more memory than the model has it
+        is another product, such as a part of the GPU that a hypervisor hands out."""
+        vendor, _, device = device_id.partition(":")
+        if vendor != _NVIDIA:
+            return None
+        found = next((model for model in self.models.values() if device in model.pci), None)
+        if found is None or abs(memory_mb - found.memory_mb) > found.memory_mb // _MEMORY_VARIES:
+            return None
+        return found
 
     def of_class(self, gpu_class: str) -> KnownModel | None:
         """The first model for which this class is suggested: its speeds and prices are typical."""

@@ -6,7 +6,7 @@ from django.db.models import Max
 
 from allocation import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeInventory
-from allocation.queries.reported import fits_slots, inventory_read, model_named
+from allocation.queries.reported import fits_slots, inventory_read, model_of
 from allocation.services.differences import differences_add, differences_of, links_tell
 from allocation.services.health import gpu_found, gpus_lost
 from tenants.outbox import nudge
@@ -62,7 +62,7 @@ def _untold(node: Node) -> set[str]:
 
 def _gpu_apply(node: Node, item: wire.InventoryGpu, *, linked: bool) -> str | None:
     """`linked`: the inventory tells how GPUs are joined; else what is known of that is kept."""
-    model = model_named(item.name)
+    model = model_of(item)
     if model is None:
         return unknown_model(item)
     known = Gpu.objects.filter(uuid=item.uuid).select_related("node").first()
@@ -148,7 +148,7 @@ def models_follow(now: datetime) -> list[str]:
 
 
 def _gpus_follow(node: Node, inventory: wire.Inventory, known: set[str]) -> bool:
-    named = [item for item in inventory.gpus if item.uuid not in known and model_named(item.name)]
+    named = [item for item in inventory.gpus if item.uuid not in known and model_of(item)]
     settled = {unknown_model(item) for item in named}
     problems = [problem for item in named if (problem := _gpu_apply(node, item, linked=True))]
     news = [problem for problem in problems if problem not in node.differences]

@@ -107,6 +107,7 @@ def test_every_gpu_tells_who_it_is(readable: GpuPort) -> None:
     assert len({gpu.uuid for gpu in gpus}) == len({gpu.pci for gpu in gpus}) == len(gpus)
     for gpu in gpus:
         assert gpu.uuid.startswith("GPU-")
+        assert re.fullmatch("10de:[0-9a-f]{4}", gpu.device_id)
         assert gpu.memory_mb > 1000
         assert gpu.mig_capable or not gpu.placements
 
@@ -143,6 +144,12 @@ def test_linked_gpus_share_a_domain_and_others_have_none() -> None:
         domains = [gpu.nvlink_domain for gpu in node.port.inventory()]
 
     assert domains == [0, 0, 1, 1, None]
+
+
+def test_boards_are_told_by_the_halves_of_their_pci_numbers() -> None:
+    with simulate("h100:1,l40s:1") as node:
+        told = [(gpu.device_id, gpu.subsystem_id) for gpu in node.port.inventory()]
+    assert told == [("10de:2330", "10de:16c1"), ("10de:26b9", "")]
 
 
 def test_a_lost_gpu_is_left_out_of_the_inventory() -> None:

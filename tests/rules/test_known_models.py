@@ -26,6 +26,15 @@ def test_the_models_of_data_centres_are_there_each_under_one_name_and_id() -> No
     assert CATALOGUE.by_name("NVIDIA Nothing") is None
 
 
+def test_an_id_is_that_of_a_model_only_with_about_its_memory_and_of_its_maker() -> None:
+    l40s = CATALOGUE.models["l40s"]
+    # With error correction off the same board has a sixteenth more.
+    for memory_mb, found in ((46_068, l40s), (49_140, l40s), (24_576, None), (98_304, None)):
+        assert CATALOGUE.by_device("10de:26b9", memory_mb) is found
+    for nobody in ("1002:26b9", "10de:ffff", "26b9", ""):
+        assert CATALOGUE.by_device(nobody, 46_068) is None
+
+
 def test_every_geometry_can_be_built_and_its_names_say_its_compute_slices() -> None:
     for model in CATALOGUE.models.values():
         slots = max((start + p.size for p in model.profiles for start in p.starts), default=0)
@@ -42,6 +51,7 @@ def test_the_expected_geometry_is_that_of_the_simulated_drivers() -> None:
         known = CATALOGUE.by_name(simulated.name)
         assert known is not None
         assert known.memory_mb == simulated.memory_mb
+        assert CATALOGUE.by_device(f"10de:{simulated.pci}", simulated.memory_mb) is known
         assert known.mode_switch == {"none": "online"}.get(
             simulated.mode_switch, simulated.mode_switch
         )

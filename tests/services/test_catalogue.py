@@ -20,7 +20,7 @@ from allocation.services.inventories import inventory_apply
 from tenants.errors import Refused
 from tenants.models import AuditEntry, GpuClass, Quota, User
 from tenants.wall import operator_tx
-from tests.builders import a_tenant, an_operator
+from tests.builders import a_gpu_class, a_tenant, an_operator
 from tests.builders_allocation import NOW
 from tests.roles import as_system
 from tests.services.reported import a_gpu, an_inventory, enrolled, there
@@ -171,3 +171,38 @@ def test_two_classes_never_have_one_name(operator: User) -> None:
         with pytest.raises(Refused) as caught, operator_tx():
             class_set(operator=operator, slug="b", label=label, order=order, now=NOW)
         assert caught.value.param in ("label", "order")
+
+
+def named(**site: str) -> None:
+    """The site's models by short name, with NVML's names."""
+    made = a_gpu_class("x")
+    with as_system():
+        for slug, name in site.items():
+            GpuModel.objects.create(slug=slug, product_name=name, gpu_class=made, memory_mb=97_887)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "memory_mb", "model"),
+    [
+        ("NVIDIA RTX PRO 6000 of a later driver", "10de:2bb4", 97_887, "workstation"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "10de:2bb4", 97_887, "maxq"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "", 97_887, "maxq"),
+        ("NVIDIA RTX PRO 6000 Blackwell DC-24Q", "10de:2bb5", 24_576, None),
+        ("NVIDIA of ours", "10de:ffff", 97_887, "ours"),
+        ("NVIDIA of ours", "10de:27b8", 23_034, "ours"),
+        ("NVIDIA of theirs", "", 97_887, None),
+    ],
+)
+def test_a_gpu_is_known_by_its_pci_id_first_and_by_its_name_where_that_says_nothing(
+    name: str, device: str, memory_mb: int, model: str | None
+) -> None:
+    prefix = "NVIDIA RTX PRO 6000 Blackwell"
+    named(
+        maxq=f"{prefix} Max-Q Workstation Edition", workstation=f"{prefix} Workstation Edition",
+        server=f"{prefix} Server Edition", ours="NVIDIA of ours",
+    )  # fmt: skip
+    item = dataclasses.replace(a_gpu(0, name), device_id=device, memory_mb=memory_mb)
+    node = enrolled(an_inventory(item))
+    with as_system():
+        assert list(Gpu.objects.values_list("model_id", flat=True)) == [model] * bool(model)
+    assert node.state == (Node.State.READY if model else Node.State.QUARANTINED)
