@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from allocation.models import Gpu
 from allocation.queries.blackouts import blackouts_by_gpu, blackouts_open
 from allocation.services.free import Stretch, free_read
-from allocation.solver.types import SLOTS_PER_GPU
+from allocation.solver.model.inputs import SLOTS_PER_GPU
 from tenants.api.base import ApiView
 from tenants.api.fields import Instant, Strict, Text
 from tenants.api.schema import described

@@ -18,8 +18,8 @@ from allocation.services.fleet import (
 )
 from allocation.services.modes import mode_pin
 from allocation.services.upkeep import node_drain
-from allocation.solver.geometry import units_of
-from allocation.solver.types import Model, Placement
+from allocation.solver.fleet.mig_geometry import units_of
+from allocation.solver.model.inputs import Model, Placement
 from billing.queries import prices_now
 from tenants.api.base import ApiView, listed
 from tenants.api.fields import Instant, Money, Strict, Text

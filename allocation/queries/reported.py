@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from allocation import wire
 from allocation.models import GpuModel, NodeInventory
 from allocation.rules.known_models import KnownModel, known_catalogue
-from allocation.solver.types import SLOTS_PER_GPU
+from allocation.solver.model.inputs import SLOTS_PER_GPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from allocation.services.compaction_orders import document_of
 from allocation.services.policies import policy_of
 from allocation.services.snapshot import snapshot_read
 from allocation.solver import Place, solve
-from allocation.solver.compaction import Proposal, propose
+from allocation.solver.cycle.compaction import Proposal, propose
 from tenants.audit import audit_record, platform_record
 from tenants.errors import Refused
 from tenants.models import User

@@ -6,7 +6,7 @@ from typing import Any
 from allocation.models import CompactionOrder, Decision
 from allocation.services.places import place_data, place_of
 from allocation.solver import Carried, Order, Relocation
-from allocation.solver.compaction import Proposal
+from allocation.solver.cycle.compaction import Proposal
 
 
 def orders_read() -> tuple[Order, ...]:

@@ -10,7 +10,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.ask_text import pin_words
 from allocation.services.refusals import refusal
 from allocation.services.snapshot import gpus_read, models_read
-from allocation.solver.topology import pools_of
+from allocation.solver.fleet.pool import pools_of
 
 
 def pin_resolve(ask: AskDocument) -> AskDocument:

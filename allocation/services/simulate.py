@@ -10,8 +10,8 @@ from allocation.services.policies import policy_of
 from allocation.services.snapshot import models_read, snapshot_take
 from allocation.services.snapshot_quota import tiers_read
 from allocation.solver import UNITS_PER_GPU, Gpu, Limit, Model, Policy, Snapshot, Tier
-from allocation.solver.tally import Rates
-from allocation.solver.workload import Demand
+from allocation.solver.simulation.metrics import Rates
+from allocation.solver.simulation.workload import Demand
 from billing.queries import prices_now
 from billing.rules import LEDGER_STEP
 

@@ -37,7 +37,7 @@ from allocation.solver import (
     Snapshot,
 )
 from allocation.solver import Gpu as SolverGpu
-from allocation.solver.types import Mode, Together
+from allocation.solver.model.inputs import Mode, Together
 
 EVERYWHERE = Q()
 # A device that was given back is cleared within seconds. What takes longer is expected to take as

@@ -1,37 +1,6 @@
 """The solver's public face: data in, decisions with reasons out; no Django, no clock."""
 
-from allocation.solver.codec import decode, digest, digest_of, encode
-from allocation.solver.cycle import solve
-from allocation.solver.geometry import units_of
-from allocation.solver.parts import (
-    CHANGED,
-    CONFLICT,
-    LEFT,
-    NEEDED,
-    ROOM_FREED,
-    Group,
-    Part,
-    Parts,
-    in_halves,
-    narrowed,
-    refused_too_early,
-)
-from allocation.solver.plan import (
-    Alternative,
-    Assign,
-    Borrow,
-    Carried,
-    Claim,
-    Extend,
-    Move,
-    Pause,
-    Plan,
-    Reason,
-    Refuse,
-    Waiting,
-)
-from allocation.solver.quota import Block, Quota, Use
-from allocation.solver.quote import (
+from allocation.solver.cycle.quote import (
     QUARTER,
     Availability,
     Option,
@@ -40,7 +9,10 @@ from allocation.solver.quote import (
     quote,
     worth_showing,
 )
-from allocation.solver.types import (
+from allocation.solver.cycle.solve import solve
+from allocation.solver.fleet.mig_geometry import units_of
+from allocation.solver.model.codec import decode, digest, digest_of, encode
+from allocation.solver.model.inputs import (
     SLOTS_PER_GPU,
     UNITS_PER_GPU,
     Ask,
@@ -64,6 +36,34 @@ from allocation.solver.types import (
     Tier,
     Used,
 )
+from allocation.solver.model.plan import (
+    Alternative,
+    Assign,
+    Borrow,
+    Carried,
+    Claim,
+    Extend,
+    Move,
+    Pause,
+    Plan,
+    Reason,
+    Refuse,
+    Waiting,
+)
+from allocation.solver.model.plan_parts import (
+    CHANGED,
+    CONFLICT,
+    LEFT,
+    NEEDED,
+    ROOM_FREED,
+    Group,
+    Part,
+    Parts,
+    in_halves,
+    narrowed,
+    refused_too_early,
+)
+from allocation.solver.quota.quota import Block, Quota, Use
 
 __all__ = [
     "CHANGED",

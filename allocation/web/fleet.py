@@ -42,8 +42,8 @@ from allocation.services.free import LEAST, free_read
 from allocation.services.operator_losses import clock_losses, drain_losses
 from allocation.services.upkeep import node_drain
 from allocation.services.watch import watch_read
-from allocation.solver.codec import decode
-from allocation.solver.plan import Plan
+from allocation.solver.model.codec import decode
+from allocation.solver.model.plan import Plan
 from allocation.web.fleet_tiles import (
     Geometry,
     NodeTile,

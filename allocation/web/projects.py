@@ -29,7 +29,7 @@ from allocation.queries.projects import (
 )
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
-from allocation.solver.types import UNITS_PER_GPU
+from allocation.solver.model.inputs import UNITS_PER_GPU
 from allocation.web.burndown import Burndown, burndown
 from billing.queries import BudgetEffect
 from billing.rules import money_text

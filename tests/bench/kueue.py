@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from allocation.solver import Ask, Gpu, Limit, Policy, Request, Snapshot, Tier
-from allocation.solver.simulate import Simulation
+from allocation.solver.simulation.simulate import Simulation
 from tests.bench.machine import machine
 from tests.solver.builders import L40S, NOON
 

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.demand import Mix
-from allocation.solver.placement import Want, place
-from allocation.solver.repack import make_room, pack
-from allocation.solver.topology import Pool, pools_of
-from allocation.solver.types import Place
+from allocation.solver.fleet.demand_mix import Mix
+from allocation.solver.fleet.pool import Pool, pools_of
+from allocation.solver.model.inputs import Place
+from allocation.solver.placement.gang import Want, place
+from allocation.solver.placement.repack import make_room, pack
 from tests.bench.peers import peers_of
 from tests.solver.builders import H100, gpus
 

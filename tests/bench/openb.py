@@ -27,11 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.solver import UNITS_PER_GPU, Ask, Policy, Request, Snapshot
-from allocation.solver.geometry import WHOLE_SHARE
-from allocation.solver.moving import Promised
-from allocation.solver.ordering import in_order
-from allocation.solver.want import Want, wants_of
-from allocation.solver.working import Found, Working
+from allocation.solver.fleet.mig_geometry import WHOLE_SHARE
+from allocation.solver.model.demand import Want, wants_of
+from allocation.solver.model.ordering import in_order
+from allocation.solver.rebinding.rebinding import Promised
+from allocation.solver.state.working import Found, Working
 from tests.bench.peers import peers_of
 from tests.bench.trace import (
     ORDERS,

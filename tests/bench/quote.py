@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 
 from allocation.solver import Ask, Gpu, Held, Place, Policy, Question, Snapshot
-from allocation.solver.quote import Availability
+from allocation.solver.cycle.quote import Availability
 from tests.bench.cycle import CLASSES, a_fleet, a_wish, timed
 from tests.bench.machine import machine, spread
 from tests.solver.builders import DAY, HOUR, MODELS, NOON

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from allocation.solver.want import wants_of
+from allocation.solver.model.demand import wants_of
 from tests.bench import openb
 from tests.bench.trace import Row, arrivals, ask_of, nodes_of, pods_of
 

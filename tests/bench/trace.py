@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.solver import Ask, Gpu, Host, Model
-from allocation.solver.geometry import WHOLE_SHARE
+from allocation.solver.fleet.mig_geometry import WHOLE_SHARE
 
 Row = dict[str, str]
 

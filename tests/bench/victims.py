@@ -3,8 +3,8 @@
 Small random rooms (7 GPUs, up to ten running bookings: whole GPUs, gangs, slices) in which a gang
 fits only when somebody leaves. Beside ours: Kueue's way (remove in order, latest first, until it
 fits, then put back in reverse whoever is not needed), and the exact least over all subsets. The
-rooms are those of tests/solver/test_victims.py. For the ratios a second is added on both sides, so
-that nothing is ever divided by nothing. JSON lines on stdout.
+rooms are those of tests/solver/preemption/test_victims.py. For the ratios a second is added on
+both sides, so that nothing is ever divided by nothing. JSON lines on stdout.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from allocation.solver.columns import Bools
-from allocation.solver.running import Runner
-from allocation.solver.victims import Room
+from allocation.solver.fleet.columns import Bools
+from allocation.solver.preemption.victims import Room
+from allocation.solver.state.running import Runner
 from tests.bench.machine import spread
-from tests.solver.test_victims import cases, chosen, least
+from tests.solver.preemption.test_victims import cases, chosen, least
 
 Way = Callable[[Room, list[Runner]], Bools]
 

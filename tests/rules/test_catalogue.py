@@ -1,7 +1,7 @@
 """The catalogue of rules: whole, unambiguous, and the same that the solver cites."""
 
 from allocation.rules.catalogue import BY_CODE, BY_ID, RULES
-from allocation.solver.explain import RULES as CITED
+from allocation.solver.reasons.explain import RULES as CITED
 
 
 def test_ids_and_codes_are_there_once() -> None:

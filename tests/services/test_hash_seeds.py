@@ -8,7 +8,7 @@ HASHED = """
 from allocation.solver import digest, solve
 from tests.bench.cycle import a_site, the_next
 from tests.solver.builders import POLICY
-from tests.solver.test_written_properties import SEARCHED, worlds
+from tests.solver.state.test_planned_rows_properties import SEARCHED, worlds
 site = a_site(32, 30)
 plan = solve(site, POLICY)
 (moves,) = [solve(world, POLICY) for world in worlds(SEARCHED)]

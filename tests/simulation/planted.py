@@ -12,7 +12,9 @@ from unittest import mock
 
 from allocation.agent import store
 from allocation.agent.suspensions import Suspensions
-from allocation.solver import carrying, space, want
+from allocation.solver.cycle import relocation_orders
+from allocation.solver.model import demand
+from allocation.solver.state import space
 from tests.simulation import hearing
 
 
@@ -53,13 +55,13 @@ def _mixed(really: Callable[..., Any]) -> Callable[..., Any]:
 # Where, and what takes its place, given what is there.
 Fault = tuple[object, str, Callable[[Any], object]]
 FAULTS: dict[str, Fault] = {
-    "a move begins without its notice": (carrying, "_done", _at_once),
+    "a move begins without its notice": (relocation_orders, "_done", _at_once),
     "the agent does not sync what it must not forget": (
         store, "write_synced", lambda _: _unsynced),
     "a word that was overtaken is proof": (hearing, "is_proof", lambda _: lambda *_: True),
     "what died while it was frozen goes on": (Suspensions, "_alive", lambda _: lambda *_: True),
     "a class has the GPUs of every class": (space, "pools_of", _mixed),
-    "a gang of one node is spread": (want, "want_of", _anywhere),
+    "a gang of one node is spread": (demand, "want_of", _anywhere),
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from allocation.rules.fencing import STARTED
 from allocation.rules.leases import LeaseWatch
 from allocation.rules.silence import SilenceWatch
 from allocation.solver import LEFT, Order, Plan, Policy, Relocation, Snapshot, solve
-from allocation.solver.compaction import propose
+from allocation.solver.cycle.compaction import propose
 from tests.simulation import (
     accounts,
     healing,

@@ -4,7 +4,7 @@ import dataclasses
 import uuid
 
 from allocation.solver import Extension, Gpu, Held, Promise, Request, Snapshot
-from allocation.solver.types import Together
+from allocation.solver.model.inputs import Together
 from tests.simulation import upkeep
 from tests.simulation.accounts import SHORTEST, is_rest, time_left
 from tests.simulation.homes import at_home, home_paused, home_running

@@ -11,7 +11,7 @@ from allocation import wire
 from allocation.agent import link as links
 from allocation.agent.enrol import Identity
 from allocation.solver import Gpu, Host, Model, Placement, units_of
-from allocation.solver.types import Limit
+from allocation.solver.model.inputs import Limit
 from tests.simulation.acts import Acts
 from tests.simulation.node import SimNode
 from tests.simulation.people import FIRST_CLASS, SECOND_CLASS, SERVICES, Party, Wish

@@ -21,7 +21,7 @@ from allocation.solver import (
     Tier,
     Used,
 )
-from allocation.solver.types import Mode, Together
+from allocation.solver.model.inputs import Mode, Together
 
 NOON = 1_800_014_400
 HOUR = 3_600

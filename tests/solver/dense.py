@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 
 from allocation.solver import Ask, Extension, Gpu, Held, Host, Limit, Place, Request, Snapshot
-from allocation.solver.types import Mode, Together
+from allocation.solver.model.inputs import Mode, Together
 from tests.solver.builders import HOUR, NOON, a_limit, a_request, a_snapshot, gpus
 
 TENANTS = ("lab", "firm", "inst")

@@ -16,7 +16,7 @@ from allocation.solver import (
     Request,
     Snapshot,
 )
-from allocation.solver.types import Held, Mode
+from allocation.solver.model.inputs import Held, Mode
 from tests.solver.builders import HOUR, NOON, a_limit, a_request, a_snapshot, an_ask, gpus
 from tests.solver.world import level_of, moved
 

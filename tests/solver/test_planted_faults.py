@@ -12,18 +12,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from allocation.solver import codec, extensions, promises, topology, victims
-from allocation.solver.calendar import Calendar
-from allocation.solver.columns import Bools
-from allocation.solver.geometry import Geometry
-from allocation.solver.hosts import Hosts
-from allocation.solver.quota import Quota
-from allocation.solver.reclaim import Reclaim
-from allocation.solver.sharers import Sharers
-from allocation.solver.topology import Pool
-from allocation.solver.victims import Room
-from tests.solver.test_preemption_properties import WORLDS, lived
-from tests.solver.test_properties import DENSE, DRAWS, two_cycles
+from allocation.solver.cycle import extensions, planned_starts
+from allocation.solver.fleet import pool as topology
+from allocation.solver.fleet.columns import Bools
+from allocation.solver.fleet.mig_geometry import Geometry
+from allocation.solver.fleet.pool import Pool
+from allocation.solver.model import codec
+from allocation.solver.preemption import victims
+from allocation.solver.preemption.candidates import Reclaim
+from allocation.solver.preemption.victims import Room
+from allocation.solver.quota.quota import Quota
+from allocation.solver.timeline.gpu_calendar import Calendar
+from allocation.solver.timeline.host_calendar import Hosts
+from allocation.solver.timeline.share_calendar import Sharers
+from tests.solver.cycle.test_properties import DENSE, DRAWS, two_cycles
+from tests.solver.preemption.test_preemption_properties import WORLDS, lived
 
 FOUND = (AssertionError, ValueError, KeyError, IndexError)
 
@@ -98,7 +101,7 @@ IN_PLANS: dict[str, Fault] = {
     "limits are not looked at": (Quota, "_route", lambda _: lambda *_: None),
     "a fixed mode is not looked at": (Pool, "suits", lambda _: lambda pool, _: pool.usable),
     "media engines are not counted": (topology, "geometry_of", lambda _: _WithoutTokens),
-    "planned starts are forgotten": (promises, "_matches", lambda _: lambda *_: False),
+    "planned starts are forgotten": (planned_starts, "_matches", lambda _: lambda *_: False),
     "an extension takes the next one's place": (
         extensions, "_room_blocks", lambda _: lambda *_: None),
     "an extension goes beyond a limit": (extensions, "_quota_blocks", lambda _: lambda *_: None),

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from allocation.solver import Assign, Place, Plan, Request, Snapshot, Waiting
-from allocation.solver.types import Held, Limit, Model, Together
+from allocation.solver.model.inputs import Held, Limit, Model, Together
 
 Row = tuple[Place, int, int]
 

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from allocation.models import Decision, EnrolmentToken, Gpu, Node, NodeExamination, PolicyVersion
-from allocation.solver.codec import encode
-from allocation.solver.plan import Assign, Plan, Reason, Refuse
+from allocation.solver.model.codec import encode
+from allocation.solver.model.plan import Assign, Plan, Reason, Refuse
 from tests.builders import a_member, a_project, a_tenant, an_operator
 from tests.roles import as_system
 from tests.web.fleet_builders import a_booking, a_node, a_place, measured

@@ -24,10 +24,10 @@ from allocation.services.simulate import (
     spec_read,
 )
 from allocation.solver import Request, Snapshot
-from allocation.solver.simulate import simulate
-from allocation.solver.tally import Result
-from allocation.solver.traces import trace_arrivals
-from allocation.solver.workload import demand_arrivals
+from allocation.solver.simulation.metrics import Result
+from allocation.solver.simulation.simulate import simulate
+from allocation.solver.simulation.traces import trace_arrivals
+from allocation.solver.simulation.workload import demand_arrivals
 from billing.rules import LEDGER_STEP
 
 DAY = 86_400

@@ -1,0 +1,1 @@
+"""One cycle from snapshot to plan, and quotes by the same search."""

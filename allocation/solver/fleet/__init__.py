@@ -1,0 +1,1 @@
+"""The hardware as the solver sees it: MIG geometry, topology, and GPUs as columns of arrays."""

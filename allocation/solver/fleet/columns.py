@@ -1,0 +1,123 @@
+"""The GPUs of one class as columns, ordered so that every group of the hardware is a run.
+
+Groups, from tight to loose: one GPU, one NVLink domain, one node, one rack, the whole class.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
+
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.model.inputs import Gpu, Place, Together
+
+LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
+
+Bools = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.intp]
+
+
+class Columns:
+    """Where each GPU of a class is: columns in the order rack, node, domain, index, id."""
+
+    def __init__(self, gpus: Iterable[Gpu]) -> None:
+        """Lay out the columns."""
+        self.gpus = tuple(sorted(gpus, key=_column_key))
+        self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
+        self.in_service: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
+        silent: Bools = np.array([gpu.silent for gpu in self.gpus], dtype=np.bool_)
+        # What takes new work; what is in service besides only keeps what it has.
+        self.usable: Bools = self.in_service & ~silent
+        self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
+        self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
+        self._widest = {level: self._most_columns(level) for level in LEVELS}
+        self.nodes = tuple(self.gpus[first].node for first in self.bounds["node"])
+        self.has_domains = len(self.bounds["domain"]) < len(self.gpus)
+        self._groups: dict[Together, Index] = {}
+        self._within: dict[tuple[str, ...], Bools] = {}
+
+    def __len__(self) -> int:
+        """How many GPUs."""
+        return len(self.gpus)
+
+    def sums(self, level: Together, capacity: npt.NDArray[np.uint8]) -> Ints:
+        """Capacity per group of the level: (…, columns) -> (…, groups)."""
+        if level == "any":
+            total: Ints = np.sum(capacity, axis=-1, dtype=np.int64, keepdims=True)
+            return total
+        sums: Ints = np.add.reduceat(capacity, self.bounds[level], axis=-1, dtype=np.int64)
+        return sums
+
+    def has_group(self, level: Together, idle: npt.NDArray[np.uint8], count: int) -> Bools:
+        """Windows × columns of ones where idle: has some group of the level so many of them?"""
+        narrow = np.uint8 if self._widest[level] < 256 else np.int64
+        sums = np.add.reduceat(idle, self.bounds[level], axis=-1, dtype=narrow)
+        found: Bools = np.any(sums >= count, axis=-1)
+        return found
+
+    def members(self, level: Together, group: int) -> range:
+        """Columns of a group."""
+        bounds = self.bounds[level]
+        last = int(bounds[group + 1]) if group + 1 < len(bounds) else len(self)
+        return range(int(bounds[group]), last)
+
+    def group_of(self, level: Together, column: int) -> int:
+        """Group that a column belongs to."""
+        return int(self.groups(level)[column])
+
+    def groups(self, level: Together) -> Index:
+        """The group of each column."""
+        if level not in self._groups:
+            columns = np.arange(len(self))
+            self._groups[level] = self.bounds[level].searchsorted(columns, side="right") - 1
+        return self._groups[level]
+
+    def together(self, level: Together, places: Iterable[Place]) -> bool:
+        """True when all the places lie in one group of the level."""
+        if level == "any":
+            return True
+        groups = self.groups(level)
+        return len({int(groups[self.column[place.gpu]]) for place in places}) == 1
+
+    def within(self, pin: tuple[str, ...]) -> Bools:
+        """Columns that a pin names: whole nodes, and GPUs as `node/index`."""
+        if pin not in self._within:
+            named = [gpu.node in pin or f"{gpu.node}/{gpu.index}" in pin for gpu in self.gpus]
+            self._within[pin] = np.array(named, dtype=np.bool_)
+        return self._within[pin]
+
+    def _most_columns(self, level: Together) -> int:
+        """GPUs of the largest group."""
+        return int(np.diff(np.append(self.bounds[level], len(self.gpus))).max(initial=0))
+
+    def _bounds(self, level: Together) -> Index:
+        keys = list(map(_GROUP_KEYS[level], self.gpus))
+        starts = [c for c in range(len(keys)) if c == 0 or keys[c] != keys[c - 1]]
+        return np.array(starts, dtype=np.intp)
+
+
+def levels_within(level: Together) -> Iterator[Together]:
+    """The level and all tighter ones, tightest first."""
+    yield from LEVELS[: LEVELS.index(level) + 1]
+
+
+def _column_key(gpu: Gpu) -> tuple[str, str, bool, int, int, str]:
+    return (gpu.rack, gpu.node, gpu.domain is None, gpu.domain or 0, gpu.index, gpu.id)
+
+
+def _domain_key(gpu: Gpu) -> object:
+    return gpu.id if gpu.domain is None else (gpu.rack, gpu.node, gpu.domain)
+
+
+def _no_key(_: Gpu) -> None:
+    return None
+
+
+_GROUP_KEYS: dict[Together, Callable[[Gpu], object]] = {
+    "gpu": attrgetter("id"),
+    "domain": _domain_key,
+    "node": attrgetter("rack", "node"),
+    "rack": attrgetter("rack"),
+    "any": _no_key,
+}

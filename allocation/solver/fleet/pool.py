@@ -1,0 +1,236 @@
+"""The GPUs of one class: what each can be given as, how many of it fit, and what is left then."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from allocation.solver.fleet.columns import Bools, Columns, Index
+from allocation.solver.fleet.demand_mix import EVEN, Mix
+from allocation.solver.fleet.demand_tables import offers_of, units_left
+from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, Values
+from allocation.solver.fleet.mig_geometry import (
+    SHARED,
+    WHOLE_MASK,
+    Best,
+    Geometry,
+    Masks,
+    geometry_of,
+    modes_for,
+    share_states,
+)
+from allocation.solver.model.inputs import Gpu, Mode, Model, Place, Shape, Together
+
+Kind = tuple[Geometry, Mode | None]
+
+
+class Pool(Columns):
+    """One GPU class: what its GPUs can be given as, and what they are worth."""
+
+    def __init__(
+        self,
+        gpu_class: str,
+        gpus: Iterable[Gpu],
+        models: Mapping[str, Model],
+        mix: Mix = EVEN,
+    ) -> None:
+        """Lay out the columns; KeyError when a GPU names a model that is not there.
+
+        `mix` is what has been asked of the class lately.
+        """
+        super().__init__(gpus)
+        self.gpu_class = gpu_class
+        self.models = models
+        self.mix = mix
+        geometries = {name: geometry_of(models[name]) for name in {g.model for g in self.gpus}}
+        self.geometries = tuple(geometries[gpu.model] for gpu in self.gpus)
+        self.kinds = _columns_by_geometry(self.geometries)
+        self.kind: Index = np.zeros(len(self.gpus), dtype=np.intp)
+        for number, (_, columns) in enumerate(self.kinds):
+            self.kind[columns] = number
+        # What a GPU is fixed to makes a kind of its own: slices cost nobody a whole one there.
+        pairs = [(g, gpu.mode) for g, gpu in zip(self.geometries, self.gpus, strict=True)]
+        self._valued = tuple(dict.fromkeys(pairs))
+        self.value_kind: Index = np.array([self._valued.index(p) for p in pairs], dtype=np.intp)
+        self.values = _values_of(self._valued, mix)
+        self._masks: Ints = np.array([g.masks for g in self.geometries], dtype=np.int64)
+        self._units_left = _padded([units_left(geometry) for geometry, _ in self._valued])
+        self._all_usable = bool(self.usable.all())
+        self._best: dict[str, Best] = {}
+        self._eligible: dict[Shape, Bools] = {}
+        self._suits: dict[Shape, Bools] = {}
+        self._units: dict[Shape, int] = {}
+        self._serves: dict[Shape, bool] = {}
+        self._missing: dict[Shape, tuple[int, int]] = {}
+        self._most: dict[tuple[Shape, Together], int] = {}
+
+    def with_mix(self, mix: Mix) -> "Pool":
+        """The same columns for other asks to come."""
+        return Pool(self.gpu_class, self.gpus, self.models, mix)
+
+    def geometry(self, gpu: str) -> Geometry:
+        """Geometry of one of its GPUs. KeyError: not in this class."""
+        return self.geometries[self.column[gpu]]
+
+    def mask_of(self, place: Place) -> int:
+        """Bits that a place takes of its GPU."""
+        return self.geometry(place.gpu).mask_of(place)
+
+    def serves(self, shape: Shape) -> bool:
+        """True when some GPU of the class, in service or not, can be given in this shape."""
+        if shape not in self._serves:
+            self._serves[shape] = bool(self.suits(shape).any())
+        return self._serves[shape]
+
+    def units(self, shape: Shape) -> int:
+        """Quota units of one of them, the most any model of the class takes; 0: not served."""
+        if shape not in self._units:
+            able = (g.units(shape) for g, _ in self.kinds if g.serves(shape))
+            self._units[shape] = max(able, default=0)
+        return self._units[shape]
+
+    def suits(self, shape: Shape) -> Bools:
+        """Columns whose model, fixed mode and agent allow the shape."""
+        if shape not in self._suits:
+            modes = modes_for(shape)
+            cut_so = np.array([gpu.mode in modes for gpu in self.gpus], dtype=np.bool_)
+            self._suits[shape] = cut_so & self.made_for(shape)
+        return self._suits[shape]
+
+    def made_for(self, shape: Shape) -> Bools:
+        """The same, whatever mode they are fixed to."""
+        able = [
+            (gpu.shares or not isinstance(shape, int)) and geometry.serves(shape)
+            for gpu, geometry in zip(self.gpus, self.geometries, strict=True)
+        ]
+        return np.array(able, dtype=np.bool_)
+
+    def capacity(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
+        """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
+        return self.capacity_on(shape, busy, self.eligible(shape))
+
+    def states(self, busy: Masks) -> Masks | Ints:
+        """The masks (columns) as states of the tables of worth; out of service: nothing is left."""
+        found: Masks | Ints = busy
+        shared = busy >= SHARED
+        if shared.any():
+            found = np.where(shared, self._masks + share_states(busy), busy)
+        return found if self._all_usable else np.where(self.usable, found, WHOLE_MASK)
+
+    def at_states(self, table: Ints, states: Masks | Ints) -> Ints:
+        """A table of (kinds × states) at the state of each column."""
+        found: Ints = table[0].take(states) if len(table) == 1 else table[self.value_kind, states]
+        return found
+
+    def units_left(self, states: Masks | Ints) -> Ints:
+        """Units that are not taken of each column."""
+        return self.at_states(self._units_left, states)
+
+    def useful(self, states: Masks | Ints) -> Ints:
+        """What of each column is useful at once."""
+        return self.at_states(self.values.useful, states)
+
+    def shared_from(self, columns: Index, states: Ints) -> Ints:
+        """The states of columns that are idle or shared, as states of shared GPUs."""
+        return np.where(states == 0, self._masks[columns], states)
+
+    def most(self, shape: Shape, level: Together) -> int:
+        """The most of a shape that one group of the level has, all in service and nothing taken."""
+        key = (shape, level)
+        if key not in self._most:
+            self._most[key] = self.most_of(self.suits(shape), shape, level)
+        return self._most[key]
+
+    def most_of(self, columns: Bools, shape: Shape, level: Together) -> int:
+        """The same of these columns."""
+        empty = np.zeros(len(self), dtype=np.uint16)
+        return int(self.sums(level, self.capacity_on(shape, empty, columns)).max())
+
+    def missing(self, shape: Shape) -> tuple[int, int]:
+        """GPUs that suit the shape: how many are out of service, and on nodes that are silent."""
+        if shape not in self._missing:
+            there = self.suits(shape) & self.in_service
+            out = int(self.suits(shape).sum() - there.sum())
+            self._missing[shape] = (out, int((there & ~self.usable).sum()))
+        return self._missing[shape]
+
+    def best_tables(self, profile: str) -> Best:
+        """Best places of a profile by `value_kind` and busy mask: tables of (kinds × masks)."""
+        if profile not in self._best:
+            self._best[profile] = _best_of(self._valued, self.mix, profile)
+        return self._best[profile]
+
+    def eligible(self, shape: Shape) -> Bools:
+        """Columns that suit the shape and take new work."""
+        if shape not in self._eligible:
+            self._eligible[shape] = self.suits(shape) & self.usable
+        return self._eligible[shape]
+
+    def capacity_on(self, shape: Shape, busy: Masks, eligible: Bools) -> npt.NDArray[np.uint8]:
+        """The same on these columns."""
+        if shape is None:
+            idle: npt.NDArray[np.uint8] = ((busy == 0) & eligible).view(np.uint8)
+            return idle
+        if len(self.kinds) == 1 and self.kinds[0][0].serves(shape):
+            alike: npt.NDArray[np.uint8] = self.kinds[0][0].capacity(shape)[busy] * eligible
+            return alike
+        found = np.zeros(busy.shape, dtype=np.uint8)
+        for geometry, columns in self.kinds:
+            if geometry.serves(shape):
+                found[..., columns] = geometry.capacity(shape)[busy[..., columns]]
+        fits: npt.NDArray[np.uint8] = found * eligible
+        return fits
+
+
+def pools_of(
+    gpus: Iterable[Gpu], models: Iterable[Model], mixes: Mapping[str, Mix] | None = None
+) -> dict[str, Pool]:
+    """The pools of a fleet by class, in the order of their names; `mixes` by class."""
+    by_slug = {model.slug: model for model in models}
+    members: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        members.setdefault(gpu.gpu_class, []).append(gpu)
+    known = mixes or {}
+    return {
+        name: Pool(name, members[name], by_slug, known.get(name, EVEN)) for name in sorted(members)
+    }
+
+
+@lru_cache(maxsize=512)
+def _values_of(kinds: tuple[Kind, ...], mix: Mix) -> Values:
+    """Worth of the states of each kind: a model and what it is fixed to."""
+    offers = [offers_of(geometry, mix, mode) for geometry, mode in kinds]
+    demand = max(sum(offer.weight for offer in each) for each in offers)
+    return Values(offers, max(demand, mix.total))
+
+
+@lru_cache(maxsize=512)
+def _best_of(kinds: tuple[Kind, ...], mix: Mix, profile: str) -> Best:
+    """The tables of each kind over each other; models without the profile have no place for it."""
+    values = _values_of(kinds, mix)
+    shape = values.sale.shape
+    number = np.full(shape, ILLEGAL, dtype=np.int64)
+    sale, useful = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for row, (geometry, _) in enumerate(kinds):
+        if geometry.serves(profile):
+            masks = geometry.masks
+            best = geometry.best_of(profile, values.sale[row, :masks], values.useful[row, :masks])
+            number[row, :masks] = best.number
+            sale[row, :masks], useful[row, :masks] = best.sale, best.useful
+    return Best(number, sale, useful)
+
+
+def _padded(tables: list[Ints]) -> Ints:
+    """Tables over each other, zero where one is longer."""
+    width = max(map(len, tables))
+    return np.array([np.pad(table, (0, width - len(table))) for table in tables])
+
+
+def _columns_by_geometry(geometries: tuple[Geometry, ...]) -> tuple[tuple[Geometry, Index], ...]:
+    columns: dict[str, list[int]] = {}
+    first: dict[str, Geometry] = {}
+    for column, geometry in enumerate(geometries):
+        columns.setdefault(geometry.model.slug, []).append(column)
+        first.setdefault(geometry.model.slug, geometry)
+    return tuple((first[slug], np.array(columns[slug], dtype=np.intp)) for slug in columns)

@@ -1,0 +1,132 @@
+"""Canonical JSON and sha256 of Snapshot, Policy and Plan: for replay, shadow and audit.
+
+The order in which a snapshot's rows came in is not part of what it says: they are sorted first.
+"""
+
+import hashlib
+import json
+import types
+from collections.abc import Hashable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from allocation.solver.model.inputs import Policy, Snapshot
+from allocation.solver.model.ordering import in_order
+from allocation.solver.model.plan import Plan
+
+Document = TypeVar("Document", Snapshot, Policy, Plan)
+
+
+def encode(document: Snapshot | Policy | Plan) -> bytes:
+    """Canonical bytes: sorted keys, no spaces, ASCII, integers only."""
+    if isinstance(document, Snapshot):
+        document = in_order(document)
+    plain = _plain(document)
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def digest(document: Snapshot | Policy | Plan) -> str:
+    """sha256 of the canonical bytes, hexadecimal."""
+    return digest_of(encode(document))
+
+
+def digest_of(data: bytes) -> str:
+    """The same of bytes that `encode` has made."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def decode(kind: type[Document], data: bytes) -> Document:
+    """Undo `encode`. ValueError: not JSON, a missing or unknown field, or a wrong type.
+
+    A field that has a default may be missing: older software did not know it.
+    """
+    found = _value(kind, json.loads(data), kind.__name__)
+    return cast(Document, found)
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401  JSON is what it is
+    if value is None or isinstance(value, (int, str)):
+        return value
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    kind = cast(Hashable, type(value))
+    quiet = _quiet(kind)
+    return {
+        name: _plain(found)
+        for name in _names(kind)
+        if (found := getattr(value, name)) or name not in quiet
+    }
+
+
+@lru_cache(maxsize=64)
+def _names(kind: Hashable) -> tuple[str, ...]:
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind} has no place in a document")
+    return tuple(field.name for field in fields(kind))
+
+
+@lru_cache(maxsize=64)
+def _quiet(kind: Hashable) -> frozenset[str]:
+    """The fields that are left out where they say nothing."""
+    return frozenset(f.name for f in fields(cast(Any, kind)) if f.metadata.get("said"))
+
+
+@lru_cache(maxsize=64)
+def _needed(kind: Hashable) -> frozenset[str]:
+    """The fields that every version of the software has written."""
+    rows = fields(cast(Any, kind))
+    return frozenset(field.name for field in rows if field.default is MISSING)
+
+
+@lru_cache(maxsize=64)
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _value(kind: Any, data: Any, where: str) -> object:  # noqa: ANN401  type hints are values
+    if is_dataclass(kind) and isinstance(kind, type):
+        return _record(kind, data, where)
+    origin = get_origin(kind)
+    if origin is tuple:
+        return _tuple(get_args(kind), data, where)
+    if origin in (Union, types.UnionType):
+        return _either(get_args(kind), data, where)
+    if origin is Literal:
+        if data not in get_args(kind):
+            raise ValueError(f"{where}: {data!r} is not one of {get_args(kind)}")
+        return data
+    if type(data) is not kind:
+        raise ValueError(f"{where}: not {kind.__name__}")
+    return data
+
+
+def _record(kind: type, data: Any, where: str) -> object:  # noqa: ANN401
+    if not isinstance(data, dict) or not _needed(kind) <= set(data) <= set(_names(kind)):
+        raise ValueError(f"{where}: not the fields of {kind.__name__}")
+    hints = _hints(kind)
+    return kind(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in data})
+
+
+def _tuple(inner: tuple[Any, ...], data: Any, where: str) -> tuple[object, ...]:  # noqa: ANN401
+    if not isinstance(data, list):
+        raise ValueError(f"{where}: not a list")  # noqa: TRY004  bad input, not a bug
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        return tuple(_value(inner[0], each, f"{where}[]") for each in data)
+    if len(inner) != len(data):
+        raise ValueError(f"{where}: {len(data)} values, not {len(inner)}")
+    return tuple(_value(kind, each, where) for kind, each in zip(inner, data, strict=True))
+
+
+def _either(kinds: tuple[Any, ...], data: Any, where: str) -> object:  # noqa: ANN401
+    if data is None and type(None) in kinds:
+        return None
+    problem: ValueError | None = None
+    for kind in kinds:
+        if kind is type(None):
+            continue
+        try:
+            return _value(kind, data, where)
+        except ValueError as error:
+            problem = error
+    raise problem or ValueError(f"{where}: nothing allowed")

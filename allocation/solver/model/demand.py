@@ -1,0 +1,110 @@
+"""What a booking wants of one class."""
+
+from dataclasses import dataclass
+
+from allocation.solver.model.inputs import Ask, Held, Request, Shape, Together
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """An ask brought down to one class. `level` is what `required` demands, else "any".
+
+    `owners` are those whose quota it uses: tenant, project; `tier` says how far they may go. Each
+    of the `count` comes with `cores` (thousandths) and `memory` (MiB) of its node. `owner` is whose
+    work it is. With a `pin` it lies on these nodes and GPUs alone. A `still` one makes no GPU
+    change its mode.
+    """
+
+    gpu_class: str
+    profile: str | None
+    count: int
+    level: Together
+    duration: int
+    owners: tuple[str, ...]
+    tier: str = ""
+    share: int | None = None
+    cores: int = 0
+    memory: int = 0
+    any_class: bool = False
+    owner: str = ""
+    pin: tuple[str, ...] = ()
+    still: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """What it wants of each GPU."""
+        return self.profile if self.share is None else self.share
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """The same for all that want the same but for how long."""
+        whose = None if self.share is None else self.owner
+        shape = self.profile if self.share is None else self.share
+        return (
+            self.gpu_class, shape, self.count, self.level, self.cores, self.memory, self.pin, whose
+        )  # fmt: skip
+
+    @property
+    def pin_words(self) -> str:
+        """`n0003`, `GPU 2 of n0003 or n0004`."""
+        split = (name.rpartition("/") for name in self.pin)
+        return " or ".join(f"GPU {last} of {node}" if node else last for node, _, last in split)
+
+    @property
+    def of_host(self) -> tuple[int, int]:
+        """Cores and memory of each of the `count`."""
+        return (self.cores, self.memory)
+
+
+def want_of(
+    ask: Ask,
+    gpu_class: str,
+    duration: int,
+    owners: tuple[str, ...],
+    tier: str = "",
+    owner: str = "",
+) -> Want:
+    """The ask on one of its classes."""
+    return Want(
+        gpu_class,
+        ask.profile,
+        ask.count,
+        ask.together if ask.required and ask.count > 1 else "any",
+        duration,
+        owners,
+        tier,
+        ask.share,
+        ask.cores,
+        ask.memory,
+        ask.any_class,
+        owner,
+        ask.pin,
+    )
+
+
+def want_of_held(
+    row: Held, gpu_class: str, duration: int, count: int = 1, level: Together = "any"
+) -> Want:
+    """What a row has, so many of it side by side, for another stretch of time."""
+    return Want(
+        gpu_class,
+        row.place.profile,
+        count,
+        level,
+        duration,
+        (row.tenant, row.project),
+        row.tier,
+        row.place.share,
+        row.cores,
+        row.memory,
+        owner=row.owner,
+    )
+
+
+def wants_of(request: Request) -> tuple[Want, ...]:
+    """The booking on each of its classes, in order of taste."""
+    owners = (request.tenant, request.project)
+    return tuple(
+        want_of(request.ask, name, request.length_on(name), owners, request.tier, request.owner)
+        for name in dict.fromkeys(request.ask.classes)
+    )

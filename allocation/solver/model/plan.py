@@ -1,0 +1,165 @@
+"""Everything the solver answers, as frozen values. Each answer carries its reasons."""
+
+from dataclasses import dataclass, field
+
+from allocation.solver.model.inputs import SAID, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why: a rule id of the catalogue, a stable code, a sentence for people, and the numbers.
+
+    `check` is one of the six: together, line, quota, budget, policy, hardware.
+    `frees_at` is when this stops being in the way, Unix seconds, None when nobody knows.
+    """
+
+    rule: str
+    code: str
+    check: str
+    sentence: str
+    numbers: tuple[tuple[str, int | str], ...] = ()
+    frees_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Give these places to the booking for [starts, ends): rows are written for it now."""
+
+    booking: str
+    gpu_class: str
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A booking that has places and has not begun gets others for the same [starts, ends)."""
+
+    booking: str
+    gpu_class: str
+    source: tuple[Place, ...]
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Keep the booking waiting, with the planned start that is its promise.
+
+    `starts` is never later than the promise it had, unless `delayed_by` names why.
+    """
+
+    booking: str
+    gpu_class: str
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+    reasons: tuple[Reason, ...]
+    delayed_by: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The booking can never be placed as asked. `alternatives` are windows that would work."""
+
+    booking: str
+    reasons: tuple[Reason, ...]
+    alternatives: tuple["Alternative", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another window or class for the same ask, that fitted when the decision was made."""
+
+    gpu_class: str
+    profile: str | None
+    count: int
+    starts: int
+    ends: int
+    share: int | None = None
+    pin: tuple[str, ...] = field(default=(), metadata=SAID)
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Answer to an extension: granted when `reasons` is empty."""
+
+    booking: str
+    until: int
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def granted(self) -> bool:
+        """True when every place of the booking is free until then."""
+        return not self.reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Tell the owner of a running booking now that all its places go to `beneficiary` at `at`.
+
+    `at` is at least the victim's grace away. `lost` are the GPU-seconds since its last save. A
+    planned resume, if one can be promised, is the victim's own row in `Plan.waits`.
+    """
+
+    booking: str
+    beneficiary: str
+    at: int
+    lost: int
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Answer to an operator's order: carried out in this plan when `reasons` is empty."""
+
+    order: str
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Borrow:
+    """What a held, given or promised booking has above its owners' guarantees, in units.
+
+    From `at_risk_from` on (Unix seconds; None: nobody asks) a lender waits for it.
+    """
+
+    booking: str
+    own: int
+    borrowed: int
+    at_risk_from: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A waiting booking within guarantee that would be running in [starts, ends) had it room."""
+
+    booking: str
+    tenant: str
+    gpu_class: str
+    starts: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole output of one cycle, each tuple ordered by booking id.
+
+    Pauses of `withdrawn` are taken back: these bookings keep their room to the end that they had.
+    `claims` are told only while somebody borrows: without that nobody could give room back.
+    """
+
+    assigns: tuple[Assign, ...]
+    waits: tuple[Waiting, ...]
+    refusals: tuple[Refuse, ...]
+    extensions: tuple[Extend, ...]
+    borrows: tuple[Borrow, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    pauses: tuple[Pause, ...] = ()
+    moves: tuple[Move, ...] = field(default=(), metadata=SAID)
+    withdrawn: tuple[str, ...] = field(default=(), metadata=SAID)
+    orders: tuple[Carried, ...] = field(default=(), metadata=SAID)

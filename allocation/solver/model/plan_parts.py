@@ -1,0 +1,242 @@
+"""What of a plan can still be written when some of what it answers has changed meanwhile.
+
+A plan is made of parts: one for each booking or order that it says something about. Most stand
+alone: whoever leaves only leaves room behind. Some need another one, because it makes the room
+that they are given. A part that can't be written takes those that need it with it, and no others.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+from allocation.solver.model.inputs import Place, Snapshot
+from allocation.solver.model.plan import Assign, Move, Plan, Refuse, Waiting
+
+Kind = Literal["answer", "extension", "pause", "withdrawal", "move", "order"]
+# Its kind, and the booking or order that it is about.
+Part = tuple[Kind, str]
+# What it was to be given is free, and stays free for those who were planned beside it.
+LEFT = "left"
+NEEDED = "needed"
+# Why others are withheld: they are something else by now, the database refuses them, or what was
+# refused may be had.
+CHANGED, CONFLICT, ROOM_FREED = "changed", "conflict", "room_freed"
+Group = tuple[Part, ...]
+Failed = TypeVar("Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Where and when a part has its booking lie."""
+
+    part: Part
+    gpu_class: str
+    gpus: frozenset[str]
+    starts: int
+    ends: int
+
+    def meets(self, starts: int, ends: int) -> bool:
+        return self.starts < ends and starts < self.ends
+
+
+class Parts:
+    """The parts of a plan, and which of them needs which."""
+
+    def __init__(self, plan: Plan, snapshot: Snapshot) -> None:
+        """`plan` may be narrowed: what is not in it is as it was."""
+        self._plan, self._snapshot = plan, snapshot
+        self.all = tuple(_parts(plan))
+        self._there = frozenset(self.all)
+        self._windows = list(_windows(plan))
+        # By what is needed: who needs it, and whether it has to be there even if the other left.
+        self._needs: dict[Part, dict[Part, bool]] = defaultdict(dict)
+        self._pauses()
+        self._moves()
+        self._orders()
+        self._series()
+
+    def withheld(self, gone: Mapping[Part, str]) -> dict[Part, str]:
+        """What can't be written, and why: `gone` with its reasons, and all that needs it."""
+        found = {part: why for part, why in gone.items() if part in self._there}
+        line = list(found)
+        while line:
+            on = line.pop()
+            for who, always in self._needs[on].items():
+                if who not in found and (always or found[on] != LEFT):
+                    found[who] = NEEDED
+                    line.append(who)
+        return found
+
+    def groups(self) -> list[Group]:
+        """Parts that need each other, together; in the order of the plan."""
+        beside: dict[Part, set[Part]] = defaultdict(set)
+        for on, needing in self._needs.items():
+            for who in needing:
+                beside[who].add(on)
+                beside[on].add(who)
+        found, seen = [], set[Part]()
+        for first in self.all:
+            if first not in seen:
+                group = {first}
+                line = [first]
+                while line:
+                    new = beside[line.pop()] - group
+                    group |= new
+                    line += new
+                seen |= group
+                found.append(tuple(part for part in self.all if part in group))
+        return found
+
+    def _need(self, who: Part, on: Part, *, always: bool = False) -> None:
+        if who != on and who in self._there and on in self._there:
+            self._needs[on][who] = always or self._needs[on].get(who, False)
+
+    def _pauses(self) -> None:
+        """Who is told to leave makes room and quota; who it is for has to come."""
+        held = defaultdict(list)
+        for row in self._snapshot.held:
+            held[row.booking].append(row)
+        classes = {gpu.id: gpu.gpu_class for gpu in self._snapshot.gpus}
+        tenants = {request.booking: request.tenant for request in self._snapshot.requests}
+        borrowing = {each.booking for each in self._plan.borrows if each.borrowed}
+        for pause in self._plan.pauses:
+            part: Part = ("pause", pause.booking)
+            self._need(part, ("answer", pause.beneficiary), always=True)
+            self._need(("answer", pause.booking), part, always=True)
+            for row in held[pause.booking]:
+                for window in self._windows:
+                    booking = window.part[1]
+                    shares = tenants.get(booking) == row.tenant or booking in borrowing
+                    is_near = row.place.gpu in window.gpus or (
+                        shares and window.gpu_class == classes[row.place.gpu]
+                    )
+                    if is_near and window.meets(pause.at, row.ends):
+                        self._need(window.part, part, always=True)
+
+    def _moves(self) -> None:
+        """Who moves makes room where it lay."""
+        for move in self._plan.moves:
+            left = {place.gpu for place in move.source}
+            for window in self._windows:
+                if window.gpus & left and window.meets(move.starts, move.ends):
+                    self._need(window.part, ("move", move.booking))
+
+    def _orders(self) -> None:
+        """What is carried out needs all of its pauses, and they need it."""
+        beneficiaries = {order.id: order.beneficiary for order in self._snapshot.orders}
+        for carried in self._plan.orders:
+            if carried.reasons:
+                continue
+            order: Part = ("order", carried.order)
+            beneficiary = beneficiaries.get(carried.order, "")
+            own: list[Part] = [("answer", beneficiary)]
+            own += [("pause", p.booking) for p in self._plan.pauses if p.beneficiary == beneficiary]
+            for part in own:
+                self._need(order, part, always=True)
+                self._need(part, order, always=True)
+
+    def _series(self) -> None:
+        """Its dates are placed all or none; one that was cancelled is no date any more."""
+        dates: dict[str, list[Part]] = defaultdict(list)
+        for request in self._snapshot.requests:
+            if request.series is not None and ("answer", request.booking) in self._there:
+                dates[request.series].append(("answer", request.booking))
+        for parts in dates.values():
+            for one, other in zip(parts, (*parts[1:], parts[0]), strict=True):
+                self._need(one, other)
+                self._need(other, one)
+
+
+def narrowed(plan: Plan, parts: Collection[Part]) -> Plan:
+    """Only these parts of the plan."""
+
+    def told(kind: Kind, name: str) -> bool:
+        return (kind, name) in parts
+
+    return replace(
+        plan,
+        assigns=tuple(each for each in plan.assigns if told("answer", each.booking)),
+        waits=tuple(each for each in plan.waits if told("answer", each.booking)),
+        refusals=tuple(each for each in plan.refusals if told("answer", each.booking)),
+        extensions=tuple(each for each in plan.extensions if told("extension", each.booking)),
+        pauses=tuple(each for each in plan.pauses if told("pause", each.booking)),
+        moves=tuple(each for each in plan.moves if told("move", each.booking)),
+        withdrawn=tuple(each for each in plan.withdrawn if told("withdrawal", each)),
+        orders=tuple(each for each in plan.orders if told("order", each.order)),
+    )
+
+
+def in_halves(
+    groups: Sequence[Group], attempt: Callable[[Sequence[Group]], Failed | None], most: int
+) -> tuple[list[Group], Failed | None]:
+    """Attempts all groups together and, where that fails, each half for itself: one that can never
+    be written keeps no other from being written.
+
+    Returns the groups that failed, and the last failure when nothing succeeded at all. After `most`
+    attempts nothing is halved any more.
+    """
+    failed: list[Group] = []
+    line, last, is_done = [list(groups)], None, False
+    for tries in itertools.count(1):
+        if not line:
+            break
+        some = line.pop()
+        failure = attempt(some)
+        is_done |= failure is None
+        if failure is None:
+            continue
+        last = failure
+        if len(some) > 1 and tries < most:
+            middle = len(some) // 2
+            line += [some[middle:], some[:middle]]
+        else:
+            failed += some
+    return failed, None if is_done else last
+
+
+def refused_too_early(plan: Plan, snapshot: Snapshot, left: Collection[str]) -> list[Part]:
+    """Refusals that may be wrong now that these bookings have left: they wanted or had room of a
+    class that was refused."""
+    if not left:
+        return []
+    free = {gpu_class for name, found in _classes(snapshot) if name in left for gpu_class in found}
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for name, found in _classes(snapshot):
+        wanted[name].update(found)
+    refused: list[Part] = [("answer", each.booking) for each in plan.refusals]
+    refused += [("extension", each.booking) for each in plan.extensions if not each.granted]
+    return [part for part in refused if wanted[part[1]] & free]
+
+
+def _classes(snapshot: Snapshot) -> Iterator[tuple[str, Sequence[str]]]:
+    """Bookings with the classes that they want, or are on."""
+    by_gpu = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+    for request in snapshot.requests:
+        yield request.booking, request.ask.classes
+    for row in snapshot.held:
+        yield row.booking, (by_gpu[row.place.gpu],)
+
+
+def _parts(plan: Plan) -> Iterator[Part]:
+    answers: tuple[Assign | Waiting | Refuse, ...] = (*plan.assigns, *plan.waits, *plan.refusals)
+    yield from (("pause", each.booking) for each in plan.pauses)
+    yield from (("withdrawal", name) for name in plan.withdrawn)
+    yield from (("move", each.booking) for each in plan.moves)
+    yield from (("answer", each.booking) for each in answers)
+    yield from (("extension", each.booking) for each in plan.extensions)
+    yield from (("order", each.order) for each in plan.orders)
+
+
+def _windows(plan: Plan) -> Iterator[_Window]:
+    placed: tuple[Assign | Waiting, ...] = (*plan.assigns, *plan.waits)
+    for each in placed:
+        yield _window(("answer", each.booking), each, each.places)
+    for move in plan.moves:
+        yield _window(("move", move.booking), move, move.places)
+
+
+def _window(part: Part, given: Assign | Waiting | Move, places: Sequence[Place]) -> _Window:
+    gpus = frozenset(place.gpu for place in places)
+    return _Window(part, given.gpu_class, gpus, given.starts, given.ends)

@@ -1,0 +1,168 @@
+"""Place one gang beside what is taken: all of it or nothing, the tightest group first, and among
+those the one that takes least worth from later asks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocation.solver.fleet.columns import LEVELS, Bools, Index, levels_within
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.groups import Counts, fullest, sums_within, whole_columns
+from allocation.solver.fleet.mig_geometry import Masks
+from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.demand import Want, want_of, wants_of
+from allocation.solver.model.inputs import Place, Together
+from allocation.solver.model.ordering import place_order
+from allocation.solver.placement.scoring import Ground
+from allocation.solver.timeline.host_calendar import Free
+
+__all__ = [
+    "Choice",
+    "Ground",
+    "Want",
+    "choose",
+    "fits",
+    "most_together",
+    "place",
+    "want_of",
+    "wants_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Places of a gang. `apart` is how loose their group is, `loss` the worth that they take."""
+
+    places: tuple[Place, ...]
+    apart: int
+    loss: int
+
+
+def fits(pool: Pool, want: Want, busy: Masks, free: Free | None = None) -> Bools:
+    """For each row of busy masks (windows × columns): does the whole gang fit?
+
+    `free` is what the nodes have beside GPUs in the same windows; None: it does not matter.
+    """
+    capacity = pool.capacity(want.shape, busy)
+    sums = sums_within(pool, want.level, capacity, _devices(want, free))
+    found: Bools = np.any(sums >= want.count, axis=-1)
+    return found
+
+
+def most_together(pool: Pool, want: Want, busy: Masks, free: Free | None = None) -> int:
+    """How many of the shape fit in the best group that the ask accepts."""
+    capacity = pool.capacity(want.shape, busy)
+    return int(sums_within(pool, want.level, capacity, _devices(want, free)).max())
+
+
+def place(
+    pool: Pool, want: Want, busy: Masks, free: Free | None = None
+) -> tuple[Place, ...] | None:
+    """Places for the gang beside one row of busy masks; None when it does not fit whole."""
+    choice = choose(Ground(pool, busy, free), want)
+    return None if choice is None else choice.places
+
+
+def choose(ground: Ground, want: Want) -> Choice | None:
+    """The same with what it costs, to be compared with another class.
+
+    No GPU changes its mode where that is not needed.
+    """
+    if ground.turns is None:
+        return _choose(ground, want)
+    return _choose(ground.still(), want) or _choose(ground, want)
+
+
+def _choose(ground: Ground, want: Want) -> Choice | None:
+    pool = ground.pool
+    capacity, most = pool.capacity(want.shape, ground.busy), _devices(want, ground.free)
+    tightest = _tightest(pool, want, capacity, most)
+    if tightest is None:
+        return None
+    level, sums = tightest
+    if want.share is not None:
+        able = capacity.nonzero()[0]
+        if most is not None:
+            able = able[most[pool.groups("node")[able]] > 0]
+        places, loss = ground.share(want, able)
+    elif want.profile is None:
+        places, loss = _whole(ground, want, (level, sums), capacity, most)
+    else:
+        group = fullest(pool, level, sums, capacity, np.flatnonzero(sums >= want.count))
+        places, loss = ground.slices(want, pool.members(level, group), most)
+    return Choice(tuple(sorted(places, key=place_order)), LEVELS.index(level), loss)
+
+
+def _devices(want: Want, free: Free | None) -> Counts | None:
+    """How many devices of the want each node can serve; None: as many as it has."""
+    return free.devices(*want.of_host) if free is not None and any(want.of_host) else None
+
+
+def _tightest(
+    pool: Pool, want: Want, capacity: Counts, most: Counts | None
+) -> tuple[Together, Ints] | None:
+    """The tightest level with a group that holds the gang, and how many each of its groups does."""
+    is_whole = want.shape is None
+    for level in levels_within(want.level):
+        if want.count == 1 and level != "any" and not is_whole:
+            continue
+        # Whole GPUs begin at the domain even one by one, to break the fewest idle groups; slices
+        # know no NVLink.
+        if level == ("gpu" if is_whole else "domain") or (
+            level == "domain" and not pool.has_domains
+        ):
+            continue
+        sums = sums_within(pool, level, capacity, most)
+        if int(sums.max()) >= want.count:
+            return level, sums
+    return None
+
+
+def _whole(
+    ground: Ground, want: Want, held: tuple[Together, Ints], capacity: Counts, most: Counts | None
+) -> tuple[list[Place], int]:
+    """Whole GPUs of one group: of equal worth the fullest, in the fullest surroundings."""
+    pool, (level, sums) = ground.pool, held
+    groups, loss = np.flatnonzero(sums >= want.count), 0
+    still = capacity if ground.turns is None else np.where(ground.turns, 0, capacity)
+    if ground.turns is not None:
+        # The fewest GPUs change their mode.
+        most_still = np.minimum(sums_within(pool, level, still, most)[groups], want.count)
+        groups = groups[most_still == most_still.max()]
+    if level in ("domain", "node"):
+        losses = ground.whole_losses(want, _first_columns(pool, level, capacity, groups))
+        loss = int(losses.min())
+        groups = groups[losses == loss]
+    group = fullest(pool, level, sums, capacity, groups)
+    columns = _columns(pool, (level, group), want.count, (still, capacity), most)
+    return [Place(pool.gpus[column].id, None, 0, 8) for column in columns], loss
+
+
+def _columns(
+    pool: Pool,
+    chosen: tuple[Together, int],
+    count: int,
+    either: tuple[Counts, Counts],
+    most: Counts | None,
+) -> list[int]:
+    """Free columns of a group: those that need no change of mode first, then the others."""
+    still, capacity = either
+    if still is capacity:
+        return whole_columns(pool, chosen, count, capacity, most)
+    level, group = chosen
+    ready = min(count, int(sums_within(pool, level, still, most)[group]))
+    columns = whole_columns(pool, chosen, ready, still, most) if ready else []
+    if ready == count:
+        return columns
+    left = np.where(still > 0, 0, capacity)
+    if most is not None:
+        most = most.copy()
+        np.subtract.at(most, pool.groups("node")[columns], 1)
+    return columns + whole_columns(pool, chosen, count - ready, left, most)
+
+
+def _first_columns(pool: Pool, level: Together, capacity: Counts, groups: Index) -> Index:
+    """The first free column of each group; all of them have one."""
+    columns = np.flatnonzero(capacity)
+    found: Index = columns[columns.searchsorted(pool.bounds[level][groups])]
+    return found

@@ -1,0 +1,1 @@
+"""Which bookings are paused for which, and what that frees."""

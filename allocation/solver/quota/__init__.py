@@ -1,0 +1,1 @@
+"""The quota tree, guarantees and limits over time, GPU-hour caps and fair share."""

@@ -1,0 +1,128 @@
+"""GPU-hour caps: what an owner has had and will have of a class, by UTC day.
+
+Days are the grain: a cap in any seven days in a row counts the whole of the day on which they
+begin, and everything booked after it, so that it holds wherever the seven days are laid.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from allocation.solver.fleet.columns import Bools
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.model.inputs import Cap, Used
+
+DAY = 86_400
+
+Key = tuple[str, str]
+Window = tuple[int, int]
+
+
+class Hours:
+    """Unit-seconds of each (owner, class) that has a cap."""
+
+    def __init__(self, caps: Iterable[Cap], used: Iterable[Used]) -> None:
+        """Begin with what has been used."""
+        self._caps: dict[Key, list[Cap]] = {}
+        for cap in caps:
+            self._caps.setdefault((cap.owner, cap.gpu_class), []).append(cap)
+        self._days: dict[Key, dict[int, int]] = {key: {} for key in self._caps}
+        for row in used:
+            for owner in (row.tenant, row.project):
+                self._more((owner, row.gpu_class), row.day // DAY, row.unit_seconds)
+
+    def add(self, owners: Iterable[str], gpu_class: str, units: int, window: Window) -> None:
+        """`units` more (fewer when negative) in [starts, ends)."""
+        for owner in owners if self._caps else ():
+            key = (owner, gpu_class)
+            if key in self._caps:
+                for day in range(window[0] // DAY, (window[1] - 1) // DAY + 1):
+                    self._more(key, day, units * _overlap(window, day * DAY, (day + 1) * DAY))
+
+    def over(self, owners: Iterable[str], gpu_class: str, units: int, window: Window) -> Cap | None:
+        """The first cap that `units` in [starts, ends) would break."""
+        for cap in self._of(owners, gpu_class):
+            starts = np.array([window[0]], dtype=np.int64)
+            if not self._within(cap, units, starts, window[1] - window[0])[0]:
+                return cap
+        return None
+
+    def never(self, owners: Iterable[str], gpu_class: str, units: int, seconds: int) -> Cap | None:
+        """A cap in any so many days that is less than the booking alone."""
+        return next(
+            (
+                cap
+                for cap in self._of(owners, gpu_class)
+                if cap.rolling_days is not None and units * seconds > cap.most
+            ),
+            None,
+        )
+
+    def allows(
+        self, owners: Iterable[str], gpu_class: str, units: int, starts: Ints, duration: int
+    ) -> Bools | None:
+        """Which windows [start, start + duration) no cap forbids; None: all of them."""
+        allowed: Bools | None = None
+        for cap in self._of(owners, gpu_class):
+            mine = self._within(cap, units, starts, duration)
+            if not mine.all():
+                allowed = mine if allowed is None else allowed & mine
+        return allowed
+
+    def has_cap(self, owners: Iterable[str], gpu_class: str) -> bool:
+        """True when one of the owners has a cap for the class."""
+        return bool(self._of(owners, gpu_class))
+
+    def used(self, cap: Cap, starts: int) -> int:
+        """Unit-seconds that count against the cap for a booking that starts then."""
+        days = self._days[(cap.owner, cap.gpu_class)]
+        if cap.rolling_days is None:
+            first, last = cap.starts // DAY, cap.ends // DAY
+            return sum(amount for day, amount in days.items() if first <= day < last)
+        since = starts // DAY - cap.rolling_days
+        return sum(amount for day, amount in days.items() if day >= since)
+
+    def instants(self, owners: Iterable[str], gpu_class: str, units: int) -> Ints:
+        """Starts from which a cap may let `units` through that it forbade before."""
+        found: list[int] = []
+        for cap in self._of(owners, gpu_class):
+            if cap.rolling_days is None:
+                left = max(0, cap.most - self.used(cap, cap.starts))
+                found.append(max(cap.starts, cap.ends - left // max(1, units)))
+            else:
+                days = self._days[(cap.owner, cap.gpu_class)]
+                found += [(day + cap.rolling_days + 1) * DAY for day in days]
+        return np.array(sorted(found), dtype=np.int64)
+
+    def _within(self, cap: Cap, units: int, starts: Ints, duration: int) -> Bools:
+        if cap.rolling_days is None:
+            ends = np.minimum(starts + duration, cap.ends)
+            inside = np.maximum(0, ends - np.maximum(starts, cap.starts))
+            found: Bools = (inside == 0) | (self.used(cap, cap.starts) + inside * units <= cap.most)
+            return found
+        left = cap.most - units * duration
+        days, sums = self._later(cap)
+        since = starts // DAY - cap.rolling_days
+        within: Bools = sums[days.searchsorted(since)] <= left
+        return within
+
+    def _later(self, cap: Cap) -> tuple[Ints, Ints]:
+        """Days with use, and what was used from each on (one more: nothing)."""
+        rows = sorted(self._days[(cap.owner, cap.gpu_class)].items())
+        days = np.array([day for day, _ in rows], dtype=np.int64)
+        amounts = np.array([*(amount for _, amount in rows), 0], dtype=np.int64)
+        return days, amounts[::-1].cumsum()[::-1]
+
+    def _of(self, owners: Iterable[str], gpu_class: str) -> list[Cap]:
+        if not self._caps:
+            return []
+        return [cap for owner in owners for cap in self._caps.get((owner, gpu_class), ())]
+
+    def _more(self, key: Key, day: int, amount: int) -> None:
+        days = self._days.get(key)
+        if days is not None:
+            days[day] = days.get(day, 0) + amount
+
+
+def _overlap(window: Window, starts: int, ends: int) -> int:
+    return max(0, min(window[1], ends) - max(window[0], starts))

@@ -1,0 +1,326 @@
+"""Quota over time: within guarantee, borrowing, or over, at every instant of a window.
+
+Bookings lie in the future, so use is a profile over time: held, promised and planned. Who may go
+how far depends on the tier. What can't be paused stays within guarantees, so that whoever lends
+gets back in time; what can be paused borrows what others leave idle; what does not count (spot)
+always borrows and is never in the way of what counts. A guarantee is there whatever others borrow,
+and goes first to what can't be paused: what else the owner has then borrows. Only owners with a
+limit are followed: no row, no limit. Units; seconds.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from allocation.solver.fleet.columns import Bools
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.model.inputs import Cap, Limit, Snapshot, Tier
+from allocation.solver.quota.gpu_hour_caps import Hours, Window
+from allocation.solver.quota.tree import (
+    PLATFORM,
+    Tree,
+    Way,
+    lending_tree,
+    profile_of,
+    sure_tree,
+)
+
+
+class Trees(NamedTuple):
+    """Of one class: within guarantee, the same among what is never paused, lending among what
+    counts, lending among everything. Those that always agree are one."""
+
+    sure: Tree
+    fixed: Tree
+    lending: Tree
+    total: Tree
+
+
+class Use(NamedTuple):
+    """Units of a class that somebody wants or has. `owners`: tenant, project."""
+
+    owners: tuple[str, ...]
+    tier: str
+    gpu_class: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What forbids a use: an own limit, a guarantee that must not be exceeded, idle guarantees of
+    others that are not idle, or a GPU-hour cap. `most` and `used` in units (cap: unit-seconds)."""
+
+    kind: Literal["limit", "guarantee", "lent", "hours"]
+    owner: str
+    used: int
+    most: int
+    cap: Cap | None = None
+
+
+_Kind = tuple[tuple[str, ...], str, str]
+"""Owners, tier and class of a use."""
+
+
+class _Route(NamedTuple):
+    """What one kind of use is held against: `guaranteed` is the tree of the guarantees that its
+    tier competes for (they go first to what stays), `measured` the one whose use binds the tier:
+    what counts does not see what does not. `own_way` is `way` without the platform.
+    """
+
+    tier: Tier
+    guaranteed: Tree
+    sure_way: Way
+    measured: Tree
+    way: Way
+    own_way: Way
+    written: tuple[tuple[Tree, Way], ...]
+
+
+class Quota:
+    """Use of each class by each owner, and what more is possible."""
+
+    def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int]) -> None:
+        """Nobody uses anything from now on. `capacity`: units of each class in the fleet."""
+        self._tiers = {tier.slug: tier for tier in snapshot.tiers}
+        self._hours = Hours(snapshot.caps, snapshot.used)
+        self._origin = snapshot.now
+        self._routes: dict[_Kind, _Route | None] = {}
+        by_class: dict[str, list[Limit]] = {}
+        for row in snapshot.limits:
+            by_class.setdefault(row.gpu_class, []).append(row)
+        self._classes = {
+            name: _trees(rows, capacity.get(name, 0), snapshot) for name, rows in by_class.items()
+        }
+
+    def prime(self, instants: Mapping[str, list[int]]) -> None:
+        """Prepare for these starts and ends by class; before anything is added."""
+        for name, trees in self._classes.items():
+            for tree in {id(tree): tree for tree in trees}.values():
+                tree.prime(instants.get(name, ()))
+
+    def tier(self, slug: str) -> Tier:
+        """The tier's rules; one that nobody described counts and is not paused."""
+        if slug not in self._tiers:
+            self._tiers[slug] = Tier(slug, pausable=False, counts=True)
+        return self._tiers[slug]
+
+    def follows(self, use: Use) -> bool:
+        """True when some owner has a limit for the class."""
+        route = self._route(use)
+        return route is not None and any(owner in route.guaranteed.nodes for owner in use.owners)
+
+    def add(self, use: Use, window: Window, sign: int = 1) -> None:
+        """It is used in [starts, ends); with `sign` -1 no longer."""
+        units = sign * use.units
+        self._hours.add(use.owners, use.gpu_class, units, window)
+        route = self._route(use)
+        for tree, way in route.written if route else ():
+            tree.add(way, units, window)
+
+    def add_all(self, rows: Iterable[tuple[Use, Window]]) -> None:
+        """`add` for many at once."""
+        kinds: dict[_Kind, list[tuple[int, Window]]] = {}
+        for use, window in rows:
+            self._hours.add(use.owners, use.gpu_class, use.units, window)
+            kinds.setdefault(use[:3], []).append((use.units, window))
+        written: dict[tuple[tuple[Tree, Way], ...], list[tuple[int, Window]]] = {}
+        for key, amounts in kinds.items():
+            route = self._route(Use(*key, 0))
+            if route is not None:
+                written.setdefault(route.written, []).extend(amounts)
+        for ways, amounts in written.items():
+            profile = profile_of(amounts, self._origin)
+            for tree, way in ways:
+                tree.add_all(way, *profile)
+
+    def is_never_over(self, kinds: Iterable[tuple[tuple[str, ...], str, str]]) -> bool:
+        """True when nothing forbids any of these (owners, tier, class) what it has, for certain.
+
+        Then it did not either when they had been added one by one: with less in use less is
+        forbidden. What is never used above its cap at any time pushes nobody above it.
+        """
+        return all(self.has_plenty(Use(*kind, 0)) for kind in set(kinds))
+
+    def has_plenty(self, use: Use) -> bool:
+        """True when the use is allowed at any time for certain: no limit is near. False says
+        nothing."""
+        if self._hours.has_cap(use.owners, use.gpu_class):
+            return False
+        route = self._route(use)
+        if route is None:
+            return True
+        if not route.tier.counts or not route.measured.is_within(route.way, use.units):
+            return False
+        return route.tier.pausable or route.guaranteed.is_within(route.sure_way, use.units)
+
+    def over(self, use: Use, window: Window) -> Block | None:
+        """What forbids the use somewhere in [starts, ends); None when nothing does."""
+        cap = self._hours.over(use.owners, use.gpu_class, use.units, window)
+        if cap is not None:
+            return Block("hours", cap.owner, self._hours.used(cap, window[0]), cap.most, cap)
+        route = self._route(use)
+        return None if route is None else self._over_trees(route, use, window)
+
+    def is_sure(self, use: Use, window: Window) -> bool:
+        """True when all that its owners then have lies within guarantees in [starts, ends)."""
+        if not self.tier(use.tier).counts:
+            return not self.follows(use)
+        tree = self.sure(use.gpu_class)
+        return tree is None or tree.over(tree.way_up(use.owners), use.units, window) is None
+
+    def never(self, use: Use, seconds: int) -> Block | None:
+        """What forbids the use even if nobody used anything."""
+        cap = self._hours.never(use.owners, use.gpu_class, use.units, seconds)
+        if cap is not None:
+            return Block("hours", cap.owner, 0, cap.most, cap)
+        trees = self._classes.get(use.gpu_class)
+        if trees is None:
+            return None
+        sure, lending = trees.sure, trees.lending
+        node = lending.never(lending.way_up(use.owners), use.units)
+        if node is not None and node.owner != PLATFORM:
+            return Block("limit", node.owner, 0, node.cap)
+        tier = self.tier(use.tier)
+        if tier.counts and sure.never(sure.way_up(use.owners), use.units) is None:
+            return None
+        if not tier.pausable:
+            return Block("guarantee", use.owners[0], 0, self.most_sure(use))
+        return Block("lent", PLATFORM, 0, node.cap) if node else None
+
+    def allows(self, use: Use, starts: Ints, duration: int) -> Bools | None:
+        """Which windows [start, start + duration) nothing forbids; None: all of them."""
+        hours = self._hours.allows(use.owners, use.gpu_class, use.units, starts, duration)
+        route = self._route(use)
+        if route is None:
+            return hours
+        return _both(hours, _trees_allow(route, use.units, starts, duration))
+
+    def borrowed(self, use: Use, window: Window) -> int:
+        """How much of it would be borrowed at some instant of [starts, ends), before `add`."""
+        if not self.follows(use):
+            return 0
+        route = self._route(use)
+        if route is None or not route.tier.counts:
+            return use.units
+        return max(0, use.units - route.guaranteed.room(route.sure_way, window))
+
+    def sure(self, gpu_class: str) -> Tree | None:
+        """The tree of what is within guarantee; None when nobody has a limit for the class."""
+        trees = self._classes.get(gpu_class)
+        return trees and trees.sure
+
+    def above(self, tenant: str, gpu_class: str, instant: int) -> int:
+        """Units that a tenant has above its guarantee at an instant, and all that don't count."""
+        trees = self._classes.get(gpu_class)
+        if trees is None or tenant not in trees.sure.nodes:
+            return 0
+        uncounted = trees.total.at(tenant, instant) - trees.lending.at(tenant, instant)
+        most = trees.sure.nodes[tenant].cap
+        return max(0, trees.sure.at(tenant, instant) - most) + uncounted
+
+    def most_sure(self, use: Use) -> int:
+        """Units that the owners are guaranteed in all."""
+        sure = self._classes[use.gpu_class].sure
+        way = sure.way_up(use.owners)
+        return min(way[0].cap, sum(node.local if node.parent else node.cap for node in way))
+
+    def frees_at(self, use: Use, window: Window) -> int | None:
+        """Earliest start from the window's on at which nothing forbids the use."""
+        starts, ends = window
+        times = [self.instants(use), np.array([starts], dtype=np.int64)]
+        for tree in self._classes.get(use.gpu_class, ()):
+            times += [tree.changes(node.owner) for node in tree.way_up(use.owners)]
+        tried = np.unique(np.concatenate(times))
+        tried = tried[tried >= starts]
+        allowed = self.allows(use, tried, ends - starts)
+        if allowed is None:
+            return starts
+        return int(tried[int(allowed.argmax())]) if allowed.any() else None
+
+    def instants(self, use: Use) -> Ints:
+        """Starts that matter although nothing on the calendar changes then: caps by the day."""
+        return self._hours.instants(use.owners, use.gpu_class, use.units)
+
+    def _over_trees(self, route: _Route, use: Use, window: Window) -> Block | None:
+        tree, tier = route.measured, route.tier
+        node = tree.over(route.way, use.units, window)
+        if node is not None and node.owner != PLATFORM:
+            return Block("limit", node.owner, tree.peak(node.owner, window), node.cap)
+        if (tier.counts or not self.follows(use)) and _is_within(route, use.units, window):
+            return None
+        if not tier.pausable:
+            return self._past_guarantee(use, window)
+        if node is None:
+            return None
+        return Block("lent", PLATFORM, tree.peak(PLATFORM, window), node.cap)
+
+    def _route(self, use: Use) -> _Route | None:
+        """None: nobody has a limit for the class."""
+        key = use[:3]
+        if key not in self._routes:
+            trees = self._classes.get(use.gpu_class)
+            self._routes[key] = trees and _route_of(trees, self.tier(use.tier), use.owners)
+        return self._routes[key]
+
+    def _past_guarantee(self, use: Use, window: Window) -> Block:
+        most = self.most_sure(use)
+        left = use.units - self.borrowed(use, window)
+        return Block("guarantee", use.owners[0], max(0, most - left), most)
+
+
+def _trees(rows: list[Limit], capacity: int, snapshot: Snapshot) -> Trees:
+    counted = [tier for tier in snapshot.tiers if tier.counts]
+    lending = Tree(lending_tree(rows, capacity), snapshot.now)
+    sure = Tree(sure_tree(rows), snapshot.now)
+    none_paused = not any(tier.pausable for tier in counted)
+    all_count = len(counted) == len(snapshot.tiers)
+    return Trees(
+        sure,
+        sure if none_paused else Tree(sure.nodes, snapshot.now),
+        lending,
+        lending if all_count else Tree(lending.nodes, snapshot.now),
+    )
+
+
+def _route_of(trees: Trees, tier: Tier, owners: tuple[str, ...]) -> _Route:
+    sure_way, way = trees.sure.way_up(owners), trees.lending.way_up(owners)
+    written: list[tuple[Tree, Way]] = []
+    if tier.counts:
+        written += [(trees.sure, sure_way), (trees.lending, way)]
+    if trees.fixed is not trees.sure and tier.counts and not tier.pausable:
+        written.append((trees.fixed, sure_way))
+    if trees.total is not trees.lending:
+        written.append((trees.total, way))
+    guaranteed = trees.sure if tier.pausable else trees.fixed
+    measured = trees.lending if tier.counts else trees.total
+    own_way = tuple(node for node in way if node.owner != PLATFORM)
+    return _Route(tier, guaranteed, sure_way, measured, way, own_way, tuple(written))
+
+
+def _trees_allow(route: _Route, units: int, starts: Ints, duration: int) -> Bools | None:
+    tier, tree = route.tier, route.measured
+    lent = None
+    if tier.pausable or not tier.counts:
+        lent = tree.allows(route.way, units, starts, duration)
+        if lent is None or not tier.counts:
+            return lent
+    own = tree.allows(route.own_way, units, starts, duration)
+    safe = route.guaranteed.allows(route.sure_way, units, starts, duration)
+    within = _both(own, safe)
+    if within is None or lent is None:
+        return within
+    allowed: Bools = lent | within
+    return allowed
+
+
+def _is_within(route: _Route, units: int, window: Window) -> bool:
+    return route.guaranteed.over(route.sure_way, units, window) is None
+
+
+def _both(one: Bools | None, other: Bools | None) -> Bools | None:
+    """Where both allow; None is everywhere."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

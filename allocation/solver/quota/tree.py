@@ -1,0 +1,312 @@
+"""The quota tree of one GPU class: projects under tenants under the platform, use over time.
+
+The algebra is Kueue's. With guaranteed N, borrow limit B and lend limit L of a node:
+subtree = N + what the children lend upwards; local = what of it is never lent; of a child's use
+the parent sees what exceeds the child's local. More fits while no node on the way up is used
+above its cap (subtree + B, the platform: subtree) by what arrives there. Units; seconds.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocation.solver.fleet.columns import Bools
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.model.inputs import Limit
+from allocation.solver.timeline.step_function import Steps
+
+PLATFORM = "*"
+"""The root above all tenants; no owner has this id."""
+
+_UNBOUNDED = 1 << 56
+_NO_TIMES: Ints = np.zeros(0, dtype=np.int64)
+_ALL_ROWS = slice(None)
+_any = np.logical_or.reduce
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One owner's place in a tree: at most `cap` in use, `local` of it unseen by `parent`."""
+
+    owner: str
+    parent: str | None
+    subtree: int
+    local: int
+    cap: int
+
+
+Way = tuple[Node, ...]
+"""From an owner up, as far as there are limits."""
+
+
+def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
+    """The tree in which idle guarantees are lent. All limits of one class; units it has in all.
+
+    What the fleet has above all tenants' guarantees belongs to the platform, which lends it.
+    """
+    rows = list(limits)
+    nodes: dict[str, Node] = {}
+    lent: dict[str, int] = {}
+    kept: dict[str, int] = {}
+    for row in rows:
+        if row.parent is not None:
+            node = nodes[row.owner] = _node(row, row.parent, row.guaranteed, row.guaranteed)
+            lent[row.parent] = lent.get(row.parent, 0) + _lends(node)
+            kept[row.parent] = kept.get(row.parent, 0) + node.local
+    split = _split(rows)
+    tenants = [row for row in rows if row.parent is None]
+    for row in tenants:
+        rest = max(0, row.guaranteed - split.get(row.owner, 0))
+        # What projects keep for themselves is not seen up here, but it is of the guarantee too.
+        own = max(0, row.guaranteed - kept.get(row.owner, 0))
+        nodes[row.owner] = _node(row, PLATFORM, rest + lent.get(row.owner, 0), own)
+    idle = max(0, capacity - sum(row.guaranteed for row in tenants))
+    subtree = idle + sum(_lends(nodes[row.owner]) for row in tenants)
+    nodes[PLATFORM] = Node(PLATFORM, None, subtree, 0, subtree)
+    return nodes
+
+
+def sure_tree(limits: Iterable[Limit]) -> dict[str, Node]:
+    """The tree in which nobody lends: a project has its guarantee and, up to its borrow limit,
+    what its tenant has not split among projects. What fits here is within guarantee."""
+    rows = list(limits)
+    split = _split(rows)
+    nodes: dict[str, Node] = {}
+    for row in rows:
+        own = row.guaranteed
+        if row.parent is None:
+            rest = max(0, own - split.get(row.owner, 0))
+            nodes[row.owner] = Node(row.owner, None, rest, 0, rest)
+        else:
+            nodes[row.owner] = Node(row.owner, row.parent, own, own, own + _borrows(row))
+    return nodes
+
+
+def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
+    """What the owner may still use at an instant; negative after a quota cut.
+
+    `usage` is what each node is used, a parent with what it sees of its children.
+    """
+    node, used = nodes[owner], usage.get(owner, 0)
+    if node.parent not in nodes:
+        return node.cap - used
+    above = available(nodes, usage, node.parent)
+    through = node.cap - node.local - max(0, used - node.local)
+    return max(0, node.local - used) + min(above, through)
+
+
+def fits_on(way: Way, usage: dict[str, int], units: int) -> bool:
+    """Adds the units to an instant's `usage`; True when no node is above its cap by them."""
+    fits = True
+    for node in way:
+        used = usage.get(node.owner, 0)
+        usage[node.owner] = used + units
+        fits = fits and (units <= 0 or used + units <= node.cap)
+        units = max(0, used + units - node.local) - max(0, used - node.local)
+    return fits
+
+
+class Tree:
+    """How much of each node is used over time."""
+
+    def __init__(self, nodes: dict[str, Node], origin: int) -> None:
+        """Nobody uses anything from `origin` on."""
+        self.nodes = nodes
+        self._usage = {owner: Steps(origin, None, np.int64) for owner in nodes}
+        self._ways: dict[tuple[str, ...], Way] = {}
+        self._most: dict[str, int] = {}
+
+    def prime(self, instants: Iterable[int]) -> None:
+        """Prepare for these starts and ends; before anything is added."""
+        instants = list(instants)
+        for usage in self._usage.values():
+            usage.prime(instants)
+
+    def way_up(self, owners: tuple[str, ...]) -> Way:
+        """From the project to the platform; owners (tenant, project) without quota left out."""
+        way = self._ways.get(owners)
+        if way is None:
+            nodes = [self.nodes[owner] for owner in reversed(owners) if owner in self.nodes]
+            if nodes and nodes[-1].parent == PLATFORM:
+                nodes.append(self.nodes[PLATFORM])
+            way = self._ways[owners] = tuple(nodes)
+        return way
+
+    def add(self, way: Way, units: int, window: tuple[int, int]) -> None:
+        """`units` more (fewer when negative) in [starts, ends), as far up as they are seen."""
+        self._pour(way, units, _NO_TIMES, window)
+
+    def add_all(self, way: Way, times: Ints, units: Ints) -> None:
+        """So many units more from each of `times` on, the first of which is the origin.
+
+        What a parent sees of a child depends on the child's use alone, not on the order in which
+        it came: it is the same as adding window by window.
+        """
+        for node in way:
+            self._usage[node.owner].cut_at(times.tolist())
+        self._pour(way, units, times, None)
+
+    def _pour(
+        self, way: Way, more: int | Ints, times: Ints, window: tuple[int, int] | None
+    ) -> None:
+        for node in way:
+            usage = self._usage[node.owner]
+            rows = usage.cut(*window) if window else _ALL_ROWS
+            used = usage.values[rows]
+            arriving = _at(more, times, usage, rows)
+            if node.local:
+                more = _seen(used, arriving, node.local)
+                times = usage.times[rows]
+            used += arriving
+            self._most.pop(node.owner, None)
+
+    def over(self, way: Way, units: int, window: tuple[int, int]) -> Node | None:
+        """The first node that `units` more would push above its cap in [starts, ends)."""
+        more: int | Ints = units
+        times = _NO_TIMES
+        for node in way:
+            usage = self._usage[node.owner]
+            rows = usage.rows(*window)
+            used = usage.values[rows]
+            arriving = _at(more, times, usage, rows)
+            if _any(_too_much(node, used, arriving)):
+                return node
+            if node.local:
+                more = _seen(used, arriving, node.local)
+                times = usage.times[rows]
+        return None
+
+    def allows(self, way: Way, units: int, starts: Ints, duration: int) -> Bools | None:
+        """Which windows [start, start + duration) no node forbids; None: all of them."""
+        allowed: Bools | None = None
+        more: int | Ints = units
+        times = _NO_TIMES
+        for node in way:
+            usage = self._usage[node.owner]
+            arriving = _at(more, times, usage, _ALL_ROWS)
+            full = _too_much(node, usage.values, arriving)
+            if _any(full):
+                mine = clear_of(full, usage.times, starts, duration)
+                allowed = mine if allowed is None else allowed & mine
+            if node.local:
+                more = _seen(usage.values, arriving, node.local)
+                times = usage.times
+        return allowed
+
+    def is_within(self, way: Way, units: int = 0) -> bool:
+        """True when no node of it is used above its cap, now or later, with `units` more."""
+        return all(self._peak_ever(node.owner) + units <= node.cap for node in way)
+
+    def never(self, way: Way, units: int) -> Node | None:
+        """The first node that `units` would push above its cap if nobody used anything."""
+        for node in way:
+            if units > max(node.cap, 0):
+                return node
+            units = max(0, units - node.local)
+        return None
+
+    def at(self, owner: str, instant: int) -> int:
+        """Units used at an instant, which is not before the origin."""
+        usage = self._usage[owner]
+        return int(usage.values[usage.times.searchsorted(instant, side="right") - 1])
+
+    def peak(self, owner: str, window: tuple[int, int]) -> int:
+        """Most units used at any instant of [starts, ends)."""
+        usage = self._usage[owner]
+        return int(usage.values[usage.rows(*window)].max(initial=0))
+
+    def room(self, way: Way, window: tuple[int, int]) -> int:
+        """The most units that fit in all of [starts, ends); never negative."""
+        if not way:
+            return _UNBOUNDED
+        most = max(0, min(way[0].cap, way[-1].cap + sum(node.local for node in way)))
+        # A parent changes whenever a child does, so its instants are enough for all.
+        top = self._usage[way[-1].owner]
+        times = top.times[top.rows(*window)]
+        left: Ints | None = None
+        for node in reversed(way):
+            usage = self._usage[node.owner]
+            used = usage.values[usage.times.searchsorted(times, side="right") - 1]
+            own = np.maximum(0, node.cap - used)
+            unseen = np.maximum(0, node.local - used)
+            left = own if left is None else np.minimum(own, left + unseen)
+        return most if left is None else int(left.min(initial=most))
+
+    def _peak_ever(self, owner: str) -> int:
+        if owner not in self._most:
+            self._most[owner] = int(self._usage[owner].values.max())
+        return self._most[owner]
+
+    def changes(self, owner: str) -> Ints:
+        """Seconds at which the owner's use may change."""
+        return self._usage[owner].times
+
+
+def profile_of(rows: Iterable[tuple[int, tuple[int, int]]], origin: int) -> tuple[Ints, Ints]:
+    """The sum over time of units in their windows: instants from the origin on, units from each."""
+    table = np.array([(units, *window) for units, window in rows], dtype=np.int64)
+    units = table[:, 0]
+    starts = np.maximum(table[:, 1], origin)
+    ends = np.maximum(table[:, 2], starts)
+    times = np.unique(np.concatenate([[origin], starts, ends]))
+    change = np.zeros(len(times), dtype=np.int64)
+    np.add.at(change, times.searchsorted(starts), units)
+    np.subtract.at(change, times.searchsorted(ends), units)
+    return times, change.cumsum()
+
+
+def clear_of(full: Bools, times: Ints, starts: Ints, duration: int) -> Bools:
+    """True for windows that touch no row in which `full` holds."""
+    begins = np.append(times[full], np.iinfo(np.int64).max)
+    ends = np.append(times[1:], np.iinfo(np.int64).max)[full]
+    following = begins[ends.searchsorted(starts, side="right")]
+    clear: Bools = following >= starts + duration
+    return clear
+
+
+def _too_much(node: Node, used: Ints, arriving: int | Ints) -> Bools:
+    """Rows in which something arrives, and pushes the node above its cap."""
+    if isinstance(arriving, int):
+        full: Bools = used > (node.cap - arriving if arriving > 0 else _UNBOUNDED)
+        return full
+    pushed: Bools = (used > node.cap - arriving) & (arriving > 0)
+    return pushed
+
+
+def _seen(used: Ints, arriving: int | Ints, local: int) -> Ints:
+    """What the parent sees of `arriving` more on top of `used`."""
+    seen: Ints = np.maximum(0, used + arriving - local) - np.maximum(0, used - local)
+    return seen
+
+
+def _at(more: int | Ints, times: Ints, parent: Steps, rows: slice) -> int | Ints:
+    """A child's values at its parent's instants, which are at least as many."""
+    if isinstance(more, int):
+        return more
+    wanted = parent.times[rows]
+    if not len(wanted):
+        return more[:0]
+    return more[np.maximum(times.searchsorted(wanted, side="right") - 1, 0)]
+
+
+def _node(row: Limit, parent: str, subtree: int, own: int) -> Node:
+    local = 0 if row.lend is None else max(0, subtree - row.lend)
+    return Node(row.owner, parent, subtree, local, own + _borrows(row))
+
+
+def _lends(node: Node) -> int:
+    return node.subtree - node.local
+
+
+def _borrows(row: Limit) -> int:
+    return _UNBOUNDED if row.borrow is None else row.borrow
+
+
+def _split(rows: Iterable[Limit]) -> dict[str, int]:
+    """What each tenant has guaranteed to its projects."""
+    split: dict[str, int] = {}
+    for row in rows:
+        if row.parent is not None:
+            split[row.parent] = split.get(row.parent, 0) + row.guaranteed
+    return split

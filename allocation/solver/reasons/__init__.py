@@ -1,0 +1,1 @@
+"""Why a demand waits or is refused, and what would work instead."""

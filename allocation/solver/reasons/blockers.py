@@ -1,0 +1,211 @@
+"""What is in the way of a start: running work, the line, a limit."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from allocation.solver.model.inputs import Request
+from allocation.solver.model.plan import Reason
+from allocation.solver.placement.gang import Want, fits, most_together
+from allocation.solver.reasons.explain import (
+    GROUPS,
+    Line,
+    frees,
+    gpus,
+    maintenance,
+    mode_change,
+    of_host,
+    reason,
+    shape,
+    why_quota,
+)
+from allocation.solver.state.working import Found, Working
+from allocation.solver.timeline.maintenance import missing
+
+_OUT = frozenset({"hardware_out", "node_unanswering"})
+"""Nobody knows when hardware is back."""
+
+
+def why_not_at(working: Working, want: Want, starts: int, line: Line) -> tuple[Reason, ...]:
+    """What is in the way of exactly this start, blockers only; empty when nothing is.
+
+    Room that only reservations of others take is the place in line; what running and fixed work
+    takes is GPUs not free together.
+    """
+    found = list(_why_not_beside_held(working, want, starts))
+    if not found and not _has_room(working, want, starts):
+        found.append(_in_line(want, line))
+    quota = why_quota(working, want, starts)
+    return (*found, quota) if quota else tuple(found)
+
+
+def why_waiting(working: Working, request: Request, found: Found, line: Line) -> tuple[Reason, ...]:
+    """Why a booking does not start at once, and when each of that stops being in the way.
+
+    Room is in the way until the planned start, unless a limit holds for longer: then the limit
+    comes first.
+    """
+    first = working.first_start(request.earliest)
+    blockers = why_not_at(working, found.want, first, line)
+    room_at = _room_before(working, found, first)
+    if room_at is not None:
+        limits = [each for each in blockers if each.check == "quota"]
+        if not limits:
+            later = why_quota(working, found.want, room_at)
+            limits = [later] if later else []
+        blockers = (*limits, *(each for each in blockers if each.check != "quota"))
+    return _waiting(working, request, found, blockers, room_at) or (
+        frees(_in_line(found.want, line), found.starts),
+    )
+
+
+def _room_before(working: Working, found: Found, first: int) -> int | None:
+    """The first start before the planned one at which there is room, and quota says no; None:
+    room is what it waits for."""
+    want = found.want
+    if found.starts <= first or working.quota.has_plenty(working.use(want)):
+        return None
+    return working.first_of(want, working.starts_between(want, first, found.starts - 1))
+
+
+def why_still_waiting(
+    working: Working, request: Request, kept: Found, line: Line
+) -> tuple[Reason, ...]:
+    """The same for a promise that is reserved where it was, and can't begin sooner.
+
+    That is known for lack of room, so what running work does not take others have reserved.
+    """
+    first = working.first_start(request.earliest)
+    found = _why_not_beside_held(working, kept.want, first) or (_in_line(kept.want, line),)
+    quota = _why_quota_of_others(working, kept, first)
+    return _waiting(working, request, kept, (*found, quota) if quota else found)
+
+
+def _has_room(working: Working, want: Want, starts: int) -> bool:
+    if starts < working.outlook.none_before(want):
+        return False
+    at = np.array([starts], dtype=np.int64)
+    return bool(fits(working.pools[want.gpu_class], want, *working.busy(want, at))[0])
+
+
+def _waiting(
+    working: Working,
+    request: Request,
+    found: Found,
+    blockers: tuple[Reason, ...],
+    room_at: int | None = None,
+) -> tuple[Reason, ...]:
+    """`room_at` is when there is room; None: when it starts."""
+    until = found.starts if room_at is None else room_at
+    said = [
+        blocker if blocker.check == "quota" or blocker.code in _OUT else frees(blocker, until)
+        for blocker in blockers
+    ]
+    if request.earliest > working.now:
+        sentence = "You asked for it not to start earlier."
+        said.append(reason("not_before", sentence, request.earliest))
+    return tuple(said)
+
+
+def _why_quota_of_others(working: Working, kept: Found, starts: int) -> Reason | None:
+    """The limit that forbids an earlier window to what is reserved now.
+
+    What fits beside its own reservation fits without it all the more.
+    """
+    use = working.use(kept.want)
+    if working.quota.has_plenty(use) or working.over(kept.want, starts) is None:
+        return None
+    working.quota.add(use, kept.window, -1)
+    found = why_quota(working, kept.want, starts)
+    working.quota.add(use, kept.window)
+    return found
+
+
+def _why_not_beside_held(working: Working, want: Want, starts: int) -> tuple[Reason, ...]:
+    """What is held does not change in a cycle, so all that want the same are told the same."""
+    if want.pin:
+        return _why_not_beside(working, want, starts)
+    key = (*want.kind, want.duration, starts)
+    if key not in working.beside_held:
+        working.beside_held[key] = _why_not_beside(working, want, starts)
+    return working.beside_held[key]
+
+
+def _why_not_beside(working: Working, want: Want, starts: int) -> tuple[Reason, ...]:
+    left = working.left_by_held(want, starts)
+    if left.is_enough:
+        return ()
+    pool = working.pools[want.gpu_class]
+    found = [_host_busy(want) if left.has_gpus else _busy(want, left.together)]
+    if want.pin:
+        found = [_why_not_there(working, want, starts)]
+    for code, count, words in () if want.pin else missing(pool, want.shape):
+        if working.would_fit_in_service(want, starts):
+            sentence = f"{count} of {len(pool)} {want.gpu_class} are {words}."
+            found.append(reason(code, sentence, out=count, gpus=len(pool)))
+    away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
+    if away:
+        found.append(maintenance(away, f"of {want.gpu_class}", back))
+    return (*found, *_why_not_cut_so(working, want, starts))
+
+
+def _why_not_cut_so(working: Working, want: Want, starts: int) -> tuple[Reason, ...]:
+    """GPUs that are free, and still have or soon need the other mode."""
+    name, modes = want.gpu_class, working.held_modes
+    if not modes.matters(name):
+        return ()
+    pool, at = working.pools[name], np.array([starts], dtype=np.int64)
+    busy = working.held_only[name].busy(at, want.duration)[0]
+    free = pool.capacity(want.shape, busy) > 0
+    count = int((free & modes.others(pool, want.shape, (at, want.duration))[0]).sum())
+    return (mode_change(name, count, modes.lead(name), want.shape),) if count else ()
+
+
+def _why_not_there(working: Working, want: Want, starts: int) -> Reason:
+    """Why not where it is pinned to; `elsewhere` is 1 when there would be room without the pin."""
+    pool = working.pools[want.gpu_class]
+    named = pool.within(want.pin) & pool.suits(want.shape)
+    if not (named & pool.usable).any():
+        return reason("pin_out", f"{want.pin_words}: out of service.", out=int(named.sum()))
+    free, at = replace(want, pin=()), np.array([starts], dtype=np.int64)
+    is_free = bool(fits(pool, free, *working.busy(free, at))[0])
+    rest = "; elsewhere there is room" if is_free else ""
+    sentence = f"It is pinned to {want.pin_words}, which is not free for that long{rest}."
+    return reason("pinned", sentence, elsewhere=int(is_free))
+
+
+def _busy(want: Want, most: int) -> Reason:
+    if want.level == "any":
+        sentence = (
+            f"Running and scheduled bookings leave {most} of {shape(want)} for that long; "
+            f"{want.count} are needed."
+        )
+    else:
+        sentence = f"No {GROUPS[want.level]} has {shape(want)} free for that long."
+    return reason("gpus_busy", sentence, left=most, asked=want.count, group=GROUPS[want.level])
+
+
+def why_not_free(working: Working, want: Want, starts: int) -> Reason:
+    """Why a window can't be had beside all that is placed and promised, with what is free of it."""
+    busy, _ = working.busy(want, np.array([starts], dtype=np.int64))
+    most = most_together(working.pools[want.gpu_class], want, busy[0])
+    if most >= want.count:
+        return reason("window_busy", "The GPUs are booked by others for some of that time.")
+    if want.level != "any":
+        return _busy(want, most)
+    verb = "is" if most == 1 else "are"
+    sentence = f"{most} of {shape(want)} {verb} free for that long; {want.count} are needed."
+    return reason("gpus_busy", sentence, left=most, asked=want.count, group=GROUPS[want.level])
+
+
+def _host_busy(want: Want) -> Reason:
+    sentence = f"GPUs are free, but beside them no node has {of_host(want)} free for that long."
+    return reason("host_busy", sentence, cores=want.cores, memory=want.memory)
+
+
+def _in_line(want: Want, line: Line) -> Reason:
+    bookings = f"{line.bookings} booking{'s' * (line.bookings != 1)}"
+    sentence = f"Ahead in line for {want.gpu_class}: {bookings}, {gpus(line.units)} GPUs."
+    return reason(
+        "line", sentence, position=line.bookings + 1, ahead=line.bookings, ahead_units=line.units
+    )

@@ -1,0 +1,52 @@
+"""What lacks nothing but hardware that is out of service waits for it, and is not refused."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.plan import Reason
+from allocation.solver.placement.gang import Want
+from allocation.solver.reasons.explain import reason
+from allocation.solver.state.working import Working
+
+
+def out_of_service(working: Working, wants: Iterable[Want], first: int) -> Reason | None:
+    """Why no start from `first` on can be planned: too few of a class are in service, though the
+    fleet has enough of them. None: something else is in the way.
+
+    Broken, drained and quarantined GPUs count, and those in maintenance that outlasts the horizon.
+    """
+    found = (_short(working, want, first) for want in wants)
+    return next(filter(None, found), None)
+
+
+def _short(working: Working, want: Want, first: int) -> Reason | None:
+    pool = working.pools[want.gpu_class]
+    away = working.upkeep.outlasting(
+        want.gpu_class, first + want.duration, working.now + working.policy.horizon
+    )
+    if _most(pool, want, away) >= want.count:
+        return None
+    suits = pool.suits(want.shape)
+    out = sum(
+        bool(suits[column]) and (not pool.usable[column] or gpu.id in away)
+        for column, gpu in enumerate(pool.gpus)
+    )
+    is_known = _most(pool, want, ()) >= want.count
+    return reason(
+        "none_in_service",
+        f"{out} of {len(pool)} {want.gpu_class} are out of service or do not answer, so no start "
+        "can be planned. What waits keeps its place in line until they are back.",
+        max(away.values()) if is_known else None,
+        out=out,
+        gpus=len(pool),
+    )
+
+
+def _most(pool: Pool, want: Want, away: Iterable[str]) -> int:
+    """The most of the want that one group could have with these gone, were nothing taken."""
+    able = pool.eligible(want.shape).copy()
+    able[[pool.column[gpu] for gpu in away]] = False
+    capacity = pool.capacity_on(want.shape, np.zeros(len(pool), dtype=np.uint16), able)
+    return int(pool.sums(want.level, capacity).max())

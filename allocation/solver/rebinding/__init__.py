@@ -1,0 +1,1 @@
+"""New places for planned work, so that more fits."""

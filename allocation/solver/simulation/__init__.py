@@ -1,0 +1,1 @@
+"""Simulated sites: workloads, traces and their metrics."""

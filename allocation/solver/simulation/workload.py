@@ -1,0 +1,176 @@
+"""Made-up demand for a simulation: the same seed always asks for the same.
+
+The numbers come from SplitMix64, written out here, so that they are the same on every machine.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from allocation.solver.fleet.mig_geometry import units_of
+from allocation.solver.model.inputs import (
+    UNITS_PER_GPU,
+    Ask,
+    Model,
+    Request,
+    Snapshot,
+    Tier,
+    Together,
+)
+
+T = TypeVar("T")
+Weighed = Sequence[tuple[T, int]]
+
+DAY = 86_400
+HOUR = 3_600
+_ALL = (1 << 64) - 1
+
+# Most bookings are short, most of the time goes to the long ones.
+_HOURS: Weighed[int] = ((1, 30), (2, 25), (4, 20), (8, 13), (24, 9), (48, 3))
+_GANGS: Weighed[int] = ((2, 4), (4, 3), (8, 2))
+_NEAR: Weighed[Together] = (("any", 2), ("node", 1), ("domain", 1))
+# People ask in the daytime.
+_HOUR_OF_DAY: Weighed[int] = tuple((hour, 3 if 7 <= hour < 19 else 1) for hour in range(24))
+
+
+class Dice:
+    """SplitMix64."""
+
+    def __init__(self, seed: int) -> None:
+        """Any whole number."""
+        self._state = seed & _ALL
+
+    def below(self, most: int) -> int:
+        """A number from 0 up to but not including `most`."""
+        self._state = (self._state + 0x9E3779B97F4A7C15) & _ALL
+        mixed = self._state
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _ALL
+        return ((mixed ^ (mixed >> 31)) * most) >> 64
+
+    def pick(self, choices: Weighed[T]) -> T:
+        """One of them, in proportion to its weight. ValueError: no weight at all."""
+        at = self.below(sum(weight for _, weight in choices))
+        for choice, weight in choices:
+            at -= weight
+            if at < 0:
+                return choice
+        raise ValueError("nothing to pick from")
+
+    def is_lucky(self, percent: int) -> bool:
+        """True `percent` times of a hundred."""
+        return self.below(100) < percent
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """How much is asked for, and of what kind. All but `tenants` and `days` in percent.
+
+    `load`: of the fleet's GPU time over the days. `slices` and `gangs`: of the bookings that could
+    be one; `fixed`: of all, they name their window up to a week ahead.
+    """
+
+    days: int = 7
+    load: int = 90
+    tenants: int = 6
+    slices: int = 30
+    gangs: int = 25
+    fixed: int = 10
+
+
+def demand_arrivals(demand: Demand, site: Snapshot, seed: int) -> tuple[Request, ...]:
+    """Bookings that arrive at `submitted` within the days, as many as make up the load.
+
+    Owners are those of the site's limits, else `t0`, `t1` … with one project each; the first ask
+    for most. Tiers are the site's. Empty for a fleet that nothing can be asked of.
+    """
+    if not any(gpu.usable for gpu in site.gpus):
+        return ()
+    maker = _Maker(demand, site, Dice(seed))
+    whole = sum(gpu.usable for gpu in site.gpus) * UNITS_PER_GPU * demand.days * DAY
+    missing = whole * demand.load // 100
+    found: list[Request] = []
+    while missing > 0:
+        request, amount = maker.request(len(found))
+        found.append(request)
+        missing -= amount
+    return tuple(sorted(found, key=lambda each: (each.submitted, each.booking)))
+
+
+class _Maker:
+    """Draws one booking after the other."""
+
+    def __init__(self, demand: Demand, site: Snapshot, dice: Dice) -> None:
+        self._demand, self._dice, self._now = demand, dice, site.now
+        models = {model.slug: model for model in site.models}
+        fleet: dict[str, int] = {}
+        self._model: dict[str, Model] = {}
+        for gpu in sorted(site.gpus, key=lambda each: each.id):
+            if gpu.usable:
+                fleet[gpu.gpu_class] = fleet.get(gpu.gpu_class, 0) + 1
+                self._model.setdefault(gpu.gpu_class, models[gpu.model])
+        self._classes = tuple(sorted(fleet.items()))
+        owners = sorted(_owners(site)) or [(f"t{n}", f"t{n}-p") for n in range(demand.tenants)]
+        self._owners = tuple((owner, len(owners) - at) for at, owner in enumerate(owners))
+        tiers = sorted(site.tiers, key=lambda each: each.slug) or [ONLY_TIER]
+        self._tiers = tuple((tier, tier_weight(tier)) for tier in tiers)
+
+    def request(self, number: int) -> tuple[Request, int]:
+        """A booking, and the unit-seconds that it asks for."""
+        dice, demand = self._dice, self._demand
+        gpu_class = dice.pick(self._classes)
+        ask, units = self._ask(gpu_class)
+        tenant, project = dice.pick(self._owners)
+        tier = dice.pick(self._tiers)
+        at = dice.below(demand.days) * DAY + dice.pick(_HOUR_OF_DAY) * HOUR + dice.below(HOUR)
+        submitted, duration = self._now + at, dice.pick(_HOURS) * HOUR
+        # What can be paused has no window of its own.
+        fixed = not tier.pausable and dice.is_lucky(demand.fixed)
+        ahead = (submitted // HOUR + 1 + dice.below(7 * 24)) * HOUR
+        request = Request(
+            booking=f"s{number:06}",
+            tenant=tenant,
+            project=project,
+            tier=tier.slug,
+            priority=tier.priority,
+            submitted=submitted,
+            ask=ask,
+            duration=duration,
+            earliest=ahead if fixed else submitted,
+            latest=None,
+            fixed=fixed,
+            promise=None,
+            owner=project,
+        )
+        return request, units * duration
+
+    def _ask(self, gpu_class: str) -> tuple[Ask, int]:
+        dice, demand, model = self._dice, self._demand, self._model[gpu_class]
+        profiles = sorted({each.profile for each in model.placements if each.size < 8})
+        if profiles and dice.is_lucky(demand.slices):
+            profile = profiles[dice.below(len(profiles))]
+            ask = Ask(1, (gpu_class,), profile, "any", required=False)
+            return ask, units_of(model, profile)
+        if not dice.is_lucky(demand.gangs):
+            return Ask(1, (gpu_class,), None, "any", required=False), UNITS_PER_GPU
+        count, together = dice.pick(_GANGS), dice.pick(_NEAR)
+        return Ask(count, (gpu_class,), None, together, required=False), UNITS_PER_GPU * count
+
+
+ONLY_TIER = Tier("standard", pausable=False, counts=True, priority=50)
+
+
+def tier_weight(tier: Tier) -> int:
+    """Most ask for what is theirs, few for what is left over."""
+    if not tier.counts:
+        return 1
+    return 3 if tier.pausable else 6
+
+
+def _owners(site: Snapshot) -> Iterator[tuple[str, str]]:
+    parents = {limit.parent for limit in site.limits if limit.parent}
+    for owner, parent in dict.fromkeys((row.owner, row.parent) for row in site.limits):
+        if parent is not None:
+            yield parent, owner
+        elif owner not in parents:
+            yield owner, f"{owner}-p"

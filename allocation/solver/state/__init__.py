@@ -1,0 +1,1 @@
+"""What is running, reserved and movable while a cycle is solved."""

@@ -1,0 +1,1 @@
+"""Use of GPUs, shares, host cores and memory over time."""

@@ -1,0 +1,230 @@
+"""Occupancy over time: for one GPU class, time × GPU -> busy mask, and thousandths if shared."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.mig_geometry import SHARED, WHOLE_MASK, WHOLE_SHARE, Masks
+from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.inputs import Place
+from allocation.solver.timeline.step_function import Steps
+
+
+class Calendar:
+    """Who has which slots of a class when, as masks; shares are counted beside them."""
+
+    def __init__(self, pool: Pool, origin: int) -> None:
+        """Empty from `origin` on."""
+        self.pool = pool
+        self.origin = origin
+        self._instants: tuple[int, ...] = ()
+        self._steps = Steps(origin, len(pool), np.uint16)
+        self._shares: Steps | None = None
+        self.version = 0
+        """How often something was laid or dropped."""
+
+    def copy(self) -> "Calendar":
+        """The same calendar, apart from this one."""
+        twin = Calendar.__new__(Calendar)
+        twin.pool, twin.origin, twin._instants = self.pool, self.origin, self._instants
+        twin._steps = self._steps.copy()
+        twin._shares = self._shares and self._shares.copy()
+        twin.version = self.version
+        return twin
+
+    @property
+    def has_shares(self) -> bool:
+        """True when something is shared, now or later."""
+        return self._shares is not None
+
+    def prime(self, instants: Iterable[int]) -> None:
+        """Prepare for these starts and ends; before anything is put."""
+        self._instants = tuple(instants)
+        self._steps.prime(self._instants)
+
+    def is_free(self, places: Sequence[Place], starts: int, ends: int) -> bool:
+        """True when none of the places is taken at any instant of [starts, ends)."""
+        if ends <= starts:
+            return True
+        taken: dict[int, int] = {}
+        rows = self._rows(starts, ends)
+        run = None if rows[1] is not None else self._run(places)
+        if run is not None:
+            return not (rows[0][:, run] & np.uint16(WHOLE_MASK)).any()
+        for place in places:
+            column = self.pool.column[place.gpu]
+            if column not in taken:
+                taken[column] = _taken(rows, column)
+            after = self._with(taken[column], place)
+            if after is None:
+                return False
+            taken[column] = after
+        return True
+
+    def free_until(self, place: Place, starts: int, ends: int) -> int:
+        """End of the free stretch of the place that begins at `starts`, at most `ends`."""
+        column = self.pool.column[place.gpu]
+        times = self.starts_between(starts, ends - 1).tolist()
+        for begin, end in zip(times, [*times[1:], ends], strict=True):
+            if self._with(_taken(self._rows(begin, end), column), place) is None:
+                return int(begin)
+        return ends
+
+    def put(self, places: Sequence[Place], starts: int, ends: int) -> None:
+        """Take the places for [starts, ends). ValueError when one of them is not free."""
+        self.must_be_free(places, starts, ends)
+        self.lay(places, starts, ends)
+
+    def must_be_free(self, places: Sequence[Place], starts: int, ends: int) -> None:
+        """ValueError when one of the places is taken at some instant of [starts, ends)."""
+        if not self.is_free(places, starts, ends):
+            raise ValueError(f"not free from {starts} to {ends}: {places}")
+
+    def lay(self, places: Sequence[Place], starts: int, ends: int) -> None:
+        """Take the places without asking: running work is true whether or not it fits."""
+        self.version += 1
+        within = self._steps.cut(starts, ends)
+        rows = self._steps.values[within]
+        run = self._run(places)
+        if run is not None:
+            rows[:, run] |= np.uint16(WHOLE_MASK)
+            return
+        for place in places:
+            column = self.pool.column[place.gpu]
+            if place.share is None:
+                taken = rows[:, column]
+                taken |= self.pool.geometries[column].mask_of(place)
+            else:
+                self._share(column, place.share, starts, ends)
+
+    def drop(self, places: Sequence[Place], starts: int, ends: int) -> None:
+        """Undo of `put` with the same arguments."""
+        self.version += 1
+        within = self._steps.cut(starts, ends)
+        rows = self._steps.values[within]
+        for place in places:
+            column = self.pool.column[place.gpu]
+            if place.share is None:
+                taken = rows[:, column]
+                taken &= self.pool.geometries[column].mask_of(place) ^ 0xFFFF
+            else:
+                self._share(column, -place.share, starts, ends)
+
+    def redraw(self, columns: list[int], other: "Calendar") -> None:
+        """Make these columns what they are in `other`, which changes at no other instants.
+
+        Shares are the same in both.
+        """
+        self.version += 1
+        mine, its = self._steps, other._steps
+        rows = its.times.searchsorted(mine.times, side="right") - 1
+        mine.values[:, columns] = its.values[rows[:, None], columns]
+
+    def starts_between(self, first: int, last: int) -> Ints:
+        """Candidate starts: `first`, then each instant up to `last` at which something changes.
+
+        The earliest feasible start is always one of them: a window that can't be moved to an
+        earlier second either begins at `first` or touches the end of what is in its way.
+        """
+        times = self._steps.between(first, last)
+        if self._shares is not None:
+            times = np.union1d(times, self._shares.between(first, last))
+        return np.concatenate([np.array([first], dtype=np.int64), times])
+
+    def stretches(self, since: int, until: int) -> tuple[Ints, Masks]:
+        """The ends of the stretches of [since, until) in which nothing changes, and what is taken
+        in each: (len(ends), columns)."""
+        begins = self.starts_between(since, until - 1)
+        return np.append(begins[1:], until), self.busy(begins, 1)
+
+    def busy(self, starts: Ints, duration: int) -> Masks:
+        """What is taken at any instant of each window: (len(starts), columns)."""
+        masks: Masks = self._steps.over((starts, duration), np.bitwise_or)
+        if self._shares is None:
+            return masks
+        shared = self._shares.over((starts, duration), np.maximum)
+        return _joined(masks, shared)
+
+    def busy_without(
+        self, others: Iterable[tuple[Iterable[Place], int, int]], starts: int, ends: int
+    ) -> Masks:
+        """What is taken at any instant of [starts, ends) but for others, who are laid: (columns,).
+
+        Only slots: what is shared is left out.
+        """
+        within = self._steps.rows(starts, ends)
+        values = self._steps.values[within]
+        found: Masks = np.bitwise_or.reduce(values, axis=0)
+        left: dict[int, Masks] = {}
+        for places, since, until in others:
+            rows = self._steps.rows(since, until)
+            mine = slice(max(0, rows.start - within.start), max(0, rows.stop - within.start))
+            for place in places:
+                column = self.pool.column[place.gpu]
+                rest = left.setdefault(column, values[:, column].copy())
+                rest[mine] &= np.uint16(self.pool.mask_of(place) ^ 0xFFFF)
+        for column, rest in left.items():
+            found[column] = np.bitwise_or.reduce(rest)
+        return found
+
+    def idle(
+        self, starts: Ints, duration: int, columns: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.uint8]:
+        """Which of the columns no slot is taken of in each window, eight to a byte (np.packbits).
+
+        What is shared passes for idle here.
+        """
+        return self._steps.zero((starts, duration), columns)
+
+    def _rows(self, starts: int, ends: int) -> tuple[Masks, Ints | None]:
+        """The rows that touch [starts, ends), of masks and of shares."""
+        masks: Masks = self._steps.values[self._steps.rows(starts, ends)]
+        shares = self._shares
+        return masks, None if shares is None else shares.values[shares.rows(starts, ends)]
+
+    def _run(self, places: Sequence[Place]) -> slice | None:
+        """The columns of whole GPUs that lie beside each other, as most gangs do: to look at them
+        together takes no longer than to look at one. None: it is not so."""
+        if len(places) < 2 or any(p.profile or p.share for p in places):
+            return None
+        columns = sorted([self.pool.column[place.gpu] for place in places])
+        first, after = columns[0], columns[0] + len(columns)
+        return slice(first, after) if columns == list(range(first, after)) else None
+
+    def _with(self, taken: int, place: Place) -> int | None:
+        """The mask with the place beside what is taken; None when it does not fit."""
+        if place.share is not None:
+            after = max(taken, SHARED) + place.share
+            is_free = taken in (0, SHARED) or taken & SHARED
+            return after if is_free and after <= SHARED + WHOLE_SHARE else None
+        mask = self.pool.mask_of(place)
+        return None if taken & (mask | SHARED) else taken | mask
+
+    def _share(self, column: int, share: int, starts: int, ends: int) -> None:
+        if self._shares is None:
+            self._shares = Steps(self.origin, len(self.pool), np.int16)
+            self._shares.prime(self._instants)
+        rows = self._shares.cut(starts, ends)
+        self._shares.values[rows, column] += share
+
+
+def _taken(rows: tuple[Masks, Ints | None], column: int) -> int:
+    """The busy mask of one column over all the rows."""
+    masks, shares = rows
+    mask = np.bitwise_or.reduce(masks[:, column])
+    if shares is None:
+        return int(mask)
+    shared = np.maximum.reduce(shares[:, column], initial=0)
+    return int(_joined(mask[None], shared[None])[0])
+
+
+def _joined(masks: Masks, shared: Ints) -> Masks:
+    """Masks that also say what is shared; a GPU that is both, at one instant or another, is full.
+
+    Running work may have more of a GPU than there is: it is full then.
+    """
+    flags = np.minimum(shared, WHOLE_SHARE).astype(np.uint16) | np.uint16(SHARED)
+    either = np.where(masks == 0, flags, np.uint16(WHOLE_MASK))
+    return np.where(shared > 0, either, masks)

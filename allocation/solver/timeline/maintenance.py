@@ -1,0 +1,66 @@
+"""Hardware that is away: nothing is placed across maintenance, and what is in the way is told."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.inputs import SLOTS_PER_GPU, Blackout, Place, Shape
+from allocation.solver.timeline.gpu_calendar import Calendar
+
+Window = tuple[int, int]
+
+
+class Upkeep:
+    """Blackouts by class. GPUs that the fleet does not have are left out."""
+
+    def __init__(self, blackouts: Iterable[Blackout], class_of: Mapping[str, str]) -> None:
+        self._by_class: dict[str, list[Blackout]] = {}
+        for blackout in blackouts:
+            name = class_of.get(blackout.gpu)
+            if name is not None:
+                self._by_class.setdefault(name, []).append(blackout)
+
+    def instants(self, gpu_class: str) -> list[int]:
+        """When one of them begins or ends."""
+        found = self._by_class.get(gpu_class, ())
+        return [moment for blackout in found for moment in (blackout.starts, blackout.ends)]
+
+    def lay(self, gpu_class: str, calendar: Calendar) -> None:
+        """Take the whole GPUs, beside what runs on them."""
+        for blackout in self._by_class.get(gpu_class, ()):
+            whole = Place(blackout.gpu, None, 0, SLOTS_PER_GPU)
+            calendar.lay((whole,), blackout.starts, blackout.ends)
+
+    def outlasting(self, gpu_class: str, begun: int, until: int) -> dict[str, int]:
+        """GPUs that are away from before `begun` until after `until`, and when each is back."""
+        return {
+            blackout.gpu: blackout.ends
+            for blackout in self._by_class.get(gpu_class, ())
+            if blackout.starts < begun and until < blackout.ends
+        }
+
+    def away(
+        self, gpu_class: str, window: Window, gpus: Iterable[str] | None = None
+    ) -> tuple[int, int]:
+        """How many GPUs of the class, or of `gpus`, are away at some instant of [starts, ends);
+        and when the last of those is back, zero for none."""
+        if gpu_class not in self._by_class:
+            return 0, 0
+        named = None if gpus is None else set(gpus)
+        found = [
+            blackout
+            for blackout in self._by_class.get(gpu_class, ())
+            if blackout.starts < window[1]
+            and window[0] < blackout.ends
+            and (named is None or blackout.gpu in named)
+        ]
+        gpus_away = len({blackout.gpu for blackout in found})
+        return gpus_away, max((blackout.ends for blackout in found), default=0)
+
+
+def missing(pool: Pool, shape: Shape) -> Iterator[tuple[str, int, str]]:
+    """What of a pool takes no new work of a shape: the code of the rule, how many, in words."""
+    out, silent = pool.missing(shape)
+    if out:
+        yield "hardware_out", out, "out of service"
+    if silent:
+        yield "node_unanswering", silent, "on nodes that do not answer"

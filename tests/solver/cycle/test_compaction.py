@@ -1,0 +1,72 @@
+"""Proposals to move running work: worth it, whole, legal, and never a surprise."""
+
+from dataclasses import replace
+
+from allocation.solver import Held, Snapshot, Tier, solve
+from allocation.solver.cycle.compaction import RESUME_SECONDS, Proposal, propose
+from tests.solver.builders import HOUR, NOON, POLICY, a_held, a_request, a_snapshot, an_ask, gpus
+
+FLEX = Tier("flex", pausable=True, counts=True, grace=120, protected=600)
+SLICE = "1g.10gb"
+
+
+def a_running(gpu: str, start: int, *, since: int = -HOUR, saved: int | None = None) -> Held:
+    """One slice of a tier that may be paused, for three hours more."""
+    held = a_held(gpu, starts=since, ends=3 * HOUR, profile=SLICE, start=start, size=1, tier="flex")
+    return replace(held, since=NOON + since, saved=None if saved is None else NOON + saved)
+
+
+def a_site(*held: Held, count: int = 2) -> Snapshot:
+    """A lab that waits for one whole GPU."""
+    wish = a_request(ask=an_ask(1), hours=2)
+    snapshot = a_snapshot(wish, fleet=gpus(count), held=held)
+    return replace(snapshot, tiers=(FLEX, *(t for t in snapshot.tiers if t.slug != "flex")))
+
+
+def proposals(snapshot: Snapshot) -> tuple[Proposal, ...]:
+    return propose(snapshot, solve(snapshot, POLICY), POLICY)
+
+
+def test_two_slices_on_two_gpus_move_together() -> None:
+    saved_late = a_running("n1-0", 2, saved=-60)
+    (found,) = proposals(a_site(saved_late, a_running("n1-1", 5)))
+    assert found.beneficiary == "b1"
+    assert [each.gpu for each in found.places] == ["n1-0"]
+    (move,) = found.moves
+    assert (move.booking, move.source.gpu, move.target.gpu) == (saved_late.booking, "n1-0", "n1-1")
+    assert (move.cost, found.cost) == (60 + RESUME_SECONDS, 60 + RESUME_SECONDS)
+    assert (found.notice, found.sooner) == (120, 3 * HOUR - 120)
+    assert found.proven
+
+
+def test_what_was_just_started_is_left_alone() -> None:
+    held = (a_running("n1-0", 0, since=-60), a_running("n1-1", 0, since=-60))
+    assert proposals(a_site(*held)) == ()
+
+
+def test_what_is_never_paused_is_left_alone() -> None:
+    held = (replace(a_running(f"n1-{gpu}", 0), tier="standard") for gpu in range(2))
+    assert proposals(a_site(*held)) == ()
+
+
+def test_a_gang_is_left_alone() -> None:
+    held = (replace(a_running(f"n1-{gpu}", 0), booking="gang") for gpu in range(2))
+    assert proposals(a_site(*held)) == ()
+
+
+def test_nothing_is_proposed_when_nobody_waits() -> None:
+    snapshot = a_site(a_running("n1-0", 0), a_running("n1-1", 0))
+    assert proposals(replace(snapshot, requests=())) == ()
+
+
+def test_what_moves_does_not_go_where_somebody_is_promised_to_be() -> None:
+    """The only other place is free now, but not for as long as the moved work goes on."""
+    later = a_held("n1-1", starts=HOUR, ends=5 * HOUR)
+    assert proposals(a_site(a_running("n1-0", 0), later)) == ()
+
+
+def test_rows_in_any_order_give_the_same_proposals() -> None:
+    snapshot = a_site(*(a_running(f"n1-{gpu}", gpu) for gpu in range(4)), count=4)
+    turned = replace(snapshot, held=snapshot.held[::-1], gpus=snapshot.gpus[::-1])
+    assert proposals(snapshot) == proposals(turned)
+    assert len(proposals(snapshot)) == 1

@@ -1,0 +1,198 @@
+"""What is quoted is what the next cycle gives, if nothing else happens: also by a pause."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from random import Random
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocation.solver import (
+    Availability,
+    Gpu,
+    Held,
+    Option,
+    Plan,
+    Question,
+    Request,
+    Snapshot,
+    solve,
+)
+from allocation.solver.cycle.queue_preview import Ahead
+from allocation.solver.fleet.demand_mix import Mix, mixes_of
+from allocation.solver.preemption.search import Preemption
+from tests.solver import truth
+from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_request, a_snapshot, gpus, whole
+from tests.solver.pausing import GRACE, a_claim, a_site, running
+from tests.solver.preemption.test_preemption_properties import cycles
+from tests.solver.state.test_planned_rows_properties import worlds
+from tests.solver.world import an_arrival, promise_of, wishes
+
+LIMITS = (a_limit("lab", 3, borrow=0), a_limit("firm", 0, borrow=None))
+HELD = (
+    *running("lent", whole("n1-0"), whole("n1-1")),
+    *running("own", whole("n1-2"), tenant="lab", tier="spot"),
+    *running("stays", whole("n1-3"), tier="standard"),
+)
+
+
+def question(wish: Request) -> Question:
+    """The same wish, asked."""
+    return Question(
+        wish.ask, wish.duration, wish.earliest, wish.latest, wish.fixed, wish.tenant,
+        wish.project, tier=wish.tier, owner=wish.owner, priority=wish.priority,
+    )  # fmt: skip
+
+
+def is_still(site: Snapshot, plan: Plan) -> bool:
+    """Nothing happens in this cycle: what is promised stays as it is."""
+    promises = {request.booking: request.promise for request in site.requests}
+    moved = [row for row in plan.waits if promise_of(row) != promises.get(row.booking)]
+    return not (plan.assigns or plan.pauses or plan.refusals or moved)
+
+
+@dataclass
+class Seen:
+    """Quotes compared with the plan: all; where others leave; behind others in line, and of these
+    those that come later for it; where what is written has moved."""
+
+    compared: int = 0
+    pausing: int = 0
+    behind: int = 0
+    later: int = 0
+    moving: int = 0
+
+
+def agree(seed: int, arrivals: int, seen: Seen) -> None:
+    """A quote on each site at rest, some with others in line, and then the cycle."""
+    chance = Random(seed)  # noqa: S311  made-up wishes
+    for world, _, _ in cycles(seed, arrivals):
+        site = replace(world.site, running=tuple(wishes(world.site)))
+        if chance.random() > 0.3 or not is_still(site, solve(site, world.policy)):
+            continue
+        line = [
+            replace(an_arrival(chance, 90 + number, site.now), submitted=site.now - number)
+            for number in range(chance.choice((0, 1, 2, 4)))
+        ]
+        new = replace(an_arrival(chance, 99, site.now), submitted=site.now)
+        alone = Availability(site, world.policy)
+        site = replace(site, requests=(*site.requests, *line))
+        with without_its_own_weight("b99"):
+            plan = solve(replace(site, requests=(*site.requests, new)), world.policy)
+        mine = {(row.starts, row.ends) for row in truth.given_by(plan) if row.booking == "b99"}
+        availability = Availability(site, world.policy)
+        quoted = as_asked(availability, new)
+        assert {(option.starts, option.ends) for option in quoted} == mine
+        as_asked(availability, replace(new, priority=0))
+        assert as_asked(availability, new) == quoted, "asking changes nothing"
+        seen.compared += 1
+        seen.pausing += any(option.pauses for option in quoted)
+        seen.behind += bool(line)
+        seen.later += quoted != as_asked(alone, new)
+        seen.moving += bool(plan.moves)
+
+
+@contextmanager
+def without_its_own_weight(newcomer: str) -> Iterator[None]:
+    """What is asked for lately weighs where others lie. In the cycle the newcomer's own ask is one
+    of that; a quote is made before anybody asks."""
+
+    def mixes(
+        gpus: Iterable[Gpu], held: Iterable[Held], requests: Iterable[Request]
+    ) -> dict[str, Mix]:
+        return mixes_of(gpus, held, [each for each in requests if each.booking != newcomer])
+
+    with patch("allocation.solver.state.space.mixes_of", mixes):
+        yield
+
+
+def as_asked(availability: Availability, wish: Request) -> list[Option]:
+    """The start that is quoted."""
+    options = availability.quote(question(wish)).options
+    return [option for option in options if option.kind == "as_asked"]
+
+
+def test_the_quoted_start_is_the_one_that_the_next_cycle_gives() -> None:
+    seen = Seen()
+    agree(13, 5, seen)
+    assert seen.compared > 4
+    assert seen.pausing, "nobody is asked to leave: this shows nothing"
+    assert seen.behind
+    assert seen.later, "nobody in line is in the way: this shows nothing"
+
+
+@pytest.mark.long
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10**9), st.integers(4, 16))
+def test_the_same_for_very_many_sites(seed: int, arrivals: int) -> None:
+    agree(seed, arrivals, Seen())
+
+
+def let_in(sites: Iterable[Snapshot]) -> Iterator[tuple[bool, bool]]:
+    """Of sites with one that wants a window: whether it is quoted, and let in by moves."""
+    for site in sites:
+        (new,) = site.requests
+        plan = solve(site, POLICY)
+        quoted = as_asked(Availability(replace(site, requests=()), POLICY), new)
+        assert bool(quoted) == bool(plan.assigns)
+        yield bool(quoted), bool(plan.moves)
+
+
+def test_a_window_that_the_cycle_lets_in_by_moving_others_is_quoted() -> None:
+    found = Counter(let_in(worlds(range(60))))
+    assert min(found[True, True], found[True, False], found[False, False]) > 5, found
+
+
+def test_the_control_without_moves_such_a_window_is_told_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Availability, "_beside", lambda *_: None)
+    with pytest.raises(AssertionError):
+        Counter(let_in(worlds(range(60))))
+
+
+def test_the_control_without_the_line_the_quote_names_an_earlier_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Ahead, "_given", lambda *_: ())
+    with pytest.raises(AssertionError):
+        test_the_quoted_start_is_the_one_that_the_next_cycle_gives()
+
+
+def test_a_lower_tier_in_line_is_not_waited_for() -> None:
+    site = a_snapshot(fleet=gpus(1))
+    mine = a_request("mine", priority=50)
+    for priority, starts in ((51, HOUR), (50, HOUR), (49, 0)):
+        other = a_request("other", priority=priority)
+        availability = Availability(replace(site, requests=(other,)), POLICY)
+        (option,) = as_asked(availability, mine)
+        assert option.starts == NOON + starts, priority
+
+
+def test_an_option_says_how_many_leave_and_by_which_rule_and_nobody_is_told() -> None:
+    site = a_site(held=HELD, fleet=gpus(4), limits=LIMITS)
+    availability = Availability(site, POLICY)
+    asked = question(a_claim(count=3))
+    (option, *_) = availability.quote(asked).options
+    assert (option.starts - NOON, option.pauses) == (GRACE, (("higher_tier", 1), ("taken_back", 1)))
+    assert availability.quote(asked).options[0] == option
+    assert "firm" not in repr(option)
+
+
+def test_a_claim_that_may_have_nobody_paused_is_quoted_the_end_of_others() -> None:
+    site = a_site(held=HELD, fleet=gpus(4), limits=LIMITS)
+    (option, *_) = Availability(site, POLICY).quote(question(a_claim(count=3, tier="spot"))).options
+    assert (option.starts - NOON, option.pauses) == (6 * HOUR, ())
+
+
+def test_the_control_without_the_search_the_quote_names_a_later_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Preemption, "_earliest_paused", lambda *_: None)
+    site = a_site(held=HELD, fleet=gpus(4), limits=LIMITS)
+    (option, *_) = Availability(site, POLICY).quote(question(a_claim(count=3))).options
+    assert option.starts == NOON + 6 * HOUR

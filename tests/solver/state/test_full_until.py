@@ -1,0 +1,305 @@
+"""Shortcuts of a cycle: what they claim is so, and the plan is the same bytes without them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from allocation.solver import Gpu, Limit, Plan, Policy, Snapshot, encode, solve
+from allocation.solver.model.demand import Want
+from allocation.solver.model.inputs import UNITS_PER_GPU
+from allocation.solver.quota.quota import Quota, Use
+from allocation.solver.rebinding import strategies
+from allocation.solver.state.full_until import Outlook
+from allocation.solver.state.working import Working
+from allocation.solver.timeline.gpu_calendar import Calendar
+from tests.bench.cycle import CLASSES, a_site, a_wish
+from tests.bench.cycle import the_next as next_of_bench
+from tests.solver.builders import (
+    HOUR,
+    NOON,
+    POLICY,
+    a_held,
+    a_limit,
+    a_promise,
+    a_request,
+    a_snapshot,
+    gpus,
+    whole,
+)
+from tests.solver.pausing import TIERS
+from tests.solver.strategies import sites, the_next
+
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MINUTE = 60
+TENANTS = ("lab", "firm")
+
+
+def busy_but_for(*gaps: tuple[int, int]) -> Working:
+    """One GPU that is taken for two hours, minutes from now in the gaps excepted."""
+    edges = [0, *(edge for gap in gaps for edge in gap), 120]
+    held = tuple(
+        replace(a_held("n1-0", starts=since * MINUTE, ends=until * MINUTE), id=f"h{since}")
+        for since, until in zip(edges[::2], edges[1::2], strict=True)
+    )
+    return Working(a_snapshot(fleet=gpus(1), held=held), POLICY)
+
+
+def for_minutes(minutes: int, count: int = 1) -> Want:
+    return Want("h100", None, count, "any", minutes * MINUTE, ("lab", "lab-p"))
+
+
+def is_full(working: Working, want: Want, minutes: int) -> bool:
+    return working.outlook.is_full_until(want, NOON + minutes * MINUTE)
+
+
+class TestFullUntil:
+    def test_a_gap_that_is_too_short_is_no_room(self) -> None:
+        working = busy_but_for((30, 60))
+        assert is_full(working, for_minutes(31), 120)
+        assert not is_full(working, for_minutes(30), 120)
+
+    def test_a_gap_that_reaches_the_start_is_long_enough_for_anything(self) -> None:
+        working = busy_but_for((30, 60))
+        assert not is_full(working, for_minutes(600), 60)
+        assert not is_full(working, for_minutes(600), 45)
+        assert is_full(working, for_minutes(600), 30)
+
+    def test_a_gap_after_the_start_does_not_matter(self) -> None:
+        assert is_full(busy_but_for((30, 60)), for_minutes(1), 30)
+
+    def test_more_than_there_is_never_fits(self) -> None:
+        assert is_full(busy_but_for((30, 60)), for_minutes(1, count=2), 10_000)
+
+    def test_what_has_come_free_is_seen_and_what_lies_before_is_not_looked_at_again(self) -> None:
+        working = busy_but_for((30, 60))
+        want = for_minutes(31)
+        assert is_full(working, want, 90)
+        working.calendars["h100"].drop((whole("n1-0"),), NOON + 3_600, NOON + 7_200)
+        working.outlook.freed("h100", NOON + 3_600)
+        assert is_full(working, want, 60) is False
+        assert is_full(working, want, 30)
+        assert not is_full(working, want, 90)
+
+
+class TestSearchedBefore:
+    def test_it_holds_for_as_much_time_or_more(self) -> None:
+        outlook = busy_but_for().outlook
+        outlook.searched(for_minutes(20), 500)
+        assert outlook.none_before(for_minutes(20)) == 500
+        assert outlook.none_before(for_minutes(21)) == 500
+        assert outlook.none_before(for_minutes(19)) == 0
+        assert outlook.none_before(for_minutes(20, count=2)) == 0
+
+    def test_room_that_comes_free_makes_it_forgotten_and_a_trial_does_not(self) -> None:
+        outlook, want = busy_but_for().outlook, for_minutes(20)
+        outlook.searched(want, 500)
+        with outlook.on_trial("h100"):
+            outlook.freed("h100", NOON)
+            assert outlook.none_before(want) == 0
+        assert outlook.none_before(want) == 500
+        with outlook.on_trial("h100") as keep:
+            outlook.freed("h100", NOON)
+            keep()
+        assert outlook.none_before(want) == 0
+
+    def test_a_search_for_cores_or_for_a_named_node_says_nothing_of_others(self) -> None:
+        outlook = busy_but_for().outlook
+        outlook.searched(replace(for_minutes(20), cores=1_000), 500)
+        outlook.searched(replace(for_minutes(20), pin=("n1",)), 500)
+        assert outlook.none_before(for_minutes(20)) == 0
+
+
+def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
+    """The plan without any shortcut."""
+    with patch.context() as without:
+        without.setattr(Outlook, "is_full_until", lambda *_: False)
+        without.setattr(Outlook, "none_before", lambda *_: 0)
+        without.setattr(Quota, "has_plenty", lambda *_: False)
+        without.setattr(Calendar, "_run", lambda *_: None)
+        without.setattr(strategies, "_would_fit", lambda *_: True)
+        return solve(site, policy)
+
+
+def lives(seed: int, gpu_count: int, bookings: int) -> Iterator[Snapshot]:
+    """A crowded site over some cycles: work ends early, bookings come and go, GPUs are lost and
+    limits cut. On every second site somebody may be paused."""
+    chance = Random(seed)  # noqa: S311  a made-up site, the same each time
+    policy = Policy(1)
+    limits = tuple(
+        replace(a_limit(f"t{tenant}", gpu_count / 24, name), borrow=None)
+        for tenant in range(12)
+        for name, _ in CLASSES
+    )
+    site = replace(a_site(gpu_count, bookings), limits=limits if seed % 3 else ())
+    if seed % 2:
+        site = replace(site, tiers=TIERS, requests=tuple(map(_in_any_tier, site.requests)))
+    for cycle in range(3):
+        yield site
+        site = next_of_bench(site, solve(site, policy))
+        new = replace(a_wish(bookings + cycle, chance), earliest=site.now, fixed=False)
+        site = replace(
+            site,
+            held=tuple(row for row in site.held if chance.random() > 0.05),
+            requests=(*(row for row in site.requests if chance.random() > 0.05), new),
+            gpus=tuple(_now_and_then_lost(gpu, chance) for gpu in site.gpus),
+            limits=tuple(_now_and_then_cut(row, chance) for row in site.limits),
+        )
+
+
+def _in_any_tier(request):  # type: ignore[no-untyped-def]  # a request in, a request out
+    tier = TIERS[request.submitted % len(TIERS)]
+    return replace(request, tier=tier.slug, priority=tier.priority)
+
+
+def _now_and_then_lost(gpu: Gpu, chance: Random) -> Gpu:
+    return replace(gpu, usable=chance.random() > 0.01)
+
+
+def _now_and_then_cut(row: Limit, chance: Random) -> Limit:
+    return replace(row, guaranteed=row.guaranteed // 2) if chance.random() < 0.05 else row
+
+
+def same_without_shortcuts(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> None:
+    assert encode(solve(site, policy)) == encode(slowly(site, policy, patch))
+
+
+@few
+@given(sites(), st.sampled_from([1, 60, 5_000]))
+def test_two_cycles_of_any_site_are_the_same_without_the_shortcuts(
+    site: Snapshot, seconds: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        same_without_shortcuts(site, POLICY, patch)
+        same_without_shortcuts(the_next(site, solve(site, POLICY), seconds), POLICY, patch)
+
+
+@pytest.mark.long
+@settings(few, max_examples=1_000)
+@given(sites(), st.sampled_from([1, 5, 60, 1_000, 5_000]))
+def test_the_same_for_very_many_sites(site: Snapshot, seconds: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        same_without_shortcuts(site, POLICY, patch)
+        same_without_shortcuts(the_next(site, solve(site, POLICY), seconds), POLICY, patch)
+
+
+def test_crowded_sites_that_live_are_the_same_without_the_shortcuts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for seed in (1, 2):
+        for site in lives(seed, 32, 24):
+            same_without_shortcuts(site, Policy(1), monkeypatch)
+
+
+@pytest.mark.long
+def test_the_same_for_larger_sites_and_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(20):
+        for site in lives(seed, 64, 200):
+            same_without_shortcuts(site, Policy(1), monkeypatch)
+
+
+def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = {"full": 0, "searched": 0, "quota": 0, "near": 0, "plenty": 0, "run": 0}
+
+    def counted(name: str, really, is_taken):  # type: ignore[no-untyped-def]  # wraps anything
+        def call(*asked):  # type: ignore[no-untyped-def]
+            answer = really(*asked)
+            taken[name] += is_taken(answer)
+            return answer
+
+        return call
+
+    full, before = Outlook.is_full_until, Outlook.none_before
+    monkeypatch.setattr(Outlook, "is_full_until", counted("full", full, bool))
+    monkeypatch.setattr(Outlook, "none_before", counted("searched", before, lambda at: at > NOON))
+    monkeypatch.setattr(Quota, "is_never_over", counted("quota", Quota.is_never_over, bool))
+    monkeypatch.setattr(Quota, "has_plenty", counted("plenty", Quota.has_plenty, bool))
+    monkeypatch.setattr(Calendar, "_run", counted("run", Calendar._run, bool))
+    near = counted("near", strategies._would_fit, lambda fits: not fits)
+    monkeypatch.setattr(strategies, "_would_fit", near)
+    for site in lives(2, 48, 120):
+        solve(site, Policy(1))
+    assert min(taken.values()) > 0, taken
+
+
+def test_the_control_a_promise_that_is_said_to_be_at_its_earliest_is_not_made_earlier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = a_request(promise=a_promise(2 * HOUR, 1, whole("n1-0")))
+    site = a_snapshot(request, fleet=gpus(1))
+    assert [row.starts for row in solve(site, POLICY).assigns] == [NOON]
+    monkeypatch.setattr(Outlook, "is_full_until", lambda *_: True)
+    assert [row.starts for row in solve(site, POLICY).waits] == [NOON + 2 * HOUR]
+
+
+amounts = st.tuples(
+    st.sampled_from(TENANTS),
+    st.sampled_from(("p", "q", "r")),
+    st.sampled_from([tier.slug for tier in TIERS]),
+    st.integers(1, 4),
+    st.integers(-2, 8),
+    st.integers(1, 8),
+)
+some = st.sampled_from((0, 1, 2)) | st.none()
+
+
+@few
+@given(st.lists(amounts, max_size=12), st.lists(st.tuples(some, some), min_size=6, max_size=6))
+def test_use_that_is_added_at_once_is_what_it_is_one_by_one(
+    rows: list[tuple[str, str, str, int, int, int]], edges: list[tuple[int | None, int | None]]
+) -> None:
+    rest = iter(edges)
+    limits: list[Limit] = []
+    for tenant in TENANTS:
+        borrow, lend = next(rest)
+        limits.append(a_limit(tenant, 4, borrow=borrow, lend=lend))
+        for project in ("p", "q"):
+            borrow, lend = next(rest)
+            own = a_limit(f"{tenant}-{project}", 2, parent=tenant, borrow=borrow, lend=lend)
+            limits.append(own)
+    site = replace(a_snapshot(fleet=gpus(8), limits=tuple(limits)), tiers=TIERS)
+    uses = [
+        (
+            Use((tenant, f"{tenant}-{project}"), tier, "h100", units * UNITS_PER_GPU),
+            (NOON + since * HOUR, NOON + (since + hours) * HOUR),
+        )
+        for tenant, project, tier, units, since, hours in rows
+    ]
+    one, other = (Quota(site, {"h100": 8 * UNITS_PER_GPU}) for _ in range(2))
+    for use, window in uses:
+        one.add(use, window)
+    other.add_all(uses)
+    asked = [(Use((t, f"{t}-p"), tier.slug, "h100", 1)) for t in TENANTS for tier in TIERS]
+    for use in asked:
+        for hour in range(18):
+            window = (NOON + hour * HOUR, NOON + (hour + 1) * HOUR)
+            assert one.over(use, window) == other.over(use, window)
+            assert one.borrowed(use, window) == other.borrowed(use, window)
+            assert not (one.has_plenty(use) and one.over(use, window))
+
+
+def test_what_is_taken_without_others_is_what_is_left_when_they_are_dropped() -> None:
+    chance = Random(3)  # noqa: S311  made-up windows
+    pool = Working(a_snapshot(fleet=gpus(4)), POLICY).pools["h100"]
+    for _ in range(30):
+        calendar, laid = Calendar(pool, NOON), []
+        for _ in range(12):
+            starts = NOON + chance.randint(-1, 9) * HOUR
+            window = (starts, starts + chance.randint(1, 5) * HOUR)
+            places = (whole(f"n1-{chance.randrange(4)}"),)
+            if calendar.is_free(places, *window):
+                calendar.put(places, *window)
+                laid.append((places, *window))
+        others = [row for row in laid if chance.random() < 0.5]
+        begins = NOON + chance.randint(0, 8) * HOUR
+        without = calendar.busy_without(others, begins, begins + 2 * HOUR)
+        for row in others:
+            calendar.drop(*row)
+        at = np.array([begins], dtype=np.int64)
+        assert without.tolist() == calendar.busy(at, 2 * HOUR)[0].tolist()

@@ -1,0 +1,111 @@
+"""What is kept of earlier looks at a class, and who has shares, against the slow way."""
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+
+from allocation.solver.fleet.pool import pools_of
+from allocation.solver.model.demand import wants_of
+from allocation.solver.model.ordering import in_order
+from allocation.solver.state.space import Space
+from allocation.solver.state.working import Working
+from allocation.solver.timeline.share_calendar import Sharers
+from tests.solver.builders import (
+    H100,
+    HOUR,
+    NOON,
+    POLICY,
+    a_request,
+    a_share,
+    a_snapshot,
+    an_ask,
+    gpus,
+    shared,
+)
+from tests.solver.timeline.test_shares import TWO_HOSTS, with_cores
+
+OWNERS = ("ann", "bob", "eve")
+
+
+def test_what_was_looked_at_before_changes_no_decision() -> None:
+    chance = Random(3)  # noqa: S311  a made-up line
+    shapes = (
+        an_ask(),
+        a_share(470, cores=4_000),
+        an_ask(profile="2g.20gb"),
+        a_share(200),
+        with_cores(an_ask(2), 3_000),
+    )
+    wishes = [
+        replace(
+            a_request(f"b{n:02}", chance.choice(shapes), hours=chance.randint(1, 3)),
+            owner=chance.choice(OWNERS),
+        )
+        for n in range(40)
+    ]
+    site = in_order(a_snapshot(*wishes, fleet=gpus(8), hosts=TWO_HOSTS))
+    asked, curious = Working(site, POLICY), Working(site, POLICY)
+    placed = []
+    for wish in wishes:
+        starts = NOON + HOUR * chance.randrange(3)
+        for other in wishes[::4]:
+            curious.first_at(wants_of(other), NOON + HOUR * chance.randrange(3))
+        found = asked.first_at(wants_of(wish), starts)
+        assert curious.first_at(wants_of(wish), starts) == found
+        if found is not None:
+            placed.append(found)
+            asked.reserve(found)
+            curious.reserve(found)
+        elif placed:
+            gone = placed.pop(chance.randrange(len(placed)))
+            asked.free(gone)
+            curious.free(gone)
+    assert len(placed) > 5
+
+
+def test_a_class_is_looked_at_once_until_something_changes() -> None:
+    site = a_snapshot(a_request("a"), fleet=gpus(2))
+    space = Space(in_order(site))
+    whole, part = (wants_of(a_request("a", ask))[0] for ask in (an_ask(), a_share(500)))
+    first = space.ground(whole, NOON)
+    assert space.ground(part, NOON) is not first
+    assert space.ground(whole, NOON) is first
+    space.calendars["h100"].put([shared("n1-0", 500)], NOON, NOON + HOUR)
+    assert space.ground(whole, NOON) is not first
+
+
+def test_who_shares_is_told_as_by_asking_every_share_in_turn() -> None:
+    chance = Random(7)  # noqa: S311  made-up shares
+    pools = pools_of((*gpus(3), *gpus(2, "a100", "h100-80gb", node="n2")), [H100])
+    sharers = Sharers(pools.values(), alone=True)
+    rows: list[tuple[str, str, str, tuple[int, int]]] = []
+    names = [(name, gpu.id) for name, pool in pools.items() for gpu in pool.gpus]
+    for _ in range(150):
+        if rows and chance.random() < 0.45:
+            _, gpu, owner, window = rows.pop(chance.randrange(len(rows)))
+            sharers.lay([shared(gpu, 100)], owner, window, -1)
+        else:
+            begin = chance.randrange(9)
+            row = (*chance.choice(names), chance.choice(OWNERS), (begin, begin + 3))
+            sharers.lay([shared(row[1], 100)], row[2], row[3])
+            rows.append(row)
+        owner, starts = chance.choice(OWNERS), np.array([0, 4, 9])
+        for told in (sharers, sharers.copy()):
+            for name, pool in pools.items():
+                found = told.others(pool, owner, (starts, 2))
+                slow = [
+                    [
+                        any(
+                            gpu.id == on and owner != whose and since < at + 2 and at < until
+                            for _, on, whose, (since, until) in rows
+                        )
+                        for gpu in pool.gpus
+                    ]
+                    for at in (0, 4, 9)
+                ]
+                assert found.tolist() == slow, name
+        place = [shared("n1-0", 100)]
+        column = pools["h100"].column["n1-0"]
+        others = sharers.others(pools["h100"], owner, (starts, 2))[1, column]
+        assert sharers.is_free(place, owner, (4, 6)) == (not others)
