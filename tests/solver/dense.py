@@ -139,9 +139,12 @@ def _limits(chance: Random, fleet: tuple[Gpu, ...]) -> Iterator[Limit]:
             if chance.random() < 0.1:
                 continue
             yield _a_limit(chance, tenant, sure, gpu_class, None)
+            # As the database has it: projects are not guaranteed more than their tenant.
+            unsplit = sure
             for project in PROJECTS:
                 if chance.random() < 0.5:
-                    own = chance.choice((sure, sure))
+                    own = min(unsplit, chance.choice((sure, sure)))
+                    unsplit -= own
                     yield _a_limit(chance, f"{tenant}-{project}", own, gpu_class, tenant)
 
 
