@@ -37,6 +37,10 @@ _TALLIES = {
     "no_shows": ("gpu_portal_no_shows_total", "Bookings that nobody used."),
     "cycle_turns": ("gpu_portal_cycles_total", "Turns of the decision-maker."),
     "cycle_milliseconds": ("gpu_portal_cycle_milliseconds_total", "What those turns took."),
+    "turns_ended_silent": (
+        "gpu_portal_turns_ended_silent_total",
+        "Turns whose process had stopped, ended by another solver.",
+    ),
     "messages_unreadable": (
         "gpu_portal_messages_unreadable_total",
         "Entries of report streams that are no messages.",

@@ -4,9 +4,10 @@ import logging
 import platform
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 from django.db import IntegrityError, OperationalError, connection, transaction
@@ -38,6 +39,18 @@ logger = logging.getLogger(__name__)
 
 # The key of the single-flight lock; any fixed number that nothing else in the database uses.
 CYCLE_LOCK = 7_120_001
+# A turn that asks the database nothing for so long is ended by whoever finds its lock taken. The
+# slowest that we measured solves for 5.4 s.
+SILENT_SECONDS = 20
+# A session that its client does not read from waits for ever, too, as long as it is not ended.
+_SILENT_END = """
+SELECT pg_terminate_backend(turn.pid) FROM pg_locks AS held
+JOIN pg_stat_activity AS turn ON turn.pid = held.pid AND turn.datname = current_database()
+WHERE held.locktype = 'advisory' AND held.granted AND held.database = turn.datid
+  AND held.classid = 0 AND held.objid = %s AND held.objsubid = 1
+  AND (turn.state <> 'active' OR turn.wait_event = 'ClientWrite')
+  AND turn.state_change < clock_timestamp() - make_interval(secs => %s)
+"""
 # New bookings that one turn takes in: as many as are decided in two or three seconds.
 MOST_NEW = 1_000
 # A turn that holds all open bookings keeps whoever wants to change one waiting. It takes in less,
@@ -47,6 +60,10 @@ MOST_NEW_HELD, HOLD_PATIENCE_MS, MOST_HELD_MS = 100, 2_000, 2_000
 # can't write is not about who acts meanwhile.
 HELD_TURNS = range(1, 4)
 SOFTWARE = f"portal 1, numpy {np.__version__}, python {platform.python_version()}"
+
+
+class TurnEnded(OperationalError):
+    """This turn was silent for too long: another one leads, and nothing more is written by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +89,67 @@ def tick_run(now: datetime) -> CycleResult:
 def cycle_run(now: datetime) -> CycleResult:
     """Runs one turn unless another process is in one. Killed at any point, the next one goes on.
 
-    The lock belongs to the session and falls with it; `leader_term` keeps a cycle that was
-    overtaken while it slept from writing.
+    The lock belongs to the session and falls with it. A turn that has been silent for
+    `SILENT_SECONDS` loses its session, and writes in no other: a process that was stopped writes
+    nothing when it goes on. `leader_term` says the same to each decision.
     """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [CYCLE_LOCK])
-        if not cursor.fetchone()[0]:
-            return CycleResult("busy")
+    if not _lock_take():
+        silent_turn_end()
+        return CycleResult("busy")
     try:
         began = time.perf_counter()
-        done = _turn(now)
+        with connection.execute_wrapper(_Session(connection.connection)):
+            done = _turn(now)
         tally("cycle_turns")
         tally("cycle_milliseconds", round((time.perf_counter() - began) * 1000))
         return done
     finally:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [CYCLE_LOCK])
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """Lets statements through as long as they go to one session.
+
+    Django opens another one by itself after an error, and the lock is not in it.
+    """
+
+    first: object
+
+    def __call__(
+        self,
+        execute: Callable[..., Any],
+        sql: str,
+        params: object,
+        many: bool,  # noqa: FBT001 (Django's)
+        context: object,
+    ) -> object:
+        """Raises TurnEnded."""
+        if connection.connection is not self.first:
+            raise TurnEnded("the session of this turn was ended, and its lock with it")
+        return execute(sql, params, many, context)
+
+
+def silent_turn_end() -> bool:
+    """Ends the session of a turn whose process has stopped; whether there was one.
+
+    A process that was stopped (SIGSTOP, a paused virtual machine) keeps its connection, and the
+    server can't tell it from one that computes. The next turn finds the lock free.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_SILENT_END, [CYCLE_LOCK, SILENT_SECONDS])
+        ended = any(row[0] for row in cursor.fetchall())
+    if ended:
+        logger.warning("A turn was silent for %s s: its session was ended.", SILENT_SECONDS)
+        tally("turns_ended_silent")
+    return ended
+
+
+def _lock_take() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [CYCLE_LOCK])
+        return bool(cursor.fetchone()[0])
 
 
 def _turn(now: datetime) -> CycleResult:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
 
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 # Nodes that are locked at a time: what they say is taken in only after that.
 AT_ONCE = 64
+# Two that publish the same nodes at once: the one that comes second begins again.
+TRIES = 3
 
 
 def publish_due(now: datetime) -> int:
@@ -56,15 +59,33 @@ def _publish(node_ids: Iterable[UUID]) -> int:
 
 def _publish_some(ids: Sequence[UUID], epoch: int) -> None:
     """Locked: a slow publisher must not write an older document over a newer one, nor the state
-    of one generation under the number of another."""
-    with transaction.atomic():
-        locked = Node.objects.select_for_update().filter(id__in=ids).order_by("id")
-        nodes = list(locked)
-        with agents_redis().pipeline(transaction=False) as pipe:
+    of one generation under the number of another.
+
+    Locks fall with the session, which a publisher that is stopped for long loses: watched from
+    before they are locked, documents that somebody else has written since are not written over.
+
+    Raises:
+        redis.WatchError: somebody else was quicker, `TRIES` times.
+    """
+    names = list(Node.objects.filter(id__in=ids).values_list("name", flat=True))
+    keys = [wire.desired_key(name) for name in names]
+    for _ in range(TRIES - 1):
+        with suppress(redis.WatchError):
+            _publish_watched(ids, keys, epoch)
+            return
+    _publish_watched(ids, keys, epoch)
+
+
+def _publish_watched(ids: Sequence[UUID], keys: Sequence[str], epoch: int) -> None:
+    with agents_redis().pipeline() as pipe:
+        pipe.watch(*keys)  # type: ignore[no-untyped-call]  # redis-py has no type for it
+        with transaction.atomic():
+            nodes = list(Node.objects.select_for_update().filter(id__in=ids).order_by("id"))
+            pipe.multi()
             for node, desired in zip(nodes, documents(nodes, epoch), strict=True):
                 signs = node.key_confirmed
                 envelope = wire.seal(desired, key=node_key(node, signs), key_version=signs)
                 pipe.set(wire.desired_key(node.name), envelope.to_json())
                 pipe.publish(wire.wake_channel(node.name), str(node.generation))
             pipe.execute()
-        Node.objects.filter(id__in=ids).update(published_generation=F("generation"))
+            Node.objects.filter(id__in=ids).update(published_generation=F("generation"))

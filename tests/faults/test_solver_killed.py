@@ -11,16 +11,20 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from allocation.models import Allocation, Decision
+from allocation import wire
+from allocation.models import Allocation, BookingEvent, Decision, Gpu
 from allocation.services.bookings import booking_release, booking_request
+from allocation.services.cycle import CYCLE_LOCK, cycle_run, silent_turn_end
 from allocation.services.invariants import invariants_check
-from tests.builders_allocation import a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
+from allocation.services.lifecycle import nodes_bump
+from allocation.services.links import agents_redis
+from tests.builders_allocation import NOW, a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
 from tests.faults.crashing_cycle import OF_MOVES, POINTS
 from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers
 from tests.servers.waiting import wait_until
 from tests.services.moved import LATER, apart, asked, gpu_of
-from tests.services.plant import Plant, a_plant, fresh
+from tests.services.plant import NAME, Plant, a_plant, fresh
 
 pytestmark = pytest.mark.faults
 WRITTEN_BEFORE_COMMIT = (
@@ -127,37 +131,54 @@ def test_a_cycle_killed_while_it_ends_bookings_ends_them_next_time(
         assert invariants_check() == []
 
 
-def test_a_solver_that_slept_through_its_term_writes_nothing_when_it_wakes(
-    plant: Plant, real_db: Servers
+@pytest.mark.parametrize(
+    "point", ["before the plan is written", "in the middle of writing it", "while a node is told"]
+)
+def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
+    point: str, plant: Plant, real_db: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """SIGSTOP, and the connection stays open: outside a transaction, in one, and while it writes to
+    the agents' server, where no transaction keeps a late word out."""
+    monkeypatch.setattr("allocation.services.cycle.SILENT_SECONDS", 0.2)
     lab = a_lab("helix", gpus=0)
     with as_system():
         booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
-    command = ("tests.faults.crashing_cycle", "before the plan is written", plant.now.isoformat())
-    sleeper = subprocess.Popen(
+    command = ("tests.faults.crashing_cycle", point, plant.now.isoformat())
+    stopped = subprocess.Popen(
         [sys.executable, "-m", *command, "SIGSTOP"],
         cwd=ROOT,
         env={**os.environ, "DATABASE_URL": real_db.dsn("portal_system")},
         stderr=subprocess.DEVNULL,
     )
     try:
-        state = Path(f"/proc/{sleeper.pid}/stat")
+        state = Path(f"/proc/{stopped.pid}/stat")
         wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", seconds=60)
-        assert plant.cycle().outcome == "busy", "it sleeps with the lock in its hand"
-        # What the server does about a client that does not answer any more.
-        with psycopg.connect(real_db.admin_dsn, autocommit=True) as admin:
-            admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
-            )
+        assert plant.cycle().outcome == "busy", "it stopped with the lock in its hand"
         wait_until(lambda: plant.cycle().outcome != "busy", seconds=20)
         assert fresh(booking).state == "starting"
-        sleeper.send_signal(signal.SIGCONT)
-        assert sleeper.wait(60) == 1
+        with as_system():
+            nodes_bump(Gpu.objects.values_list("id", flat=True))
+        plant.cycle()
+        told = agents_redis().get(wire.desired_key(NAME))
+        stopped.send_signal(signal.SIGCONT)
+        assert stopped.wait(60) == 1
     finally:
-        sleeper.kill()
-        sleeper.wait()
+        stopped.kill()
+        stopped.wait()
+    assert agents_redis().get(wire.desired_key(NAME)) == told
     with as_system():
         assert (Allocation.objects.count(), Decision.objects.count()) == (1, 1)
+        assert BookingEvent.objects.filter(kind="starting").count() == 1
         assert invariants_check() == []
     plant.round()
     assert fresh(booking).state == "active"
+
+
+def test_a_turn_that_computes_is_left_alone(real_db: Servers) -> None:
+    """Only silence counts: a statement that takes long is not a frozen process, and a turn that
+    asked a moment ago computes."""
+    with psycopg.connect(real_db.dsn("portal_system"), autocommit=True) as turn, as_system():
+        turn.execute("SELECT pg_advisory_lock(%s)", [CYCLE_LOCK])
+        assert cycle_run(NOW).outcome == "busy"
+        assert not silent_turn_end()
+        assert turn.execute("SELECT 1").fetchone() == (1,)
