@@ -26,9 +26,17 @@ from portal.integrations.relay import outbox_relay
 from portal.seed_nodes import DemoFleet
 from tenants.errors import Refused
 
-# While somebody waits a turn comes this often: a claim or a pause may become possible with time.
-TURN = timedelta(minutes=10)
-HOUSEKEEPING = timedelta(hours=6)
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often a turn comes while somebody waits, as a claim or a pause may become possible with
+    time; and how often messages, mails, rows of use and seals are made."""
+
+    turn: timedelta = timedelta(minutes=10)
+    housekeeping: timedelta = timedelta(hours=6)
+
+
+RHYTHM = Rhythm()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,12 @@ class Act:
 
 
 def live_through(
-    acts: Iterable[Act], fleet: DemoFleet, *, since: datetime, until: datetime
+    acts: Iterable[Act],
+    fleet: DemoFleet,
+    *,
+    since: datetime,
+    until: datetime,
+    rhythm: Rhythm = RHYTHM,
 ) -> None:
     """Everything that happens after `since` and before `until`."""
     waiting = sorted((act for act in acts if since < act.at < until), key=lambda act: act.at)
@@ -53,8 +66,8 @@ def live_through(
         if news or freed:
             (cycle_run if news or is_anyone_waiting() else tick_run)(now)
             fleet.reads(now)
-            clock = min(_of_the_clock(now), default=until)
-        if now - kept >= HOUSEKEEPING:
+            clock = min(_of_the_clock(now, rhythm.turn), default=until)
+        if now - kept >= rhythm.housekeeping:
             _housekeeping(now)
             kept = now
     _housekeeping(until)
@@ -79,7 +92,7 @@ def _acts(waiting: list[Act], now: datetime) -> bool:
     return bool(due)
 
 
-def _of_the_clock(after: datetime) -> Iterator[datetime]:
+def _of_the_clock(after: datetime, turn: timedelta) -> Iterator[datetime]:
     """When a turn is due by the clock alone: starts and ends, changes of a mode ahead of a start,
     ends of grace."""
     begins = Q(state__in=(State.SCHEDULED, State.PAUSED), planned_starts__gt=after)
@@ -96,7 +109,7 @@ def _of_the_clock(after: datetime) -> Iterator[datetime]:
     if change["at"] is not None:
         found.append(change["at"] - timedelta(seconds=change["ahead"]))
     if Booking.objects.filter(state__in=(State.QUEUED, State.PAUSED)).exists():
-        found.append(after + TURN)
+        found.append(after + turn)
     yield from (at for at in found if at is not None and at > after)
 
 
