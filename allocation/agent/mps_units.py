@@ -23,7 +23,7 @@ Accounts = Mapping[str, int | None]
 """The number of the account that each shared GPU is for; None while that is not known."""
 _LIMIT_S = 30
 _HERE_S = 0.5
-_UNIT = re.compile(r"^gpu-mps@(\S+)\.service\b", re.MULTILINE)
+_UNIT = re.compile(r"^\W*gpu-mps@(\S+)\.service\b", re.MULTILINE)
 _THERE = "--state=active,activating,reloading"
 
 
@@ -134,6 +134,7 @@ class MpsUnits:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=_LIMIT_S,
                 check=False,
             )

@@ -5,12 +5,14 @@ Exit status: 0 when it was printed, 2 for a wrong call.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 
 AGENT = "gpu-agent.service"
 _INSTALLED = "/opt/gpu-agent"
+# ProtectHome and PrivateTmp of the units.
+_HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,7 +30,17 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     sys.stdout.write(unit_text(options.name, options.environment))
+    for path in hidden((options.environment, Path(sys.executable).resolve())):
+        sys.stderr.write(
+            f"warning: the unit can't see {path}. Make the environment with a Python of the"
+            f" system, as /usr/bin/python3 -m venv {_INSTALLED}\n"
+        )
     return 0
+
+
+def hidden(paths: Iterable[Path]) -> list[Path]:
+    """Returns those that systemd hides from the unit."""
+    return [path for path in paths if any(path.is_relative_to(each) for each in _HIDDEN)]
 
 
 def units() -> list[str]:

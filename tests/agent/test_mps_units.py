@@ -21,9 +21,10 @@ cd "$(dirname "$0")" || exit 1
 for last; do :; done
 echo "$1 $last" >> calls
 case "$1" in
-  list-units) for unit in units/*; do
-      [ -e "$unit" ] && echo "${unit#units/} loaded active running GPU portal: MPS daemon"
-    done; true ;;
+  list-units) mark="  "; for unit in units/*; do
+      [ -e "$unit" ] || continue
+      echo "$mark${unit#units/} loaded active running GPU portal: MPS daemon"; mark="* "
+    done ;;
   start) [ ! -e refuses ] || { echo "Job failed" >&2; exit 1; }; : > "units/$last" ;;
   stop) rm -f "units/$last" ;;
 esac
