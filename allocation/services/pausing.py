@@ -11,6 +11,7 @@ from django.db.models import Q
 from allocation.models import Allocation, Booking, Decision, Own, Pause, PauseCause
 from allocation.rules.catalogue import BY_CODE
 from allocation.rules.states import State
+from allocation.rules.suspending import not_suspended
 from allocation.services.assigning import PlanStale
 from allocation.services.costs import granted_seconds
 from allocation.services.history import event_add
@@ -19,7 +20,7 @@ from allocation.services.pauses import OPEN, pauses_put_off, pauses_unneeded
 from allocation.services.places import place_data
 from allocation.services.tallies import tally
 from allocation.solver import Place, Reason
-from tenants.models import Membership
+from tenants.models import Membership, Tier
 
 # A beneficiary that starts this soon anyway is left where it is.
 SOON = timedelta(seconds=5)
@@ -44,7 +45,8 @@ def pause_begin(
     Raises:
         PlanStale: it is on no device any more.
     """
-    rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))
+    started = booking.allocations.filter(state__in=STARTED).select_related("gpu__node")
+    rows = list(started.order_by("id"))
     if not rows:
         raise PlanStale("what was to be paused is on no device any more")
     lower, upper = rows[0].period.lower, rows[0].period.upper
@@ -53,6 +55,7 @@ def pause_begin(
     noticed = now.replace(microsecond=0)
     is_visible = beneficiary.tenant_id == booking.tenant_id
     rule = reasons[0].rule if reasons else "R7"
+    method, instead = _way(booking, rows)
     pause = Pause.objects.create(
         id=uuid4(),
         tenant_id=booking.tenant_id,
@@ -66,7 +69,7 @@ def pause_begin(
         policy_version=decision.policy.number,
         rule=rule,
         sentence=" ".join(reason.sentence for reason in reasons)[:300],
-        method=booking.tier.pause_method,
+        method=method,
         ready_at=booking.ready_at or now,
         # The solver counts whole seconds, and charging stops no later than the owner is told.
         noticed_at=noticed,
@@ -76,7 +79,7 @@ def pause_begin(
     )
     if pause.own:
         tally("own_pauses")
-    _tell(booking, pause, decision, now)
+    _tell(booking, pause, instead, now)
     return pause
 
 
@@ -97,24 +100,39 @@ def own_of(booking: Booking, claim: Booking) -> str:
     return Own.MEMBER if Membership.objects.filter(acts_for_both).exists() else ""
 
 
-def _tell(booking: Booking, pause: Pause, decision: Decision, now: datetime) -> None:
+def _way(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, str]:
+    """How it is paused, and the sentence why that is not as its tier says, else nothing."""
+    asked = booking.tier.pause_method
+    if asked != Tier.PauseMethod.SUSPEND:
+        return asked, ""
+    why = not_suspended(
+        devices=len(rows),
+        is_divided=any(row.profile is not None or row.share is not None for row in rows),
+        drivers=[row.gpu.node.driver for row in rows],
+    )
+    if why is None:
+        return asked, ""
+    return Tier.PauseMethod.STOP, f" It is stopped, not suspended: {why}."
+
+
+def _tell(booking: Booking, pause: Pause, instead: str, now: datetime) -> None:
     booking.state, booking.noticed_at = State.PAUSING, pause.noticed_at
     booking.pause_count += 1
     booking.extension_until = None
     booking.planned_starts = booking.planned_ends = None
     booking.planned_places, booking.reasons = [], []
-    booking.decision = decision
+    booking.decision = pause.decision
     booking.version += 1
     booking.save()
     event_add(
         booking,
         kind="pause_noticed",
-        sentence=f"{_because(pause)} ({pause.rule}). {pause.sentence}",
+        sentence=f"{_because(pause)} ({pause.rule}). {pause.sentence}{instead}",
         now=now,
         detail={
             "pause": pause.number,
             "until": pause.deadline.isoformat(),
-            "decision": decision.id,
+            "decision": pause.decision_id,
         },
     )
 

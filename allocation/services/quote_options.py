@@ -11,6 +11,7 @@ from allocation.queries.outcomes import pause_record
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask_text import document_text
 from allocation.rules.pause_risk import PauseRecord, Risk
+from allocation.rules.suspending import not_suspended
 from allocation.services.quote_losses import losses
 from allocation.services.snapshot import instant, seconds
 from allocation.solver import QUARTER, UNITS_PER_GPU, Option
@@ -147,8 +148,19 @@ def option_told(
         notes=(
             *losses(option, asked, tiers, market.sizes),
             *_notes(option, tier, is_late=option.starts > wished),
+            *_pause_notes(option, tier),
         ),
     )
+
+
+def _pause_notes(option: Option, tier: Tier) -> Iterator[str]:
+    """That a pause will not suspend it, although its tier says so."""
+    if not tier.pausable or tier.pause_method != Tier.PauseMethod.SUSPEND:
+        return
+    is_divided = option.profile is not None or option.share is not None
+    why = not_suspended(devices=option.count, is_divided=is_divided)
+    if why is not None:
+        yield f"stopped, not suspended, if it is paused: {why}"
 
 
 def _notes(option: Option, tier: Tier, *, is_late: bool) -> Iterator[str]:

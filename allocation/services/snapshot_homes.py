@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 
 from allocation.models import Allocation, Booking, Pause
 from allocation.rules.states import State
+from allocation.rules.suspending import not_suspended
 from allocation.solver import Place, Request
 
 _HERE = (Allocation.State.ACTIVE, Allocation.State.RELEASING)
@@ -55,7 +56,7 @@ def at_home(request: Request, home: Home | None, now: datetime) -> Request:
 
 def _homes(rows: QuerySet[Allocation], pauses: Mapping[UUID, Pause]) -> dict[UUID, Home]:
     by_booking: dict[UUID, list[Allocation]] = defaultdict(list)
-    for row in rows.select_related("booking", "gpu").order_by("gpu_id"):
+    for row in rows.select_related("booking", "gpu__node").order_by("gpu_id"):
         by_booking[row.booking_id].append(row)
     found = {}
     for booking_id, mine in by_booking.items():
@@ -69,9 +70,9 @@ def _homes(rows: QuerySet[Allocation], pauses: Mapping[UUID, Pause]) -> dict[UUI
 
 
 def _can_be_suspended(rows: Sequence[Allocation]) -> bool:
-    """Whole GPUs of one node, as agents do it."""
-    whole = all(row.profile is None and row.share is None for row in rows)
-    return whole and len({row.gpu.node_id for row in rows}) == 1
+    is_divided = any(row.profile is not None or row.share is not None for row in rows)
+    drivers = [row.gpu.node.driver for row in rows]
+    return not_suspended(devices=len(rows), is_divided=is_divided, drivers=drivers) is None
 
 
 def _lost(booking: Booking, pause: Pause | None) -> tuple[datetime, datetime | None]:

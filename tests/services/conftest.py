@@ -22,13 +22,13 @@ def lab(db: None) -> "Lab":
 
 
 @pytest.fixture
-def plant(real_db: Servers, tmp_path: Path) -> Iterator["Plant"]:
-    """A node of two GPUs and its agent."""
+def plant(request: pytest.FixtureRequest, real_db: Servers, tmp_path: Path) -> Iterator["Plant"]:
+    """A node of two GPUs, or as many as the parameter says, and its agent."""
     from tests.builders_allocation import a_model, a_policy, a_price_book  # noqa: PLC0415
     from tests.services.plant import a_plant  # noqa: PLC0415
 
     a_model(enrolled=False)
     a_policy()
     a_price_book()
-    with a_plant(tmp_path, gpus=2) as found:
+    with a_plant(tmp_path, gpus=getattr(request, "param", 2)) as found:
         yield found

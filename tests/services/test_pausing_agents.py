@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from allocation import wire
-from allocation.models import Allocation, Booking, Node
+from allocation.models import Allocation, Booking, BookingEvent, Node
 from allocation.services.bookings import booking_cancel, booking_release
 from allocation.services.lifecycle import allocation_suspended
 from allocation.services.links import agents_redis
@@ -21,6 +21,7 @@ from tests.services.plant import NAME, Plant, fresh, rows_of
 
 MINUTE = timedelta(minutes=1)
 CLEARING = timedelta(seconds=CLEARING_SECONDS)
+ONE_GPU = pytest.mark.parametrize("plant", [1], indirect=True, ids=["one GPU"])
 
 
 @pytest.fixture
@@ -109,13 +110,14 @@ def test_the_agents_word_of_a_save_is_taken_from_its_report(
     assert {row.state for row in rows_of(booking)} == {"releasing"}
 
 
+@ONE_GPU
 def test_what_was_frozen_on_a_node_is_named_to_what_goes_on_there(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
     with as_system():
         Tier.objects.filter(slug="standard").update(pause_method="suspend")
-    booking = running(plant, lab)
-    noticed(plant, booking, rival, ask=an_ask(2, hours=1))
+    booking = running(plant, lab, an_ask(1))
+    noticed(plant, booking, rival, ask=an_ask(1, hours=1))
     assert {each.notice.method for each in desired(plant) if each.notice} == {"suspend"}
     old = sorted(row.id.hex for row in rows_of(booking))
     saved(plant, booking)
@@ -136,9 +138,9 @@ def frozen_paused(
     """Saved and told to go, with what ran frozen on its node; the allocations that were."""
     with as_system():
         Tier.objects.filter(slug="standard").update(pause_method="suspend")
-    booking = running(plant, lab)
+    booking = running(plant, lab, an_ask(1))
     plant.later(MINUTE)
-    noticed(plant, booking, rival, ask=an_ask(2, hours=1))
+    noticed(plant, booking, rival, ask=an_ask(1, hours=1))
     saved(plant, booking)
     with as_system():
         for row in rows_of(booking):
@@ -146,6 +148,7 @@ def frozen_paused(
     return booking, sorted(row.id.hex for row in rows_of(booking))
 
 
+@ONE_GPU
 def test_the_notice_stays_in_the_document_until_the_device_is_empty(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
@@ -153,9 +156,10 @@ def test_the_notice_stays_in_the_document_until_the_device_is_empty(
     plant.cycle()
     assert {row.state for row in rows_of(booking)} == {"releasing"}
     told = [each for each in desired(plant) if each.state == "release"]
-    assert [each.notice and each.notice.method for each in told] == ["suspend", "suspend"]
+    assert [each.notice and each.notice.method for each in told] == ["suspend"]
 
 
+@ONE_GPU
 def test_a_node_is_told_what_may_still_be_resumed_there_until_it_is_gone_on_with(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
@@ -175,12 +179,13 @@ def test_a_node_is_told_what_may_still_be_resumed_there_until_it_is_gone_on_with
     assert document(plant).suspended == ()
 
 
+@ONE_GPU
 def test_what_is_given_up_while_it_is_paused_is_forgotten_by_its_node(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
     booking, _ = frozen_paused(plant, lab, rival)
     plant.later(MINUTE)
-    assert len(document(plant).suspended or ()) == 2
+    assert len(document(plant).suspended or ()) == 1
     booking = fresh(booking)
     with tenant_tx(lab.tenant_id):
         booking_cancel(actor=lab.actor, booking=booking, now=plant.now)
@@ -191,6 +196,7 @@ def test_what_is_given_up_while_it_is_paused_is_forgotten_by_its_node(
     assert document(plant).generation == told.generation
 
 
+@ONE_GPU
 def test_what_goes_on_elsewhere_is_forgotten_where_it_was(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
@@ -203,19 +209,20 @@ def test_what_goes_on_elsewhere_is_forgotten_where_it_was(
     plant.cycle()
     plant.cycle()
     assert fresh(booking).state == "starting"
-    assert {row.gpu.node.name for row in rows_of(booking)[2:]} == {"gpu-b1-01"}
+    assert {row.gpu.node.name for row in rows_of(booking)[1:]} == {"gpu-b1-01"}
     assert document(plant).suspended == ()
 
 
+@ONE_GPU
 def test_it_waits_for_the_gpu_where_it_is_frozen_while_that_is_worth_it(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
     """Elsewhere there is room at once, but an hour's work would have to be done again there."""
     with as_system():
         Tier.objects.filter(slug="standard").update(pause_method="suspend")
-    booking = running(plant, lab)
+    booking = running(plant, lab, an_ask(1))
     plant.later(HOUR)
-    noticed(plant, booking, rival, ask=an_ask(2, hours=0.5))
+    noticed(plant, booking, rival, ask=an_ask(1, hours=0.5))
     with as_system():
         for row in rows_of(booking):
             allocation_suspended(row.id)
@@ -233,6 +240,32 @@ def test_it_waits_for_the_gpu_where_it_is_frozen_while_that_is_worth_it(
     assert fresh(booking).state == "active"
     assert {row.gpu.node.name for row in rows_of(booking)} == {NAME}
     assert all_is_well()
+
+
+@pytest.mark.parametrize(
+    ("count", "driver", "why"),
+    [
+        (2, "580.95.05", "programs that work together on several GPUs can't be suspended"),
+        (1, "535.183.06", "its node has a driver before 550, which can't suspend programs"),
+        (1, "", None),
+    ],
+)
+def test_the_owner_hears_at_the_notice_that_it_is_stopped_and_not_suspended(
+    plant: Plant, lab: Lab, rival: Lab, count: int, driver: str, why: str | None
+) -> None:
+    with as_system():
+        Tier.objects.filter(slug="standard").update(pause_method="suspend")
+    booking = running(plant, lab, an_ask(count))
+    with as_system():
+        Node.objects.update(driver=driver)
+    noticed(plant, booking, rival)
+    method = "suspend" if why is None else "stop"
+    assert {each.notice.method for each in desired(plant) if each.notice} == {method}
+    assert pause_of(booking).method == method
+    with as_system():
+        (event,) = BookingEvent.objects.filter(booking=booking, kind="pause_noticed")
+    assert ("not suspended" in event.sentence) == (why is not None)
+    assert (why or "") in event.sentence
 
 
 def test_an_agent_that_knows_no_pauses_is_told_nothing_of_what_is_frozen(

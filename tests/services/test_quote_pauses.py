@@ -84,3 +84,15 @@ def test_who_borrows_is_not_offered_the_room_of_others(plant: Plant, labs: tuple
     _, borrower = labs
     option = quoted(borrower, an_ask(2, hours=1), plant.now).options[0]
     assert (option.starts, option.pauses) == (NOW + 4 * HOUR, 0)
+
+
+def test_who_asks_for_several_gpus_hears_that_a_pause_will_not_suspend_them(
+    plant: Plant, labs: tuple[Lab, Lab]
+) -> None:
+    lender, _ = labs
+    with as_system():
+        Tier.objects.update(pause_method="suspend")
+    said = "stopped, not suspended, if it is paused: programs that work together on several GPUs"
+    for count, is_said in ((2, True), (1, False)):
+        option = quoted(lender, an_ask(count, hours=1), plant.now).options[0]
+        assert any(note.startswith(said) for note in option.notes) == is_said

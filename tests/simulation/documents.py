@@ -80,7 +80,7 @@ def _notice(tables: Tables, row: Row) -> wire.Notice | None:
     if pause is None or pause.emptied_at is not None or row.left:
         return None
     told = int(pause.noticed_at)
-    return wire.Notice(id=pause.id, told=told, at=row.ends, method=booking.tier.method)
+    return wire.Notice(id=pause.id, told=told, at=row.ends, method=pause.method)
 
 
 def _gangs(tables: Tables, site: Site, rows: Iterable[Row]) -> Iterable[wire.Gang]:

@@ -4,6 +4,7 @@ services/snapshot_homes.py."""
 import dataclasses
 from collections.abc import Sequence
 
+from allocation import wire
 from allocation.solver import Place, Request
 from tests.simulation.rows import Booking, Pause, Row, Tables
 
@@ -20,6 +21,16 @@ def at_home(request: Request, home: Home | None, now: float) -> Request:
     return dataclasses.replace(request, home=places, home_wait=max(0, lost))
 
 
+def way_of(tables: Tables, booking: Booking, rows: Sequence[Row]) -> wire.PauseMethod:
+    """See pausing._way: agents suspend one whole GPU, by a driver that can."""
+    if booking.tier.method != "suspend":
+        return booking.tier.method
+    place = rows[0].place
+    is_whole = len(rows) == 1 and place.profile is None and place.share is None
+    major = int(tables.drivers[tables.node_of[place.gpu]].partition(".")[0])
+    return "suspend" if is_whole and major >= 550 else "stop"
+
+
 def home_running(tables: Tables, booking: Booking) -> Home | None:
     """See homes_running."""
     if booking.tier.method != "suspend":
@@ -30,7 +41,7 @@ def home_running(tables: Tables, booking: Booking) -> Home | None:
 
 def home_paused(tables: Tables, booking: Booking, pause: Pause) -> Home | None:
     """See homes_paused."""
-    if booking.tier.method != "suspend":
+    if pause.method != "suspend":
         return None
     rows = tables.of(booking, "active", "releasing", "ended")
     there = [r for r in rows if not r.left and (r.state != "ended" or r.suspended)]
@@ -41,10 +52,9 @@ def home_paused(tables: Tables, booking: Booking, pause: Pause) -> Home | None:
 
 
 def _home(tables: Tables, rows: Sequence[Row], saved: float, until: float | None) -> Home | None:
-    """Of the last run, if agents can suspend it: whole GPUs of one node."""
+    """Of the last run, if agents can suspend it."""
     begun = max((row.starts for row in rows), default=0)
     last = sorted((row for row in rows if row.starts == begun), key=lambda row: row.place.gpu)
-    whole = all(row.place.profile is None and row.place.share is None for row in last)
-    if not last or not whole or len({tables.node_of[row.place.gpu] for row in last}) > 1:
+    if not last or way_of(tables, tables.bookings[last[0].booking], last) != "suspend":
         return None
     return tuple(row.place for row in last), saved, until

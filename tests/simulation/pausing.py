@@ -8,6 +8,7 @@ from allocation.solver import Pause as Told
 from tests.simulation import lifecycle
 from tests.simulation.accounts import granted_seconds
 from tests.simulation.calendar import is_excluded
+from tests.simulation.homes import way_of
 from tests.simulation.rows import LIVE, OVER, Booking, Pause, Row, Tables
 
 SOON = 5
@@ -34,6 +35,7 @@ def pause_begin(tables: Tables, told: Told, new_id: Callable[[], str], now: floa
         noticed_at=int(now),
         deadline=told.at,
         ends_before=upper,
+        method=way_of(tables, booking, rows),
     )
     tables.pauses[pause.id] = pause
     booking.state, booking.noticed_at = "pausing", pause.noticed_at

@@ -64,6 +64,7 @@ class ModelPortal:
         self.tables = Tables(
             epoch=site.epoch,
             node_of=site.node_of,
+            drivers=site.drivers,
             nodes={node: NodeRow() for node in site.keys},
             gpus={uuid: GpuRow() for uuid in site.uuids.values()},
         )

@@ -386,6 +386,7 @@ def _site(actors: Iterable[tuple[Project, Actor]], now: float) -> Site:
         models=seen.models,
         gpus=seen.gpus,
         uuids={str(gpu.id): gpu.uuid for gpu in Gpu.objects.all()},
+        drivers={node.name: node.driver for node in nodes},
         hosts=seen.hosts,
         limits=seen.limits,
         tiers=seen.tiers,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from allocation import wire
 from allocation.solver import Gpu, Host, Limit, Model, Order, Place, Reason, Tier
 from tests.simulation.people import BORROWER, SERVICES, Party, Service, Wish
 
@@ -20,11 +21,13 @@ WHOLE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """What a schedule does not change: hardware, quota and people; `uuids` by the GPUs' ids."""
+    """What a schedule does not change: hardware, quota and people; `uuids` by the GPUs' ids,
+    `drivers` by node."""
 
     models: tuple[Model, ...]
     gpus: tuple[Gpu, ...]
     uuids: dict[str, str]
+    drivers: dict[str, str]
     hosts: tuple[Host, ...]
     limits: tuple[Limit, ...]
     tiers: tuple[Tier, ...]
@@ -138,6 +141,7 @@ class Pause:
     noticed_at: float
     deadline: int
     ends_before: int
+    method: wire.PauseMethod = "stop"
     handed: bool = False
     more_asked_at: float | None = None
     more_times_used: int = 0
@@ -218,6 +222,7 @@ class Tables:
 
     epoch: int
     node_of: dict[str, str]
+    drivers: dict[str, str]
     counted: dict[str, int] = field(default_factory=dict)
     bookings: dict[str, Booking] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
@@ -243,6 +248,7 @@ class Tables:
         return Tables(
             epoch=self.epoch,
             node_of=self.node_of,
+            drivers=self.drivers,
             counted=dict(self.counted),
             errors=set(self.errors),
             conflicts={gpu: list(times) for gpu, times in self.conflicts.items()},

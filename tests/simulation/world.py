@@ -273,6 +273,7 @@ def site_of(inventories: dict[str, wire.Inventory], classes: int) -> Site:
         models=(model,),
         gpus=solver_gpus,
         uuids={gpu.id: item.uuid for gpu, (_, item) in zip(solver_gpus, gpus, strict=True)},
+        drivers={node: found.driver for node, found in inventories.items()},
         hosts=tuple(
             Host(node, found.cores * 1_000, found.memory_mb)
             for node, found in sorted(inventories.items())
