@@ -101,29 +101,37 @@ class CheckpointTool:
 
     def start(self, pid: int, arguments: Sequence[str]) -> Call:
         """Begins a call about a program."""
-        with self._locked(pid) as lock:
-            if lock is None:
-                return Ended(Answer(None, "", "another call of cuda-checkpoint is under way"))
-            # A file, not a pipe: nobody may be left to read when the call prints.
-            said = self._folder / f"{pid}.said"
-            try:
-                with said.open("wb") as output:
-                    child = subprocess.Popen(  # noqa: S603 (the site's own program, no shell)
-                        [self._program, *arguments, "--pid", str(pid)],
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,
-                        pass_fds=[lock],
-                    )
-            except OSError as error:
-                return Ended(Answer(127, "", f"{self._program.name}: {error.strerror}"))
-        return _Child(tuple(arguments), child, said)
+        try:
+            with self._locked(pid) as lock:
+                if lock is None:
+                    other = "another call of cuda-checkpoint is under way"
+                    return Ended(Answer(None, "", other))
+                return self._begun(pid, tuple(arguments), lock)
+        except OSError as error:
+            return Ended(Answer(127, "", f"{self._program.name}: {error.strerror}"))
+
+    def _begun(self, pid: int, arguments: tuple[str, ...], lock: int) -> Call:
+        # A file, not a pipe: nobody may be left to read when the call prints.
+        said = self._folder / f"{pid}.said"
+        with said.open("wb") as output:
+            child = subprocess.Popen(  # noqa: S603 (the site's own program, no shell)
+                [self._program, *arguments, "--pid", str(pid)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=[lock],
+            )
+        return _Child(arguments, child, said)
 
     def is_taken(self, pid: int) -> bool:
         """Whether a call about it is under way, begun by this life of the agent or an earlier."""
-        with self._locked(pid) as lock:
-            return lock is None
+        try:
+            with self._locked(pid) as lock:
+                return lock is None
+        except OSError:
+            # A lock that can't be made, as on a full disk, is nobody's.
+            return False
 
     @contextlib.contextmanager
     def _locked(self, pid: int) -> Iterator[int | None]:

@@ -17,6 +17,7 @@ from allocation.agent.simulated_checkpoint import (
 )
 from allocation.agent.simulated_hardware import Hardware
 from allocation.agent.simulated_programs import program, program_change
+from allocation.agent.suspender import LIMIT_S
 from tests.agent.builders import HOUR, NOW, Rig, a_document, a_rig, a_whole, noticed
 
 FREEZE = noticed(a_whole(), method="suspend")
@@ -80,6 +81,22 @@ def told(rig: Rig, name: str = "w1") -> wire.ReportedAllocation:
     return one
 
 
+def watched(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The signals that are sent from now on; none but KILL may go to a locked program."""
+    signals, real = [], rig.hardware.process_signal
+
+    def signalled(number: int, *, force: bool) -> None:
+        there = program(rig.hardware, number)
+        assert there is not None
+        assert force or not there.locked, "TERM went to a program whose CUDA calls are locked"
+        signals.append("KILL" if force else "TERM")
+        real(number, force=force)
+
+    monkeypatch.setattr(rig.hardware, "process_signal", signalled)
+    monkeypatch.setattr(rig.node.port, "_signal_process", signalled)
+    return signals
+
+
 def back() -> wire.DesiredAllocation:
     wanted = a_whole("w2", starts=NOW + 200, ends=NOW + HOUR)
     return dataclasses.replace(wanted, resumes="w1")
@@ -140,17 +157,7 @@ def test_a_locked_program_is_unlocked_before_it_is_asked_to_end_or_else_killed(
     with a_rig(tmp_path, suspender=Suspender, driver=driver) as rig:
         pid = begins(rig, stubborn=True)
         tool(rig).refuses = refused
-        signals, real = [], rig.hardware.process_signal
-
-        def watched(number: int, *, force: bool) -> None:
-            there = program(rig.hardware, number)
-            assert there is not None
-            assert force or not there.locked, "TERM went to a program whose CUDA calls are locked"
-            signals.append("KILL" if force else "TERM")
-            real(number, force=force)
-
-        monkeypatch.setattr(rig.hardware, "process_signal", watched)
-        monkeypatch.setattr(rig.node.port, "_signal_process", watched)
+        signals = watched(rig, monkeypatch)
         rig.later(119)
         assert signals == [signal]
         rig.later(KILL_AFTER_NOTICE_S)
@@ -236,18 +243,20 @@ def test_killed_between_restore_and_unlock_the_next_life_unlocks(tmp_path: Path)
 
 
 def test_a_driver_that_stops_answering_while_cuda_is_locked_has_the_program_killed(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing can unlock it then, and it can't hear TERM."""
     with a_rig(tmp_path, suspender=Suspender) as rig:
         pid = begins(rig)
         tool(rig).hangs = "checkpoint"
         rig.later(119)
+        signals = watched(rig, monkeypatch)
         rig.driver.faults["nvmlDeviceGetMigMode"] += ["NVML_ERROR_UNKNOWN"] * 99
         rig.later(1)
         assert program(rig.hardware, pid) is not None
         rig.later(KILL_AFTER_NOTICE_S)
         assert program(rig.hardware, pid) is None
+        assert signals == ["KILL"]
 
 
 def test_a_call_that_does_not_come_back_is_killed_and_what_it_left_is_undone(
@@ -281,3 +290,19 @@ def test_a_program_of_another_state_is_neither_frozen_nor_woken(tmp_path: Path) 
         assert actions(rig)[:3] == ["--get-state", "checkpoint", "--get-state"]
         assert "unlock" in actions(rig)
         assert program(rig.hardware, pid) is None
+
+
+def test_a_program_that_does_not_have_the_device_open_is_neither_frozen_nor_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_rig(tmp_path, suspender=Suspender) as rig:
+        pid = begins(rig)
+        files = rig.node.port._processes._files  # type: ignore[attr-defined]
+        seen = dataclasses.replace(files.openers(), by_file={})
+        monkeypatch.setattr(files, "openers", lambda: seen)
+        rig.later(119)
+        rig.later(LIMIT_S + 1)
+        rig.later(KILL_AFTER_NOTICE_S)
+        assert tool(rig).calls == []
+        assert program(rig.hardware, pid) is not None
+        assert told(rig).state == "ending"

@@ -123,6 +123,13 @@ def test_a_tool_that_is_not_there_fails(tmp_path: Path) -> None:
     assert found.state is None
 
 
+def test_a_disk_that_takes_no_file_fails_the_call_and_not_the_agent(tmp_path: Path) -> None:
+    tool = a_tool(tmp_path, "echo running")
+    (tmp_path / "locks").rmdir()
+    assert "No such file" in answer(tool.start(123, ("--get-state",))).failure
+    assert not tool.is_taken(123)
+
+
 def test_a_call_that_hangs_is_killed_and_is_under_way_until_it_is_dead(tmp_path: Path) -> None:
     steady = FakeTime()
     suspender = CudaCheckpoint(a_tool(tmp_path, "exec sleep 300"), "580.95.05", steady)
