@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -59,16 +60,22 @@ from allocation.agent.patient import EVERY, PatientDeviceNodes, PatientGpu, Pati
 from allocation.agent.process import Agent, Stop
 from allocation.agent.programs import HostPrograms, Programs
 from allocation.agent.simulated_checkpoint import SimulatedSuspender
-from allocation.agent.simulated_device_nodes import SimulatedAccess, SimulatedDeviceNodes
+from allocation.agent.simulated_device_nodes import (
+    SimulatedAccess,
+    SimulatedDeviceNodes,
+    SimulatedUnits,
+)
 from allocation.agent.simulated_drivers import DEFAULT, DRIVERS
 from allocation.agent.simulated_hardware import Hardware
 from allocation.agent.simulated_models import fleet_parse
 from allocation.agent.simulated_nvml import installed
 from allocation.agent.simulated_owners import SimulatedOwners
 from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port
+from allocation.agent.slices import LOGINS, Account, Site, Slices, device_number
 from allocation.agent.store import Store, StoreError, folder_locked
 from allocation.agent.supervisor import Supervisor
 from allocation.agent.suspender import Suspender, suspender_find
+from allocation.agent.systemd import Systemd, Units, offers_limits, unit_of
 
 log = logging.getLogger("allocation.agent")
 
@@ -76,6 +83,8 @@ IDENTITY = "identity.json"
 LOGIN = "login"
 ACCOUNTS = "accounts.json"
 _LONGEST_RETRY_S = 30
+PERMISSIONS = ("off", "acl", "slice", "slice+acl")
+_DEVICE = re.compile(r"(/dev/|char-|block-)[A-Za-z0-9_./*:-]+")
 
 
 def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
@@ -157,9 +166,18 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
     )
     parser.add_argument(
         "--device-permissions",
-        choices=("off", "acl"),
+        choices=PERMISSIONS,
         default=default("GPU_AGENT_DEVICE_PERMISSIONS", "off"),
-        help="acl: open the device files of a booking to its owner's account (needs setfacl)",
+        help="acl: open the device files of a booking to its owner's account (needs setfacl);"
+        " slice: let a systemd slice per booking open its devices only; slice+acl: both",
+    )
+    parser.add_argument(
+        "--slice-devices",
+        type=_devices,
+        default=default("GPU_AGENT_SLICE_DEVICES", "/dev/fuse,/dev/net/tun"),
+        metavar="DEVICE[,…]",
+        help="with slice: further devices that every booking may open, as systemd's DeviceAllow"
+        " names them, for example /dev/infiniband/rdma_cm,char-infiniband_verbs",
     )
     parser.add_argument(
         "--cgroup",
@@ -214,6 +232,15 @@ def _protection_options(parser: argparse.ArgumentParser, environment: Mapping[st
     )
 
 
+def _devices(text: str) -> tuple[str, ...]:
+    """Raises ValueError."""
+    names = tuple(filter(None, text.split(",")))
+    wrong = [name for name in names if not _DEVICE.fullmatch(name)]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is no device as DeviceAllow names them")
+    return names
+
+
 def _signal(name: str) -> int | None:
     """Raises ValueError."""
     return None if name == "off" else int(signal.Signals[f"SIG{name.removeprefix('SIG')}"])
@@ -237,7 +264,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
             directory = Directory(options.state / ACCOUNTS)
-            machine = _limited(_machine(options, directory, stack), options.cgroup)
+            machine = _limited(_machine(options, directory, stack), options)
             identity = _identity(options, machine)
             supervisor = Supervisor(environment)
             node = _node(options, identity, machine, directory, stack)
@@ -262,6 +289,8 @@ class Machine:
     programs: Programs
     suspender: Suspender | None
     access: Callable[[], Access] = SetFacl
+    units: Callable[[], Units] = Systemd
+    number_of: Callable[[str], int] = device_number
     owners: tuple[Owner, ...] = ()
     driver: Callable[[], dict[str, Any]] = dict
     cgroups: Cgroups | None = None
@@ -271,8 +300,13 @@ class Machine:
         return inventory_take(self.host, self.port)
 
 
-def _limited(machine: Machine, option: str) -> Machine:
-    """The same, keeping bookings to their cores and memory where it may."""
+def _limited(machine: Machine, options: argparse.Namespace) -> Machine:
+    """The same, keeping bookings to their cores and memory where it may. Raises ValueError."""
+    option = options.cgroup
+    if "slice" in options.device_permissions:
+        if option != "off":
+            raise ValueError("slices keep bookings to cores and memory themselves: no --cgroup")
+        return _limited_by_slices(machine, simulated=bool(options.simulate))
     if option == "off":
         host = dataclasses.replace(machine.host, limits_note="the agent runs without --cgroup")
         return dataclasses.replace(machine, host=host)
@@ -284,6 +318,13 @@ def _limited(machine: Machine, option: str) -> Machine:
         return dataclasses.replace(machine, host=host)
     host = dataclasses.replace(machine.host, limits="enforced")
     return dataclasses.replace(machine, host=host, cgroups=cgroups)
+
+
+def _limited_by_slices(machine: Machine, *, simulated: bool) -> Machine:
+    note = "simulated slices limit nothing" if simulated else offers_limits()
+    limits: wire.HostLimits = "counted" if note else "enforced"
+    host = dataclasses.replace(machine.host, limits=limits, limits_note=note)
+    return dataclasses.replace(machine, host=host)
 
 
 def _machine(
@@ -335,6 +376,8 @@ def _machine(
         SimulatedPrograms(hardware),
         SimulatedSuspender(hardware),
         access=SimulatedAccess,
+        units=SimulatedUnits,
+        number_of=lambda path: 0,
         owners=(SimulatedOwners(hardware),),
     )
 
@@ -390,7 +433,7 @@ def _node(
     if hooks is not None:
         stack.callback(hooks.stop)
     doors = None
-    if options.device_permissions == "acl":
+    if "acl" in options.device_permissions:
         access = machine.access()
         doors = Doors(machine.nodes, access, state / "doors.json", directory.uid)
     memory = {gpu.uuid: gpu.memory_mb for gpu in gpus}
@@ -406,18 +449,21 @@ def _node(
         options.mps,
         memory,
         order=cuda_order(gpus),
-        hidden=doors is not None,
+        hidden=options.device_permissions != "off",
         network=None if options.simulate else network_find(options.interface),
         topology=topology,
     )
     account_of = _accounts(options, directory)
     if account_of is not None:
         place = dataclasses.replace(place, account_of=account_of)
+    slices = _slices(options, machine, directory, account_of or directory.account)
+    if slices is not None:
+        place = dataclasses.replace(place, slice_of=_unit_of(directory))
     return Node(
         keys=Keys(identity, state / IDENTITY),
         port=machine.port,
         store=store,
-        handover=Handover(place.root, machine.owners, place.share, topology),
+        handover=Handover(place.root, machine.owners, place.share, topology, slices),
         bookings=Bookings(
             place.root,
             cdi=cdi,
@@ -437,6 +483,8 @@ def _node(
         may_end=_may_end(options),
         mps=_mps(options, stack),
         account_of=account_of or directory.account,
+        slices=slices,
+        room_mb=_room(slices, machine.cgroups),
     )
 
 
@@ -449,6 +497,43 @@ def _mps(options: argparse.Namespace, stack: contextlib.ExitStack) -> MpsUnits |
     units = MpsUnits()
     stack.callback(units.stop)
     return units
+
+
+def _slices(
+    options: argparse.Namespace,
+    machine: Machine,
+    directory: Directory,
+    account_of: Callable[[str], str | None],
+) -> Slices | None:
+    """Raises OSError where they are asked for and this node can't enforce their rules."""
+    if "slice" not in options.device_permissions:
+        return None
+
+    def account(member: str) -> Account | None:
+        name = account_of(member)
+        uid = None if name is None else directory.uid(name)
+        return None if name is None or uid is None else (name, uid)
+
+    logins = options.state / "logins" if options.simulate else LOGINS
+    site = Site(machine.nodes, account, options.slice_devices, logins, machine.number_of)
+    return Slices(machine.units(), site, machine.programs)
+
+
+def _unit_of(directory: Directory) -> Callable[[str, str], str]:
+    """The slice of an account's booking, empty while the account is not known."""
+
+    def unit(account: str, booking: str) -> str:
+        uid = directory.uid(account)
+        return "" if uid is None else unit_of(uid, booking)
+
+    return unit
+
+
+def _room(slices: Slices | None, cgroups: Cgroups | None) -> Callable[[str], int | None]:
+    """What the memory limit of a booking leaves it."""
+    if slices is not None:
+        return slices.room_mb
+    return cgroups.room_mb if cgroups is not None else lambda booking: None
 
 
 def _may_end(options: argparse.Namespace) -> Callable[[], bool]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from allocation.agent.host_cores import cores_text
 from allocation.agent.parts import Part
 from allocation.agent.programs import Programs
+from allocation.agent.systemd import room_mb
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,10 @@ class Cgroups:
             if group.name not in wanted and (group / "cgroup.procs").exists():
                 self._remove(group)
         return "; ".join(troubles) or None
+
+    def room_mb(self, booking: str) -> int | None:
+        """Returns the memory that its limit leaves a booking, in MiB; None without one."""
+        return room_mb(self._root / booking)
 
     def _keep(self, group: Path, part: Part) -> None:
         group.mkdir(exist_ok=True)

@@ -30,6 +30,16 @@ class Owner(Protocol):
     def taken(self, allocation: str) -> None: ...
 
 
+class Guard(Protocol):
+    """Someone who keeps others from devices, and is asked first. Both may raise OSError, GpuError:
+    then nothing is handed over, or taken to be free."""
+
+    def admit(self, allocation: DesiredAllocation, device: str, cores: tuple[int, ...]) -> None: ...
+
+    def retract(self, booking: str, allocation: str) -> None:
+        """`booking` is its full name."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Given:
     """`since` is Unix seconds of the first hand-over; `cores` of the host are nobody else's."""
@@ -47,6 +57,7 @@ class Handover:
         owners: Iterable[Owner] = (),
         share: Callable[[str, int], Mapping[str, str]] = lambda _, __: {},
         topology: Topology | None = None,
+        guard: Guard | None = None,
     ) -> None:
         """`share` gives what a program needs to use so many thousandths of a GPU. Without a
         `topology` no cores of the host are handed over."""
@@ -54,6 +65,7 @@ class Handover:
         self._share = share
         self._topology = topology or Topology()
         self._owners = tuple(owners)
+        self._guard = guard
         folder_readable(root)
         self._remove_unfinished()
         self.given: dict[str, Given] = {}
@@ -94,11 +106,13 @@ class Handover:
         return self._topology.choose(gpu, allocation.cores, taken)
 
     def give(self, allocation: DesiredAllocation, device: str, gpu: str, now: float) -> None:
-        """`device` is the GPU or a slice of it. Raises OSError; what was not handed over before is
-        then not there in part."""
+        """`device` is the GPU or a slice of it. Raises OSError, and GpuError where a guard asks the
+        driver; what was not handed over before is then not there in part."""
         before = self.given.get(allocation.id)
         since = int(now) if before is None else before.since
         cores = self._cores_of(allocation, gpu)
+        if self._guard is not None:
+            self._guard.admit(allocation, device, cores)
         folder = self.root / full_name(allocation) / allocation.id
         try:
             folder_readable(folder.parent)
@@ -118,10 +132,12 @@ class Handover:
                 owner.given(allocation, device)
 
     def take(self, allocation: str) -> None:
-        """Raises OSError."""
+        """Raises OSError, GpuError as `give`."""
         given = self.given.get(allocation)
         if given is None:
             return
+        if self._guard is not None:
+            self._guard.retract(given.folder.parent.name, allocation)
         _remove(given.folder)
         del self.given[allocation]
         for owner in self._owners:

@@ -12,6 +12,7 @@ from allocation.agent.metrics import Board
 from allocation.agent.mps_units import MpsUnits
 from allocation.agent.parts import Place
 from allocation.agent.programs import Programs, account_same
+from allocation.agent.slices import Slices
 from allocation.agent.store import Store
 from allocation.agent.suspender import Suspender
 
@@ -25,7 +26,8 @@ class Node:
     `alive` is called whenever the loop comes round, every 5 s at least. `account_of` gives the
     local account of a member of the portal. Unless `may_end` no program is ended because nobody
     gave it a device, whatever the portal says. `mps` keeps the MPS daemons of shared GPUs, where
-    systemd does that for the agent."""
+    systemd does that for the agent. `slices` keep programs to their booking's devices; `room_mb` is
+    the memory that limits of its own leave to a booking, in MiB."""
 
     keys: Keys
     port: GpuPort
@@ -44,3 +46,5 @@ class Node:
     account_of: Callable[[str], str | None] = account_same
     may_end: Callable[[], bool] = lambda: True
     mps: MpsUnits | None = None
+    slices: Slices | None = None
+    room_mb: Callable[[str], int | None] = lambda booking: None

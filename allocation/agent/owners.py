@@ -2,16 +2,18 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from allocation.agent.gpu import GpuError
+from allocation.agent.handover import full_name
 from allocation.agent.holders import share_holders
 from allocation.agent.node import Node
 from allocation.agent.notices import heard, open_notices, programs_warn, told_since
 from allocation.agent.parts import Part, Place, parts_of
-from allocation.agent.pauses import Seen
-from allocation.agent.reconcile import Held, Wish
+from allocation.agent.pauses import Seen, method_of
+from allocation.agent.reconcile import Held, Task, Wish
 from allocation.agent.records import Records
+from allocation.agent.slices import claims_of
 from allocation.agent.store import StoreError
 from allocation.agent.suspensions import Suspensions
 
@@ -86,6 +88,20 @@ class Owners:
         desired, given = self._node.store.desired, handover.devices()
         return parts_of(desired, given, now, self._place, handover.cores())
 
+    def keep(self, wishes: Iterable[Wish]) -> str | None:
+        """Makes slices follow what is handed over; returns what went wrong."""
+        slices, handover = self._node.slices, self._node.handover
+        if slices is None:
+            return None
+        tasks = [task for wish in wishes for task in wish.tasks]
+        going_on = (task.allocation for task in tasks if not task.ending)
+        claims = claims_of(going_on, handover.devices(), handover.cores())
+        suspended = {each.booking for each in self._records.suspended.values()}
+        freezing = {
+            full_name(t.allocation) for t in tasks if t.ending and not t.emptied and _freezes(t)
+        }
+        return "; ".join(slices.sync(claims, suspended | freezing)) or None
+
     def warn(self, before: Mapping[str, Held]) -> None:
         """Sends the signal to programs under a notice that is not in the records of `before`."""
         node, held = self._node, self._records.held
@@ -102,3 +118,8 @@ class Owners:
         node, account_of = self._node, self._place.account_of
         found = share_holders(node.port, node.programs, wish.gpu, shares, account_of)
         return Seen(found, self._suspensions.busy())
+
+
+def _freezes(task: Task) -> bool:
+    method, _ = method_of(task.allocation.notice, task.mode, gang=task.gang)
+    return method == "suspend"

@@ -36,7 +36,8 @@ class Place:
 
     `order` has the UUIDs of all its GPUs by PCI address. `hidden`: accounts can't open the files of
     GPUs that are not theirs. `network` is how its programs reach those of other nodes. `topology`
-    has the cores next to each GPU."""
+    has the cores next to each GPU. `slice_of` gives the systemd slice of an account's booking,
+    empty where there is none."""
 
     node: str
     root: Path
@@ -47,6 +48,7 @@ class Place:
     hidden: bool = False
     network: Network | None = None
     topology: Topology = dataclasses.field(default_factory=Topology)
+    slice_of: Callable[[str, str], str] = lambda account, booking: ""
 
     def share(self, gpu: str, thousandths: int) -> dict[str, str]:
         """What a program needs to use a share of a GPU, and what it is limited to."""
@@ -71,7 +73,8 @@ class Part:
     nothing. `cores` and `memory_mb` of the host are its own here. `indexes` are the devices' as
     CUDA counts the GPUs of the node, empty where that is not certain; `inside` are those in a
     container that has no other GPUs. `network` is set if it lies on several nodes. `gpus` are those
-    that the devices are on, and `topology` has the cores next to them.
+    that the devices are on, and `topology` has the cores next to them. `unit` is the systemd
+    slice that may open its devices, empty where there is none.
     """
 
     name: str
@@ -96,6 +99,7 @@ class Part:
     network: Network | None = None
     gpus: tuple[str, ...] = ()
     topology: Topology = dataclasses.field(default_factory=Topology)
+    unit: str = ""
 
     @property
     def divided(self) -> bool:
@@ -208,6 +212,7 @@ def _part(
     place: Place,
 ) -> Part:
     first = allocations[0]
+    account = place.account_of(first.owner) or ""
     alone = (wire.Member(node=place.node, devices=len(allocations)),)
     named = [member.node for member in members or ()]
     if members is None or place.node not in named:
@@ -223,7 +228,7 @@ def _part(
         devices=tuple(given[each.id] for each in allocations),
         members=members,
         rank=named.index(place.node),
-        account=place.account_of(first.owner) or "",
+        account=account,
         folder=str(place.root / name),
         shares=tuple(place.share(given[each.id], each.share) for each in allocations if each.share),
         notice=first.notice,
@@ -233,6 +238,7 @@ def _part(
         memory_mb=sum(each.memory_mb for each in allocations),
         network=place.network if len(members) > 1 else None,
         topology=place.topology,
+        unit=place.slice_of(account, name) if account else "",
     )
 
 
@@ -368,6 +374,7 @@ def description(part: Part) -> dict[str, Any]:
         "tenant": part.tenant,
         "owner": part.owner,
         "account": part.account,
+        "slice": part.unit,
         "starts": part.starts,
         "ends": part.ends,
         "sliced": part.sliced,

@@ -48,7 +48,11 @@ class Agent:
         self._voice = Voice(node.keys, node.store, self._clock.steady())
         records = Records(node.store)
         self._suspensions = Suspensions(
-            port=node.port, records=records, programs=node.programs, suspender=node.suspender
+            port=node.port,
+            records=records,
+            programs=node.programs,
+            suspender=node.suspender,
+            limit_mb=node.room_mb,
         )
         self._owners = Owners(node, records, self._suspensions)
         self._endings = Endings(
@@ -74,6 +78,7 @@ class Agent:
             # The numbers of this life are in hand before the first is said, should it be short.
             self._store.save()
         self._untold: str | None = None
+        self._unkept: str | None = None
         self._outcomes: list[Outcome] = []
         self._examined: tuple[Examined, int] | None = None
         self._watch = Watch(node.port, node.watch, _intruders(node, self._clock.steady))
@@ -156,7 +161,7 @@ class Agent:
             self._telemetry(sender)
 
     def _report(self, sender: Sender) -> None:
-        troubles = (self._follower.trouble, self._unsaved, self._untold)
+        troubles = (self._follower.trouble, self._unsaved, self._untold, self._unkept)
         ladder = self._store.desired.ladder if self._store.desired else None
         seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall(), ladder)
         self._voice.report(sender, self._outcomes, troubles, self._clock.steady(), seen)
@@ -197,6 +202,7 @@ class Agent:
         wishes += [reconcile.Wish(gpu, None, ()) for gpu in self._gpus if gpu not in named]
         # What is about to end goes from the files before its device goes.
         self._untold = self._owners.tell(now)
+        self._unkept = self._owners.keep(wishes)
         self._owners.warn(before)
         # From now on an owner may answer at any moment.
         self._due["listen"] = self._clock.steady() + self._owners.patience_s
@@ -209,6 +215,7 @@ class Agent:
                 since = self._node.handover.given.get(name) if ready else None
                 self._voice.entered(name, state.state, since.since if since else int(now))
         self._untold = self._owners.tell(now)
+        self._unkept = self._owners.keep(wishes)
         self._owners.wake(now)
 
     def _wishes(self, now: float) -> list[reconcile.Wish]:

@@ -12,12 +12,13 @@ import pwd
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from allocation.agent.parts import meeting_port, tensorflow
+from allocation.agent.systemd import is_inside
 
 RUN = "GPU_BOOKING_RUN"
 NOT_ACTIVE = 4
@@ -25,6 +26,9 @@ CANNOT_START = 126
 NOT_FOUND = 127
 _OWN = ("GPU_BOOKING", "GPU_BOOKING_TENANT")
 _TRIES = 20
+# The agent looks every 5 s.
+_JOIN_S = 15.0
+_JOIN_EVERY_S = 0.1
 
 
 class NotNow(Exception):
@@ -44,6 +48,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         )
         values = environment_of(found, options.part)
         values |= meeting(found, run_name(found, options.run, environment))
+        if not slice_reached(found, environment):
+            again = [sys.executable, "-m", "allocation.agent", "run", *arguments]
+            os.execve(again[0], again, {**environment, **values})  # noqa: S606 (ourselves)
     except (NotNow, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return NOT_ACTIVE
@@ -129,6 +136,33 @@ def meeting(booking: Mapping[str, Any], run: str | None) -> dict[str, str]:
         nodes = (each["node"] for each in booking["nodes"])
         values["TF_CONFIG"] = tensorflow(nodes, booking["node_rank"], port)
     return values
+
+
+def slice_reached(
+    booking: Mapping[str, Any],
+    environment: Mapping[str, str],
+    *,
+    inside: Callable[[str], bool] = is_inside,
+    wait: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Returns once we are in the booking's slice, where it has one: only there its devices open.
+
+    The agent moves programs that name the booking in their environment, as we do from the moment
+    when we are started anew with it: False until then. Raises NotNow, OSError.
+    """
+    unit = booking.get("slice", "")
+    if not unit or inside(unit):
+        return True
+    if any(environment.get(name) != booking["environment"][name] for name in _OWN):
+        return False
+    for _ in range(round(_JOIN_S / _JOIN_EVERY_S)):
+        wait(_JOIN_EVERY_S)
+        if inside(unit):
+            return True
+    raise NotNow(
+        f"The agent has not moved this program to {unit} within {_JOIN_S:g} s, and outside of it"
+        " the devices can't be opened. Does the agent run? Else log in again."
+    )
 
 
 def _port(booking: Mapping[str, Any], run: str) -> int:

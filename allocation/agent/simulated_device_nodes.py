@@ -1,5 +1,7 @@
 """Paths that a simulated node's GPUs would have."""
 
+from collections.abc import Sequence
+
 from allocation.agent.gpu import GpuError
 from allocation.agent.simulated_hardware import Hardware
 
@@ -49,3 +51,35 @@ class SimulatedAccess:
 
     def stands_open(self, path: str) -> bool:
         return False
+
+
+class SimulatedUnits:
+    """See systemd.Units. `rules` are the properties of each slice, `members` who is in it."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, tuple[str, ...]] = {}
+        self.members: dict[str, set[int]] = {}
+
+    def existing(self) -> frozenset[str]:
+        return frozenset(self.rules)
+
+    def apply(self, unit: str, properties: Sequence[str]) -> None:
+        self.rules[unit] = tuple(properties)
+
+    def signal(self, unit: str, *, force: bool) -> None:
+        self.members.pop(unit, None)
+
+    def populated(self, unit: str) -> bool:
+        return bool(self.members.get(unit))
+
+    def remove(self, unit: str) -> None:
+        self.rules.pop(unit, None)
+
+    def has(self, unit: str, pid: int) -> bool:
+        return pid in self.members.get(unit, ())
+
+    def join(self, unit: str, pid: int) -> None:
+        self.members.setdefault(unit, set()).add(pid)
+
+    def room_mb(self, unit: str) -> int | None:
+        return None

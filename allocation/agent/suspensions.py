@@ -9,7 +9,7 @@ A program whose CUDA calls are locked can't end in order: it is woken before it 
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from allocation import wire
 from allocation.agent.gpu import GpuPort
@@ -35,11 +35,15 @@ class Suspensions:
         records: Records,
         programs: Programs | None,
         suspender: Suspender | None,
+        limit_mb: Callable[[str], int | None] = lambda booking: None,
     ) -> None:
+        """`limit_mb` is the memory that a booking's own limit leaves it, None without one: what is
+        frozen counts against it, since the driver copies device memory into the program's own."""
         self._port = port
         self._records = records
         self._programs = programs
         self._suspender = suspender
+        self._limit_mb = limit_mb
         # Those for which this life began it, since their last one the other way.
         self._frozen: set[Program] = set()
         self._woken: set[Program] = set()
@@ -70,11 +74,18 @@ class Suspensions:
             return self._suspender.refusal
         if self._has_several(allocation):
             return SEVERAL_GPUS
-        members = self._members(full_name(self._records.held[allocation].allocation))
+        return self._no_room(full_name(self._records.held[allocation].allocation))
+
+    def _no_room(self, booking: str) -> str | None:
+        """Why the host's memory can't take what its devices have. Raises GpuError."""
+        room = None if self._suspender is None else self._suspender.room_mb()
+        members = self._members(booking)
         used = sum(self._port.readings(m.gpu)[0].memory_used_mb or 0 for m in members)
-        room = self._suspender.room_mb()
         if room is not None and room < used:
             return f"the host has {room} MiB of memory left, and the devices use {used} MiB"
+        limit = self._limit_mb(booking)
+        if limit is not None and limit < used:
+            return f"the booking's memory limit leaves {limit} MiB, and the devices use {used} MiB"
         return None
 
     def _has_several(self, allocation: str) -> bool:

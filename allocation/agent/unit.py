@@ -1,4 +1,4 @@
-"""`gpu-agent unit`: prints the systemd unit of the agent, or another one that comes with it.
+"""`gpu-agent unit`: prints the systemd unit of the agent, or another file that comes with it.
 
 Exit status: 0 when it was printed, 2 for a wrong call.
 """
@@ -10,6 +10,8 @@ from importlib import resources
 from pathlib import Path
 
 AGENT = "gpu-agent.service"
+SLICES = ("gpu-booking-.slice.conf", "gpu-booking-session", "user-.slice.conf")
+"""What a node with --device-permissions slice needs: defaults of slices, and the step of logins."""
 _INSTALLED = "/opt/gpu-agent"
 # ProtectHome and PrivateTmp of the units.
 _HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108
@@ -20,7 +22,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="gpu-agent unit", description="Print a systemd unit, to be saved under its name."
     )
-    parser.add_argument("name", nargs="?", default=AGENT, choices=units(), help="which one")
+    parser.add_argument(
+        "name", nargs="?", default=AGENT, choices=(*units(), *SLICES), help="which one"
+    )
     parser.add_argument(
         "--environment",
         type=Path,

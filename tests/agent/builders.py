@@ -28,6 +28,7 @@ from allocation.agent.simulated_hardware import Hardware
 from allocation.agent.simulated_models import fleet_parse
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
 from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port
+from allocation.agent.slices import Slices
 from allocation.agent.store import Store
 from allocation.agent.suspender import Suspender
 
@@ -207,6 +208,7 @@ def a_rig(
     keys: dict[int, bytes] = KEYS,
     suspender: Callable[[Hardware], Suspender | None] = SimulatedSuspender,
     driver: str = DEFAULT,
+    slices: Callable[[Hardware, FakeTime], Slices | None] = lambda hardware, steady: None,
 ) -> Iterator[Rig]:
     """Two rigs over the same `state` one after the other are an agent that was restarted."""
     wall, steady, sent = FakeTime(at), FakeTime(1000.0), Sent()
@@ -220,18 +222,21 @@ def a_rig(
         stack.callback(watch.close)
         host = host_simulated(NODE, len(hardware.gpus))
         programs = SimulatedPrograms(hardware)
+        guard = slices(hardware, steady)
         cdi = Cdi(state / "cdi", SimulatedDeviceNodes(hardware), {})
         node = Node(
             keys=Keys(Identity(NODE, keys, 1, "redis://127.0.0.1:1/0"), state / "identity.json"),
             port=port,
             store=Store(state / "state.json", keys=keys, epoch=1, now=at),
-            handover=Handover(state / "bookings", owners(hardware)),
+            handover=Handover(state / "bookings", owners(hardware), guard=guard),
             bookings=Bookings(state / "bookings", cdi=cdi),
             inventory=lambda: inventory_take(host, port),
             watch=watch,
             programs=programs,
             suspender=suspender(hardware),
             pause_signal=signal.SIGUSR1,
+            slices=guard,
+            room_mb=guard.room_mb if guard is not None else lambda booking: None,
         )
         agent = Agent(node, Clock(wall=wall, steady=steady))
         yield Rig(hardware, simulated, agent, node, wall, steady, sent, programs)
