@@ -22,8 +22,7 @@ from typing import IO, Any
 
 import psycopg
 
-from portal.database import Passwords, database_dsn, roles_ensure
-from portal.embedded import (
+from portal.launch.embedded import (
     Home,
     ServerMissing,
     ValkeyAccess,
@@ -34,9 +33,10 @@ from portal.embedded import (
     postgres_prepare,
     valkey_prepare,
 )
-from portal.processes import DidNotStart, Program, leftovers_end, spawn_options
-from portal.programs import DECIDES, PROGRAMS, PortalProgram
-from portal.supervisor import Lines, StopAsked, Supervisor
+from portal.launch.processes import DidNotStart, Program, leftovers_end, spawn_options
+from portal.launch.programs import DECIDES, PROGRAMS, PortalProgram
+from portal.launch.supervisor import Lines, StopAsked, Supervisor
+from portal.storage.database import Passwords, database_dsn, roles_ensure
 
 ROOT = Path(__file__).resolve().parent.parent
 AGENTS = {
@@ -199,7 +199,7 @@ def prepare(demo: Demo, environment: Mapping[str, str]) -> dict[str, str]:
     new = [name for name in AGENTS if not demo.identity(name).exists()]
     folder = demo.var / "tokens"
     shutil.rmtree(folder, ignore_errors=True)
-    command = (sys.executable, "-m", "portal.prepare", str(folder), *new)
+    command = (sys.executable, "-m", "portal.launch.prepare", str(folder), *new)
     program = Program("prepare", command, environment, ROOT)
     done = subprocess.run(  # noqa: S603 (our own module, never a shell)
         program.command,

@@ -8,11 +8,11 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from allocation.services.seen import program_seen
-from portal.audit_sources import audit_sealed
 from portal.integrations.live.push import beat
 from portal.integrations.mail.send import mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay as relay
 from portal.integrations.relay import outbox_sweep as sweep
+from portal.storage.audit_sources import audit_sealed
 from tenants.outbox import nudge_taken
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ import pytest
 import redis
 from pytest_django import DjangoDbBlocker, Settings
 
-from portal.embedded import free_port
-from portal.processes import DidNotStart, Program, start, stop
+from portal.launch.embedded import free_port
+from portal.launch.processes import DidNotStart, Program, start, stop
 from tests.servers.live import operators_program, web_program
 from tests.servers.servers import Servers
 

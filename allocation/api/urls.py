@@ -2,8 +2,8 @@
 
 from django.urls import path, register_converter
 
-from allocation.api.availability import Availability
-from allocation.api.bookings import (
+from allocation.api.bookings.availability import Availability
+from allocation.api.bookings.bookings import (
     BookingAcknowledge,
     BookingCancel,
     BookingCheckIn,
@@ -15,17 +15,22 @@ from allocation.api.bookings import (
     Bookings,
     BookingWhy,
 )
-from allocation.api.catalogue import (
+from allocation.api.bookings.corrections import Corrections
+from allocation.api.bookings.earlier import BookingChange, BookingSooner
+from allocation.api.bookings.quotes import Quotes
+from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
+from allocation.api.bookings.use import BookingUse, GpuUseOne
+from allocation.api.bookings.workloads import WorkloadOne, Workloads
+from allocation.api.fleet.catalogue import (
     GpuClassOne,
     GpuModelOne,
     GpuModels,
     KnownModels,
     ReportedModels,
 )
-from allocation.api.compaction import CompactionOrders, CompactionProposals
-from allocation.api.corrections import Corrections
-from allocation.api.enrolment import AgentEnrol, Enrolments
-from allocation.api.fleet import (
+from allocation.api.fleet.compaction import CompactionOrders, CompactionProposals
+from allocation.api.fleet.enrolment import AgentEnrol, Enrolments
+from allocation.api.fleet.fleet import (
     GpuClasses,
     GpuOne,
     Gpus,
@@ -35,7 +40,7 @@ from allocation.api.fleet import (
     NodeRevoke,
     Nodes,
 )
-from allocation.api.maintenance import (
+from allocation.api.fleet.maintenance import (
     BlackoutEnd,
     BlackoutPreview,
     Blackouts,
@@ -43,19 +48,14 @@ from allocation.api.maintenance import (
     NodeEvents,
     NodeFence,
 )
-from allocation.api.nodes import NodeOne
-from allocation.api.portal_modes import (
+from allocation.api.fleet.nodes import NodeOne
+from allocation.api.fleet.portal_modes import (
     PortalFreeze,
     PortalFreezeEnd,
     PortalOutage,
     PortalOutageClose,
     PortalOutageEnd,
 )
-from allocation.api.quotes import Quotes
-from allocation.api.series import SeriesCancel, SeriesList, SeriesOne
-from allocation.api.sooner import BookingChange, BookingSooner
-from allocation.api.use import BookingUse, GpuUseOne
-from allocation.api.workloads import WorkloadOne, Workloads
 
 
 class ReferenceConverter:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from allocation.queries.catalogue import ask_units
+from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.pins import pin_resolve
 from allocation.services.refusals import refusal

@@ -16,9 +16,9 @@ from allocation.models import (
     PolicyVersion,
     Rack,
 )
-from allocation.queries.blackouts import in_scope
+from allocation.queries.fleet.maintenance import in_scope
+from allocation.rules.ask.when.recurrence_words import recurrence_words
 from allocation.rules.recurrence import Recurrence
-from allocation.rules.recurrence_words import recurrence_words
 from allocation.rules.states import State
 from allocation.services.blackout_dates import dates_laid
 from allocation.services.healing import RUNNING, Because, leave_by_tell

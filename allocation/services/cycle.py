@@ -13,7 +13,7 @@ import numpy as np
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
-from allocation.queries.portal_modes import decisions_frozen
+from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.services.assigning import PlanOvertaken, PlanStale
 from allocation.services.changes import changes_of
 from allocation.services.healing import hardware_clear, is_hardware_due

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from allocation import wire
 from allocation.models import Node, NodeExamination
-from allocation.rules.examination import essential_failed
+from allocation.rules.nodes.examination import essential_failed
 from allocation.services.differences import differences_add
 from tenants.outbox import nudge
 

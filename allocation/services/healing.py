@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from allocation.models import Allocation, Blackout, Booking, Gpu, Node
-from allocation.queries.blackouts import blackouts_open, in_scope
+from allocation.queries.fleet.maintenance import blackouts_open, in_scope
 from allocation.rules.states import State
 from allocation.services.conflicts import refund_note
 from allocation.services.costs import granted_seconds, run_kept_seconds, run_seconds

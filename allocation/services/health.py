@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
-from allocation.rules.health import Action, error_name, finding_of
+from allocation.rules.nodes.health import Action, error_name, finding_of
 from allocation.services.hangs import hangs_apply
 from tenants.outbox import nudge
 

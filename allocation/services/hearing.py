@@ -13,8 +13,8 @@ from django.db import DataError, IntegrityError, connection, transaction
 
 from allocation import wire
 from allocation.models import Node, SolverState
-from allocation.rules.fencing import has_gone_on
-from allocation.rules.leases import lease_seconds
+from allocation.rules.nodes.fencing import has_gone_on
+from allocation.rules.nodes.leases import lease_seconds
 from allocation.services.epochs import ahead_tell
 from allocation.services.fleet import node_key, reads
 from allocation.services.leases import OUTAGE_UNTIL, lease_note, leases_grant

@@ -6,7 +6,7 @@ from django.db.models import Max
 
 from allocation import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeInventory
-from allocation.queries.reported import fits_slots, inventory_read, model_of
+from allocation.queries.fleet.reported import fits_slots, inventory_read, model_of
 from allocation.services.differences import differences_add, differences_of, links_tell
 from allocation.services.health import gpu_found, gpus_lost
 from tenants.outbox import nudge

@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Node, PortalMode, SolverState
-from allocation.rules.leases import TTL_SECONDS
+from allocation.rules.nodes.leases import TTL_SECONDS
 from allocation.rules.states import State
 from allocation.services.fleet import node_key, reads
 from allocation.services.links import agents_redis

@@ -1,7 +1,7 @@
 """What the live policy says of nodes that do not answer."""
 
 from allocation.models import PolicyVersion
-from allocation.rules.node_policy import NodePolicy, node_policy_of
+from allocation.rules.nodes.node_policy import NodePolicy, node_policy_of
 
 
 def node_policy() -> NodePolicy:

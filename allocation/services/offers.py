@@ -5,7 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from allocation.models import Booking
-from allocation.queries.catalogue import ask_units
+from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.admission import Terms
 from allocation.services.work import by_cost, is_by_cost

@@ -9,9 +9,9 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import Q
 
 from allocation.models import Allocation, Booking, Decision, Own, Pause, PauseCause
-from allocation.rules.catalogue import BY_CODE
+from allocation.rules.nodes.suspending import not_suspended
+from allocation.rules.rule_catalogue import BY_CODE
 from allocation.rules.states import State
-from allocation.rules.suspending import not_suspended
 from allocation.services.assigning import PlanStale
 from allocation.services.costs import granted_seconds
 from allocation.services.history import event_add

@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from allocation.models import Gpu
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask_text import pin_words
+from allocation.rules.ask.line.text import pin_words
 from allocation.services.refusals import refusal
 from allocation.services.snapshot import gpus_read, models_read
 from allocation.solver.fleet.pool import pools_of

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, SolverState
-from allocation.rules.catalogue import UNPROVEN
+from allocation.rules.rule_catalogue import UNPROVEN
 from allocation.rules.states import OPEN, TERMINAL, State
 from allocation.services.assigning import (
     Fleet,

@@ -7,8 +7,8 @@ from typing import Any
 from django.db import transaction
 
 from allocation.models import PolicyVersion
-from allocation.rules.node_policy import NODE_MOST, node_policy_of
-from allocation.rules.presence import PRESENCE_MOST, presence_policy_of
+from allocation.rules.nodes.no_shows import PRESENCE_MOST, presence_policy_of
+from allocation.rules.nodes.node_policy import NODE_MOST, node_policy_of
 from allocation.services.snapshot import snapshot_read
 from allocation.services.strangers import ladder_by_policy
 from allocation.solver import Plan, Policy, solve

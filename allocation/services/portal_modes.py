@@ -14,9 +14,9 @@ from django.db import transaction
 
 from allocation import wire
 from allocation.models import Allocation, Node, PortalMode
-from allocation.queries.portal_modes import mode_open
-from allocation.rules.ask_numbers import length_of
-from allocation.rules.leases import LONGEST_OUTAGE, MARGIN_SECONDS
+from allocation.queries.fleet.portal_modes import mode_open
+from allocation.rules.ask.words.numbers import length_of
+from allocation.rules.nodes.leases import LONGEST_OUTAGE, MARGIN_SECONDS
 from allocation.services.fleet import reads
 from allocation.services.leases import HELD
 from tenants.audit import platform_record

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask_shape import profile_gigabytes
+from allocation.rules.ask.line.shape import profile_gigabytes
 from allocation.solver import Option, Shape
 from tenants.models import Tier
 

@@ -6,12 +6,12 @@ from datetime import datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from allocation.queries.catalogue import ask_units, class_gigabytes
-from allocation.queries.outcomes import pause_record
+from allocation.queries.bookings.outcomes import pause_record
+from allocation.queries.fleet.catalogue import ask_units, class_gigabytes
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask_text import document_text
+from allocation.rules.ask.line.text import document_text
+from allocation.rules.nodes.suspending import not_suspended
 from allocation.rules.pause_risk import PauseRecord, Risk
-from allocation.rules.suspending import not_suspended
 from allocation.services.quote_losses import losses
 from allocation.services.snapshot import instant, seconds
 from allocation.solver import QUARTER, UNITS_PER_GPU, Option

@@ -7,7 +7,7 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, PolicyVersion
-from allocation.queries.catalogue import ask_units
+from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.admission import Terms, terms_check
 from allocation.services.bookings import Wish

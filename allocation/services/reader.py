@@ -14,8 +14,8 @@ from django.db import OperationalError, close_old_connections
 
 from allocation import wire
 from allocation.models import Node
-from allocation.rules.leases import LeaseWatch, LongLeases
-from allocation.rules.silence import SilenceWatch
+from allocation.rules.nodes.leases import LeaseWatch, LongLeases
+from allocation.rules.nodes.unreachable import SilenceWatch
 from allocation.services.fleet import node_flooded
 from allocation.services.hearing import Said, messages_apply
 from allocation.services.leases import beats_of_leased, leases_long, leases_long_end

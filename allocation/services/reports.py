@@ -11,9 +11,9 @@ from django.db.models import F
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Node
-from allocation.rules.clocks import clock_is_wrong
-from allocation.rules.fencing import Known, has_gone_on, is_ahead, is_news, is_proof, is_stale
-from allocation.rules.leases import TTL_SECONDS, lease_seconds
+from allocation.rules.nodes.clocks import clock_is_wrong
+from allocation.rules.nodes.fencing import Known, has_gone_on, is_ahead, is_news, is_proof, is_stale
+from allocation.rules.nodes.leases import TTL_SECONDS, lease_seconds
 from allocation.services.epochs import ahead_tell, epoch_now
 from allocation.services.examinations import examination_apply
 from allocation.services.fleet import key_confirm, node_key, reads

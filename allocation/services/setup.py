@@ -7,8 +7,8 @@ from decimal import Decimal
 from django.db import transaction
 
 from allocation.models import GpuModel
-from allocation.queries.catalogue import work_speeds
-from allocation.rules.known_models import KnownModel, known_catalogue
+from allocation.queries.fleet.catalogue import work_speeds
+from allocation.rules.site.known_models import KnownModel, known_catalogue
 from allocation.services.catalogue import ModelTerms, class_set, model_set
 from allocation.services.work import speeds_set
 from billing.models import PriceBook

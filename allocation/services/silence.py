@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import transaction
 
 from allocation.models import GpuEvent, Node
-from allocation.rules.silence import Sign, Verdict
+from allocation.rules.nodes.unreachable import Sign, Verdict
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from typing import Any
 from django.db import transaction
 
 from allocation.models import GpuModel, Node
-from allocation.queries.catalogue import work_speeds
-from allocation.rules.known_models import known_catalogue
-from allocation.rules.site_file import Key, SiteFaults, SiteFile
+from allocation.queries.fleet.catalogue import work_speeds
+from allocation.rules.site.known_models import known_catalogue
+from allocation.rules.site.site_file import Key, SiteFaults, SiteFile
 from allocation.services.catalogue import ModelTerms, class_set, model_set
 from allocation.services.fleet import node_ready
 from allocation.services.setup import (

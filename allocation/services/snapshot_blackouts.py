@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from allocation.models import Blackout, Gpu
-from allocation.queries.blackouts import blackouts_by_gpu, blackouts_open
+from allocation.queries.fleet.maintenance import blackouts_by_gpu, blackouts_open
 from allocation.solver import Blackout as SolverBlackout
 
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from allocation.models import Allocation, Booking, Pause
+from allocation.rules.nodes.suspending import not_suspended
 from allocation.rules.states import State
-from allocation.rules.suspending import not_suspended
 from allocation.solver import Place, Request
 
 _HERE = (Allocation.State.ACTIVE, Allocation.State.RELEASING)

@@ -7,7 +7,7 @@ from django.db import transaction
 
 from allocation import wire
 from allocation.models import GpuEvent, Node
-from allocation.rules.node_policy import NodePolicy, is_ladder
+from allocation.rules.nodes.node_policy import NodePolicy, is_ladder
 from allocation.services.fleet import node_note, reads
 from allocation.services.node_policies import node_policy
 from allocation.services.tallies import tally

@@ -10,7 +10,7 @@ from django.db.models import F, Max, Min
 
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuSample, GpuUse, Node
-from allocation.queries.telemetry import (
+from allocation.queries.fleet.telemetry import (
     ROW,
     SAMPLES_KEPT,
     columns,
@@ -18,7 +18,7 @@ from allocation.queries.telemetry import (
     rolled_values,
     row_of,
 )
-from allocation.rules.plausible import is_implausible
+from allocation.rules.nodes.plausible import is_implausible
 from allocation.services.tallies import tally
 
 USE_KEPT = timedelta(days=90)

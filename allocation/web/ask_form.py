@@ -13,8 +13,8 @@ from allocation.rules.ask import (
     pin_of,
     share_of,
 )
-from allocation.rules.ask_numbers import length_of
-from allocation.rules.ask_parsed import NOT_UNDERSTOOD
+from allocation.rules.ask.words.numbers import length_of
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
 
 SHARE = "share-"
 """A size in the form that is a share: `share-250`, in thousandths."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from allocation.rules.ask import AskDocument, Parsed
-from allocation.rules.ask_times import day_text
+from allocation.rules.ask.words.times import day_text
 from allocation.web.booking_story import shape_words
 
 # Of these the sentence says its own words, or they are seen in the window.

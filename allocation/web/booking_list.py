@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.models import Booking
-from allocation.queries.booking_list import (
+from allocation.queries.bookings.booking_list import (
     GROUPS,
     NEWEST,
     SORTS,

@@ -21,10 +21,10 @@ from django.views.decorators.http import require_http_methods
 from allocation.access import LABEL
 from allocation.errors import AskError
 from allocation.models import Booking, Series
-from allocation.queries.bookings import quota_at
-from allocation.queries.catalogue import ask_catalogue, pin_choices
+from allocation.queries.bookings.bookings import quota_at
+from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
 from allocation.rules.ask import LONGEST_TEXT, AskDocument, Catalogue, Parsed, parse_ask
-from allocation.rules.ask_text import document_text
+from allocation.rules.ask.line.text import document_text
 from allocation.services.bookings import Wish, booking_request
 from allocation.services.price_lock import price_lock_read
 from allocation.services.quote_options import QuoteOption

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from allocation.models import Booking
-from allocation.queries.bookings import places_of
+from allocation.queries.bookings.bookings import places_of
 from allocation.rules.ask import AskDocument
 from allocation.web.booking_scene import Scene
 from allocation.web.booking_story import spent_so_far, what_words

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from django.http import HttpRequest
 
 from allocation.models import Booking
-from allocation.queries.outcomes import start_range_of
+from allocation.queries.bookings.outcomes import start_range_of
 from allocation.rules.start_range import FEWEST
 from allocation.rules.states import State
 from allocation.services.price_lock import price_lock_read

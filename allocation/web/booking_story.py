@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from allocation.models import Booking
-from allocation.queries.bookings import NodePlace
+from allocation.queries.bookings.bookings import NodePlace
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask_text import (
+from allocation.rules.ask.line.text import (
     beside_text,
     duration_text,
     fixed_text,
@@ -18,7 +18,7 @@ from allocation.rules.ask_text import (
     pin_words,
     shape_text,
 )
-from allocation.rules.catalogue import BY_ID
+from allocation.rules.rule_catalogue import BY_ID
 from allocation.rules.states import OPEN, State
 from allocation.services.costs import booking_cost, booking_spent, given_up_cost
 from allocation.services.presence import no_show_limit, presence_policy

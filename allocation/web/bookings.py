@@ -14,10 +14,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from allocation.access import access_booking, access_booking_to_change, may_change
 from allocation.models import Booking
-from allocation.queries.bookings import history_of, places_of
-from allocation.queries.catalogue import ask_units
-from allocation.queries.pauses import pauses_of
-from allocation.queries.portal_modes import freeze_reason
+from allocation.queries.bookings.bookings import history_of, places_of
+from allocation.queries.bookings.pauses import pauses_of
+from allocation.queries.fleet.catalogue import ask_units
+from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings import (
     booking_cancel,

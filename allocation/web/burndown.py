@@ -5,7 +5,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from itertools import accumulate
 
-from allocation.queries.projects import Forecast, Money
+from allocation.queries.bookings.projects import Forecast, Money
 from billing.rules import money_text
 
 WIDTH, HEIGHT = 720, 268

@@ -6,7 +6,7 @@ from datetime import UTC
 import icalendar
 from django.conf import settings
 
-from allocation.queries.calendar import Event
+from allocation.queries.bookings.calendar import Event
 
 CONTENT_TYPE = "text/calendar; charset=utf-8"
 

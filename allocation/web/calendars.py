@@ -13,7 +13,11 @@ from django.utils.cache import get_conditional_response
 from django.views.decorators.http import require_http_methods, require_safe
 
 from allocation.models import CalendarFeed
-from allocation.queries.calendar import bookings_in_calendar, by_start, maintenance_in_calendar
+from allocation.queries.bookings.calendar import (
+    bookings_in_calendar,
+    by_start,
+    maintenance_in_calendar,
+)
 from allocation.services.feeds import FeedFound, feed_find, feed_make, feed_revoke
 from allocation.web.calendar_file import CONTENT_TYPE, calendar_file
 from tenants.access import Actor

@@ -12,9 +12,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import GpuModel
-from allocation.queries.catalogue import work_speeds
-from allocation.queries.reported import Reported, reported_models
-from allocation.rules.known_models import known_catalogue
+from allocation.queries.fleet.catalogue import work_speeds
+from allocation.queries.fleet.reported import Reported, reported_models
+from allocation.rules.site.known_models import known_catalogue
 from allocation.services.catalogue import (
     ModelTerms,
     class_remove,

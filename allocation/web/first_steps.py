@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from allocation.queries.setup import Setup, setup_of
+from allocation.queries.fleet.tenant_setup import Setup, setup_of
 from tenants.access import Actor
 
 

@@ -15,9 +15,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from allocation.models import Blackout, Decision, Node
-from allocation.queries.blackouts import away_now, node_events
-from allocation.queries.examinations import examined_of
-from allocation.queries.fleet import (
+from allocation.queries.fleet.examinations import examined_of
+from allocation.queries.fleet.fleet import (
     Block,
     GpuNow,
     GpuReading,
@@ -28,8 +27,9 @@ from allocation.queries.fleet import (
     totals_of,
     traces,
 )
-from allocation.queries.hearing import arrival_of, hearing_of
-from allocation.queries.topology import joins_of
+from allocation.queries.fleet.maintenance import away_now, node_events
+from allocation.queries.fleet.node_links import arrival_of, hearing_of
+from allocation.queries.fleet.topology import joins_of
 from allocation.services.clock import clock_accept
 from allocation.services.fleet import (
     TOKEN_LIFETIME,

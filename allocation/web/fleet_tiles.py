@@ -8,7 +8,7 @@ from datetime import datetime
 from django.utils import timezone
 
 from allocation.models import Gpu, Node
-from allocation.queries.fleet import SLOTS, Block, GpuNow, NodeNow, Trace
+from allocation.queries.fleet.fleet import SLOTS, Block, GpuNow, NodeNow, Trace
 
 TRACE_WIDTH = 240
 TRACE_HEIGHT = 36

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from allocation.models import Gpu
-from allocation.queries.telemetry import use_of_gpu
+from allocation.queries.fleet.telemetry import use_of_gpu
 from allocation.services.modes import WORDS, mode_pin
 from allocation.services.operator_losses import pin_losses
 from allocation.web.operator_questions import pin_question

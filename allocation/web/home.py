@@ -9,7 +9,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from allocation.queries.bookings import (
+from allocation.queries.bookings.bookings import (
     bookings_next,
     bookings_stopped,
     bookings_waiting,

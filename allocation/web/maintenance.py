@@ -15,8 +15,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from allocation.errors import AskError
 from allocation.models import Blackout, Gpu, Node, Rack
+from allocation.rules.ask.when.recurrence_words import recurrence_words
 from allocation.rules.recurrence import recurrence_read
-from allocation.rules.recurrence_words import recurrence_words
 from allocation.services.blackouts import (
     BlackoutWish,
     Preview,

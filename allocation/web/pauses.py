@@ -3,7 +3,7 @@
 from typing import Any
 
 from allocation.models import Booking, Pause
-from allocation.queries.pauses import nodes_silent, notices_of, price_in, stronger_tiers
+from allocation.queries.bookings.pauses import nodes_silent, notices_of, price_in, stronger_tiers
 from allocation.rules.states import State
 from allocation.services.pause_choices import more_time_refusal
 from allocation.web.booking_scene import Scene

@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import PolicyVersion
-from allocation.rules.node_policy import NODE_MOST
-from allocation.rules.presence import PRESENCE_MOST
+from allocation.rules.nodes.no_shows import PRESENCE_MOST
+from allocation.rules.nodes.node_policy import NODE_MOST
 from allocation.services.policies import (
     LEAST,
     MOST,

@@ -7,7 +7,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import Backup, PortalMode
-from allocation.queries.portal_modes import mode_open
+from allocation.queries.fleet.portal_modes import mode_open
 from allocation.services.portal_modes import (
     FREEZE,
     OUTAGE,

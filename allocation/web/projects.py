@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from allocation.models import Booking
-from allocation.queries.projects import (
+from allocation.queries.bookings.projects import (
     FORECAST_DAYS,
     Forecast,
     Money,

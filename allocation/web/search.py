@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import path
 from django.views.decorators.http import require_safe
 
-from allocation.queries.search import Found, search_found
+from allocation.queries.bookings.search import Found, search_found
 from tenants.access import Actor
 from tenants.models import GpuClass
 from tenants.web.frame import tenant_page

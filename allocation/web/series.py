@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from allocation.access import access_series, access_series_to_change, may_change_series
 from allocation.models import Series
-from allocation.queries.series import conflicts_of, local_start, series_shown
+from allocation.queries.bookings.series import conflicts_of, local_start, series_shown
 from allocation.services.series import BEFORE_START, series_cancel
 from allocation.web.bookings import booking_line, scene_of
 from billing.rules import money_text

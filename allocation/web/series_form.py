@@ -8,14 +8,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
-from allocation.rules.recurrence import Recurrence, recurrence_check
-from allocation.rules.recurrence_words import (
+from allocation.rules.ask.when.recurrence_words import (
     WORKDAYS,
     month_line,
     month_rule,
     recurrence_line,
     recurrence_words,
 )
+from allocation.rules.recurrence import Recurrence, recurrence_check
 from allocation.services.bookings import Wish
 from allocation.services.series import Repeat, series_dates
 from allocation.web.ask_form import Fields

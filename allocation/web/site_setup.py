@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import Gpu, Node
-from allocation.queries.site_setup import SiteSetup, has_booked, site_setup
-from allocation.rules.known_models import known_catalogue
+from allocation.queries.fleet.site_setup import SiteSetup, has_booked, site_setup
+from allocation.rules.site.known_models import known_catalogue
 from allocation.services.fleet import node_ready
 from allocation.services.setup import prices_proposed, usual_tiers_add
 from allocation.web.catalogue import (

@@ -9,7 +9,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from allocation.queries.catalogue import work_speeds
+from allocation.queries.fleet.catalogue import work_speeds
 from allocation.services.work import speeds_set
 from tenants.errors import Refused, invalid
 from tenants.models import GpuClass, User

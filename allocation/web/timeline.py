@@ -13,8 +13,8 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from allocation.queries.timeline import timeline_read
-from allocation.queries.timeline_rows import GpuRow, Timeline
+from allocation.queries.bookings.timeline import timeline_read
+from allocation.queries.bookings.timeline_rows import GpuRow, Timeline
 from allocation.services.free import free_read
 from allocation.web.booking_panel import panel_context
 from allocation.web.timeline_grid import grid_groups

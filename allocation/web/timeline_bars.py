@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from allocation.queries.timeline_rows import Away, Block, Line, WaitingRow, Window
+from allocation.queries.bookings.timeline_rows import Away, Block, Line, WaitingRow, Window
 from allocation.web.timeline_look import ROW, Bar, Look, percent_text
 from allocation.web.times import clock, window_words
 

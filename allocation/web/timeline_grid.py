@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from allocation.queries.timeline_rows import (
+from allocation.queries.bookings.timeline_rows import (
     SLOTS,
     Away,
     Block,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
-from allocation.queries.timeline_rows import Block, GpuRow, NodeRow, Timeline
-from allocation.rules.ask_text import fixed_text
+from allocation.queries.bookings.timeline_rows import Block, GpuRow, NodeRow, Timeline
+from allocation.rules.ask.line.text import fixed_text
 from allocation.web.timeline_look import Look
 from allocation.web.times import length_words, window_words
 

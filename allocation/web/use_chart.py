@@ -6,9 +6,9 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from allocation.models import Booking
-from allocation.queries.bookings import allocations_of
-from allocation.queries.telemetry import UseCurve, UsePoint, use_of_allocations
-from allocation.rules.diagnosis import Moment, signature_of
+from allocation.queries.bookings.bookings import allocations_of
+from allocation.queries.fleet.telemetry import UseCurve, UsePoint, use_of_allocations
+from allocation.rules.nodes.diagnosis import Moment, signature_of
 from allocation.web.times import clock, day, length_words
 
 WIDTH, HEIGHT = 720, 190

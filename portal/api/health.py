@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.models import PortalMode
-from allocation.queries.portal_modes import backup_age, modes_open
+from allocation.queries.fleet.portal_modes import backup_age, modes_open
 from allocation.services.watch import watch_read
 
 PROBE = "readyz"

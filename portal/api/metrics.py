@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from rest_framework.exceptions import AuthenticationFailed
 
-from allocation.queries.delays import delays_of, sizes_of
-from allocation.queries.metrics import metrics_of
+from allocation.queries.bookings.delays import delays_of, sizes_of
+from allocation.queries.fleet.metrics import metrics_of
 from allocation.services.seen import programs_read, reader_lag_read
 from allocation.services.watch import watch_read
 from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition

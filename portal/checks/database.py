@@ -9,9 +9,16 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from portal.database import EXTENSIONS, KEEPALIVES, MEMBERSHIPS, PATIENCE, ROLES_BYPASS, TIMEOUTS
+from portal.storage.database import (
+    EXTENSIONS,
+    KEEPALIVES,
+    MEMBERSHIPS,
+    PATIENCE,
+    ROLES_BYPASS,
+    TIMEOUTS,
+)
 
-MAKE_AGAIN = "Run python -m portal.database again, with a superuser's DATABASE_ADMIN_URL."
+MAKE_AGAIN = "Run python -m portal.storage.database again, with a superuser's DATABASE_ADMIN_URL."
 OLDEST_VERSION = 16
 # What must be on for an accepted booking to outlive a power cut.
 DURABLE = ("fsync", "full_page_writes", "synchronous_commit")

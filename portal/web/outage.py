@@ -14,7 +14,7 @@ from django.utils import timezone
 from rest_framework.renderers import JSONRenderer
 
 from allocation.models import PortalMode
-from allocation.queries.portal_modes import freeze_sentence, mode_open, modes_open
+from allocation.queries.fleet.portal_modes import freeze_sentence, mode_open, modes_open
 from portal.api.errors import PROBLEM_JSON, problem
 from tenants.errors import Refused
 

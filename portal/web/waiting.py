@@ -19,7 +19,7 @@ from django.db import DatabaseError, close_old_connections
 from django.http.response import HttpResponseBase
 from redis.exceptions import RedisError
 
-from allocation.queries.decided import decided_among, decided_read
+from allocation.queries.bookings.decided import decided_among, decided_read
 from allocation.services.live import DECIDED_CHANNEL
 from tenants.api.deferred import Deferred, DeferredResponse
 from tenants.wall import tenant_tx

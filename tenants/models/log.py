@@ -54,7 +54,7 @@ class AuditSeal(models.Model):
 
 
 class ArchiveFile(models.Model):
-    """A file of rows that left the database: portal.archive.
+    """A file of rows that left the database: portal.storage.archive.
 
     A file of the log holds rows of one chain up to `last_seal`.
     """

@@ -22,7 +22,7 @@ from allocation.agent.leases import MARGIN_S
 from allocation.agent.link import Granted
 from allocation.agent.patient import PatientGpu, PatientWatch
 from allocation.agent.process import Agent
-from allocation.rules.leases import TTL_SECONDS
+from allocation.rules.nodes.leases import TTL_SECONDS
 from allocation.services.links import link_open, link_password, link_replace, link_url
 from tests.agent.builders import HOUR, KEY, NODE, NOW, Rig, a_document, a_slice, a_whole
 from tests.agent.processes import Portal, Process

@@ -12,7 +12,7 @@ from allocation.agent.leases import MARGIN_S
 from allocation.agent.link import Granted
 from allocation.agent.reconcile import Held, wishes
 from allocation.agent.simulated_owners import SimulatedOwners
-from allocation.rules import leases as portal
+from allocation.rules.nodes import leases as portal
 from tests.agent.builders import HOUR, KEY, NODE, NOW, Rig, a_document, a_rig, a_slice, cases
 
 TTL = portal.TTL_SECONDS

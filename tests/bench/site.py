@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from portal.embedded import free_port
+from portal.launch.embedded import free_port
 from tests.bench.machine import ROOT
 
 READY = "The portal is ready"

@@ -140,7 +140,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def _questions(tenant: UUID, options: argparse.Namespace) -> dict[str, Any]:
     from django.db import connection  # noqa: PLC0415
 
-    from allocation.queries.telemetry import use_of_allocations  # noqa: PLC0415
+    from allocation.queries.fleet.telemetry import use_of_allocations  # noqa: PLC0415
     from tenants.wall import tenant_tx  # noqa: PLC0415
 
     def booking(number: int, at: datetime) -> list[UUID]:

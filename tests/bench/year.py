@@ -36,9 +36,9 @@ from tests.servers.servers import DATABASE, Servers
 if TYPE_CHECKING:
     from allocation import wire
     from allocation.services.hearing import Said
-    from portal.seed_nodes import DemoFleet, DemoNode
-    from portal.seed_past import Act
-    from portal.seed_week import People
+    from portal.demo.nodes import DemoFleet, DemoNode
+    from portal.demo.past import Act
+    from portal.demo.week import People
 
 UNTIL = datetime(2026, 11, 21, tzinfo=UTC)
 YEAR, GOAL_MB = 365, 5_000
@@ -136,9 +136,9 @@ def _life(
 ) -> "Iterator[Act]":
     """A booking is asked for, and mostly used to its end."""
     from allocation.services.bookings import booking_cancel, booking_release  # noqa: PLC0415
-    from portal.seed_features import _extends  # noqa: PLC0415
-    from portal.seed_past import Act  # noqa: PLC0415
-    from portal.seed_week import NAMESPACE, ZONE, Line, own  # noqa: PLC0415
+    from portal.demo.features import _extends  # noqa: PLC0415
+    from portal.demo.past import Act  # noqa: PLC0415
+    from portal.demo.week import NAMESPACE, ZONE, Line, own  # noqa: PLC0415
 
     hours, starts, text = dice.randint(*work.hours), at, ""
     if dice.random() < 0.15:
@@ -231,9 +231,9 @@ def site_make(since: datetime) -> None:
     from billing.models import Budget  # noqa: PLC0415
     from billing.rules import Period  # noqa: PLC0415
     from billing.services import budget_set  # noqa: PLC0415
-    from portal.seed_catalogue import catalogue_seed  # noqa: PLC0415
-    from portal.seed_nodes import nodes_enrol  # noqa: PLC0415
-    from portal.seed_people import people_seed  # noqa: PLC0415
+    from portal.demo.catalogue import catalogue_seed  # noqa: PLC0415
+    from portal.demo.nodes import nodes_enrol  # noqa: PLC0415
+    from portal.demo.people import people_seed  # noqa: PLC0415
 
     catalogue_seed(since)
     people_seed(UNTIL.date(), since)
@@ -245,9 +245,9 @@ def site_make(since: datetime) -> None:
 
 def live(options: argparse.Namespace, servers: Servers) -> dict[str, Any]:
     """Lives through the days; sizes after the first half and at the end, and what happened."""
-    from portal.seed_nodes import DemoFleet  # noqa: PLC0415
-    from portal.seed_past import Act, Rhythm, live_through  # noqa: PLC0415
-    from portal.seed_week import People  # noqa: PLC0415
+    from portal.demo.nodes import DemoFleet  # noqa: PLC0415
+    from portal.demo.past import Act, Rhythm, live_through  # noqa: PLC0415
+    from portal.demo.week import People  # noqa: PLC0415
 
     since = UNTIL - timedelta(days=options.days)
     half, began = since + (UNTIL - since) / 2, time.perf_counter()

@@ -25,17 +25,17 @@ from allocation.models import (
     Pause,
     Series,
 )
-from allocation.queries.catalogue import ask_catalogue
+from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, parse_ask
 from allocation.rules.states import State
 from allocation.services.invariants import invariants_check
 from billing.queries import ledger_check, reference_totals
-from portal import seed_past
-from portal.audit_sources import SOURCES
+from portal.demo import past as seed_past
+from portal.demo.nodes import inventory_of
+from portal.demo.people import keys_write
+from portal.demo.site import seed
 from portal.local import AGENTS
-from portal.seed import seed
-from portal.seed_nodes import inventory_of
-from portal.seed_people import keys_write
+from portal.storage.audit_sources import SOURCES
 from tenants.models import ApiToken, AuditEntry, User
 from tenants.services import token_verify
 from tenants.services.audit_chain import chain_verify

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from portal.embedded import free_port
+from portal.launch.embedded import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 TENANT = "helix"

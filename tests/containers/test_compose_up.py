@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from portal.embedded import free_port
+from portal.launch.embedded import free_port
 from tests.containers.composed import Composed
 from tests.containers.engine import NoEngine, engine_here
-from tests.servers.test_compose import SECRETS
+from tests.servers.deploy.test_compose import SECRETS
 from tests.servers.waiting import wait_until
 
 pytestmark = pytest.mark.containers

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from allocation.models import Backup, Booking
 from allocation.services.epochs import nodes_ahead
-from portal.backups import BackupError, backup_read
+from portal.storage.backups import BackupError, backup_read
 from tests.builders_allocation import an_ask
 from tests.faults.test_site_killed import SECONDS, Site, is_enrolled
 from tests.roles import as_system

@@ -8,7 +8,7 @@ import pytest
 
 from allocation.models import Node, SolverState
 from allocation.services.links import links_ensure
-from portal.processes import Program, start, stop
+from portal.launch.processes import Program, start, stop
 from tests.bench.agents import Talker
 from tests.bench.flood import Voices, account, flood, peak_mb
 from tests.bench.inside import nodes_add

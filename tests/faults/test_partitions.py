@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from allocation.models import Booking, GpuEvent, Node
-from allocation.rules.node_policy import NodePolicy
+from allocation.rules.nodes.node_policy import NodePolicy
 from allocation.services.invariants import invariants_check
 from allocation.services.stalls import stalls_tell
 from tests.builders_allocation import an_ask

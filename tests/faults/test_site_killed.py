@@ -19,7 +19,7 @@ from allocation.services.cycle import cycle_run
 from allocation.services.fleet import enrolment_token_create
 from allocation.services.invariants import invariants_check
 from allocation.services.links import agents_redis
-from portal.processes import Program, start, stop
+from portal.launch.processes import Program, start, stop
 from tests.builders_allocation import Lab, a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
 from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers

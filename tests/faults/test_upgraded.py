@@ -17,9 +17,9 @@ import pytest
 from django.core.management import call_command
 
 from allocation.models import Booking, BookingEvent, Node
-from allocation.rules.leases import MARGIN_SECONDS, TTL_SECONDS
-from portal.embedded import free_port
-from portal.processes import start
+from allocation.rules.nodes.leases import MARGIN_SECONDS, TTL_SECONDS
+from portal.launch.embedded import free_port
+from portal.launch.processes import start
 from tenants.models import Tier
 from tests.builders import a_tier, an_operator
 from tests.builders_allocation import an_ask

@@ -7,7 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from allocation.rules.ask import Catalogue, ClassEntry, Parsed, TierEntry, parse_ask
-from allocation.rules.ask_text import duration_text
+from allocation.rules.ask.line.text import duration_text
 
 FOLDER = Path(__file__).with_name("corpus")
 ZONE = ZoneInfo("Europe/Berlin")

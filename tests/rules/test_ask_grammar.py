@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from allocation.errors import AskError
 from allocation.rules.ask import Catalogue, ClassEntry, Parsed, parse_ask
-from allocation.rules.recurrence_words import recurrence_line
+from allocation.rules.ask.when.recurrence_words import recurrence_line
 from tests.rings import holds_for
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -6,7 +6,7 @@ import pytest
 
 from allocation.errors import AskError
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask_text import document_text, pin_words
+from allocation.rules.ask.line.text import document_text, pin_words
 from tests.rules.test_ask_grammar import BERLIN, read
 
 UNDERSTOOD = {

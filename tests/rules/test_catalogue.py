@@ -1,6 +1,6 @@
 """The catalogue of rules: whole, unambiguous, and the same that the solver cites."""
 
-from allocation.rules.catalogue import BY_CODE, BY_ID, RULES
+from allocation.rules.rule_catalogue import BY_CODE, BY_ID, RULES
 from allocation.solver.reasons.explain import RULES as CITED
 
 

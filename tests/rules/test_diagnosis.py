@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from allocation.rules.diagnosis import Kind, Moment, signature_of
+from allocation.rules.nodes.diagnosis import Kind, Moment, signature_of
 from tests.rings import holds_for
 
 WORK = Moment(60, 60, 60, 70, 80, 30, 30, 100_000, 0)

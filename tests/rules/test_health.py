@@ -2,7 +2,7 @@
 
 import pytest
 
-from allocation.rules.health import XIDS, Action, error_name, finding_of
+from allocation.rules.nodes.health import XIDS, Action, error_name, finding_of
 
 TABLE = {
     48: Action.GPU,

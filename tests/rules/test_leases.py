@@ -1,6 +1,6 @@
 """How long silence is counted before leased work begins elsewhere."""
 
-from allocation.rules.leases import SILENCE_SECONDS, TTL_SECONDS, LeaseWatch
+from allocation.rules.nodes.leases import SILENCE_SECONDS, TTL_SECONDS, LeaseWatch
 
 
 def test_a_watcher_counts_silence_from_what_it_has_seen_itself() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from allocation.errors import AskError
 from allocation.rules.ask import LONGEST_TEXT, Catalogue, parse_ask
+from allocation.rules.ask.when.recurrence_words import recurrence_line, recurrence_words
 from allocation.rules.recurrence import (
     DAYS,
     LONGEST_RULE,
@@ -19,7 +20,6 @@ from allocation.rules.recurrence import (
     overlaps,
     recurrence_read,
 )
-from allocation.rules.recurrence_words import recurrence_line, recurrence_words
 from tests.rings import holds_for
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")

@@ -17,15 +17,15 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from portal.database import Passwords, database_dsn, database_rights, roles_ensure
-from portal.embedded import (
+from portal.launch.embedded import (
     ValkeyAccess,
     free_port,
     home_make,
     postgres_prepare,
     valkey_prepare,
 )
-from portal.processes import Program, start, stop
+from portal.launch.processes import Program, start, stop
+from portal.storage.database import Passwords, database_dsn, database_rights, roles_ensure
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = "portal_template"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from portal.celery import VISIBILITY_TIMEOUT
-from portal.processes import Program, group_kill, start, stop
+from portal.launch.processes import Program, group_kill, start, stop
 from tests.servers.live import worker_program
 from tests.servers.probe_app import probe
 from tests.servers.servers import Servers

@@ -9,8 +9,8 @@ import pytest
 from django.db import DataError, connection, transaction
 
 from allocation.models import Node
-from portal.database import MEMBERSHIPS, Passwords, roles_ensure
-from portal.embedded import NOBODY, ValkeyAccess, home_folder, redis_answers
+from portal.launch.embedded import NOBODY, ValkeyAccess, home_folder, redis_answers
+from portal.storage.database import MEMBERSHIPS, Passwords, roles_ensure
 from tests.builders_allocation import a_node
 from tests.roles import as_role, as_system
 from tests.servers.servers import Servers

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from portal.celery import app
-from portal.processes import start, stop
+from portal.launch.processes import start, stop
 from tenants.models import OutboxMessage
 from tests.builders_allocation import NOW, Lab, a_lab
 from tests.roles import as_system

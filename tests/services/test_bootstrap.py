@@ -8,8 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, WorkSpeed
-from allocation.rules.known_models import known_catalogue
-from allocation.rules.site_file import SiteFaults, example_read, site_read
+from allocation.rules.site.known_models import known_catalogue
+from allocation.rules.site.site_file import SiteFaults, example_read, site_read
 from allocation.services.bookings import booking_request
 from allocation.services.site import Outcome, site_apply
 from billing.models import Price, PriceBook

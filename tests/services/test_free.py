@@ -13,9 +13,9 @@ import pytest
 from django.utils import timezone
 
 from allocation.models import Blackout, Booking, Gpu, GpuModel, Node
-from allocation.queries.fleet import fleet_now, totals_of
-from allocation.queries.timeline import timeline_read
-from allocation.queries.timeline_rows import Window
+from allocation.queries.bookings.timeline import timeline_read
+from allocation.queries.bookings.timeline_rows import Window
+from allocation.queries.fleet.fleet import fleet_now, totals_of
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.free import LEAST, FreeTimes, free_read

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from allocation.models import Booking, Decision, Gpu, Node
-from allocation.queries.portal_modes import decisions_frozen, freeze_reason
+from allocation.queries.fleet.portal_modes import decisions_frozen, freeze_reason
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings import booking_release, booking_request
 from allocation.services.invariants import invariants_check

@@ -11,7 +11,7 @@ from allocation.agent.leases import Leases
 from allocation.agent.reconcile import Held
 from allocation.models import Booking, Gpu, Node, Occupancy, SolverState
 from allocation.rules.ask import AskDocument
-from allocation.rules.leases import SILENCE_SECONDS
+from allocation.rules.nodes.leases import SILENCE_SECONDS
 from allocation.services import leases
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.costs import booking_cost

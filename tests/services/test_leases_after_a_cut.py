@@ -3,7 +3,7 @@
 import pytest
 
 from allocation import wire
-from allocation.rules.leases import SILENCE_SECONDS
+from allocation.rules.nodes.leases import SILENCE_SECONDS
 from allocation.services.leases import leases_grant
 from allocation.services.links import agents_redis
 from tests.builders_allocation import Lab, a_lab

@@ -7,7 +7,7 @@ import pytest
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
 from allocation.rules.ask import AskDocument
-from allocation.rules.catalogue import BY_CODE
+from allocation.rules.rule_catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.cycle import cycle_run

@@ -13,8 +13,8 @@ from django.utils import timezone
 from allocation import wire
 from allocation.agent.leases import MARGIN_S, Leases
 from allocation.models import Node, PortalMode
-from allocation.queries.portal_modes import mode_open
-from allocation.rules.leases import (
+from allocation.queries.fleet.portal_modes import mode_open
+from allocation.rules.nodes.leases import (
     GRACE_SECONDS,
     LONGEST_OUTAGE,
     MARGIN_SECONDS,

@@ -8,7 +8,7 @@ import pytest
 from allocation import wire
 from allocation.models import Booking, Node
 from allocation.rules.charging import no_show_after
-from allocation.rules.presence import PresencePolicy, presence_policy_of, warnings_due
+from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_due
 from allocation.services.bookings import booking_check_in
 from allocation.services.policies import policy_read
 from allocation.services.presence import presence_watch

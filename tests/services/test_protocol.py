@@ -10,7 +10,7 @@ import pytest
 
 from allocation import wire
 from allocation.models import Gpu, GpuSample, Node, NodeExamination
-from allocation.rules.clocks import clock_is_wrong
+from allocation.rules.nodes.clocks import clock_is_wrong
 from allocation.services import reader, throttle
 from allocation.services.bookings import booking_request
 from allocation.services.differences import differences_of

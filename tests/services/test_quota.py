@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from allocation.models import Booking, BookingEvent, Gpu
-from allocation.queries.projects import quota_of
+from allocation.queries.bookings.projects import quota_of
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.cycle import cycle_run

@@ -8,9 +8,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node
-from allocation.queries.hearing import doubt_of
-from allocation.rules.node_policy import NodePolicy, node_policy_of
-from allocation.rules.silence import GAP_SECONDS, Sign, SilenceWatch
+from allocation.queries.fleet.node_links import doubt_of
+from allocation.rules.nodes.node_policy import NodePolicy, node_policy_of
+from allocation.rules.nodes.unreachable import GAP_SECONDS, Sign, SilenceWatch
 from allocation.services.bookings import booking_request
 from allocation.services.healing import hardware_clear
 from allocation.services.invariants import invariants_check

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from allocation.models import Booking, BookingEvent
-from allocation.queries.outcomes import pause_record, start_range_of
+from allocation.queries.bookings.outcomes import pause_record, start_range_of
 from allocation.rules.states import State
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.cycle import cycle_run

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from allocation.models import Booking, GpuEvent
-from allocation.rules.node_policy import NodePolicy
+from allocation.rules.nodes.node_policy import NodePolicy
 from allocation.services.bookings import booking_request
 from allocation.services.stalls import stalls_tell
 from tests.builders_allocation import Lab, a_lab, a_wish, an_ask

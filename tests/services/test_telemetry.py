@@ -9,7 +9,7 @@ from django.db import DatabaseError, IntegrityError, transaction
 
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuSample, GpuUse, Tally
-from allocation.queries.telemetry import UseCurve, row_of, use_of_allocations, use_of_gpu
+from allocation.queries.fleet.telemetry import UseCurve, row_of, use_of_allocations, use_of_gpu
 from allocation.services import telemetry
 from allocation.services.telemetry import samples_store, telemetry_sweep, use_roll
 from tenants.wall import operator_tx, tenant_tx

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from allocation import wire
-from allocation.rules.leases import TTL_SECONDS
+from allocation.rules.nodes.leases import TTL_SECONDS
 from tests.simulation.frozen import resumes_on, runs_of, suspended_on
 from tests.simulation.rows import TOLD, Row, Site, Tables
 

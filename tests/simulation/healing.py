@@ -1,8 +1,8 @@
 """The model's hardware that fails: see allocation/services/health.py and healing.py."""
 
 from allocation import wire
-from allocation.rules.fencing import STARTED
-from allocation.rules.health import Action, finding_of
+from allocation.rules.nodes.fencing import STARTED
+from allocation.rules.nodes.health import Action, finding_of
 from allocation.solver import Place
 from tests.simulation import lifecycle
 from tests.simulation.accounts import granted_seconds, run_kept_seconds

@@ -1,8 +1,8 @@
 """What nodes say, as the model takes it: see services/reports.py and fleet.py."""
 
 from allocation import wire
-from allocation.rules.clocks import clock_is_wrong
-from allocation.rules.fencing import (
+from allocation.rules.nodes.clocks import clock_is_wrong
+from allocation.rules.nodes.fencing import (
     STARTED,
     Known,
     has_gone_on,

@@ -2,7 +2,7 @@
 
 import math
 
-from allocation.rules.fencing import STARTED
+from allocation.rules.nodes.fencing import STARTED
 from tests.simulation.accounts import none_left, pause_over, run_paused
 from tests.simulation.rows import Booking, Pause, Row, Tables, shares_fit
 

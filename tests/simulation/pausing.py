@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from allocation.rules.fencing import STARTED
+from allocation.rules.nodes.fencing import STARTED
 from allocation.solver import Pause as Told
 from tests.simulation import lifecycle
 from tests.simulation.accounts import granted_seconds

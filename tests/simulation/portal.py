@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from allocation import wire
-from allocation.rules.fencing import STARTED
-from allocation.rules.leases import LeaseWatch
-from allocation.rules.silence import SilenceWatch
+from allocation.rules.nodes.fencing import STARTED
+from allocation.rules.nodes.leases import LeaseWatch
+from allocation.rules.nodes.unreachable import SilenceWatch
 from allocation.solver import LEFT, Order, Plan, Policy, Relocation, Snapshot, solve
 from allocation.solver.cycle.compaction import propose
 from tests.simulation import (

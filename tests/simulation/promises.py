@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from itertools import combinations
 
-from allocation.rules.fencing import STARTED
-from allocation.rules.leases import GRACE_SECONDS, MARGIN_SECONDS
+from allocation.rules.nodes.fencing import STARTED
+from allocation.rules.nodes.leases import GRACE_SECONDS, MARGIN_SECONDS
 from tests.simulation.calendar import shared_at_most
 from tests.simulation.node import SimNode, Stopped
 from tests.simulation.rows import LIVE, WHOLE, Booking, Pause, Row, Site, Tables

@@ -23,8 +23,8 @@ from allocation.models import (
     SolverState,
 )
 from allocation.rules.ask import AskDocument
-from allocation.rules.leases import LeaseWatch
-from allocation.rules.silence import SilenceWatch
+from allocation.rules.nodes.leases import LeaseWatch
+from allocation.rules.nodes.unreachable import SilenceWatch
 from allocation.services import assigning, pausing
 from allocation.services import cycle as cycles
 from allocation.services import snapshot as snapshots

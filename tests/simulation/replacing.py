@@ -1,7 +1,7 @@
 """The model's leases: see allocation/services/leases.py and replace.py, step by step."""
 
-from allocation.rules.fencing import STARTED
-from allocation.rules.leases import SILENCE_SECONDS
+from allocation.rules.nodes.fencing import STARTED
+from allocation.rules.nodes.leases import SILENCE_SECONDS
 from allocation.solver import Reason
 from tests.simulation import healing, lifecycle
 from tests.simulation.accounts import SHORTEST, granted_seconds, run_seconds, time_left

@@ -1,7 +1,7 @@
 """The model's silent nodes: see allocation/services/silence.py."""
 
-from allocation.rules.node_policy import NodePolicy
-from allocation.rules.silence import Sign, SilenceWatch
+from allocation.rules.nodes.node_policy import NodePolicy
+from allocation.rules.nodes.unreachable import Sign, SilenceWatch
 from tests.simulation.rows import Tables
 
 POLICY = NodePolicy()

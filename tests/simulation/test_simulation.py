@@ -17,7 +17,7 @@ from allocation.agent.nvml_processes import Present, Processes
 from allocation.agent.open_files import Openers
 from allocation.agent.simulated_programs import SimulatedOpenFiles
 from allocation.agent.store import Store
-from allocation.rules import leases
+from allocation.rules.nodes import leases
 from allocation.solver import Snapshot
 from tests.servers.servers import ROOT
 from tests.simulation import (

@@ -19,8 +19,14 @@ from allocation.models import (
     PolicyVersion,
 )
 from allocation.services.history import event_add
-from portal.archive import ArchiveBroken, Limits, archive_read, archive_write, decision_archived
-from portal.audit_sources import audit_sealed
+from portal.storage.archive import (
+    ArchiveBroken,
+    Limits,
+    archive_read,
+    archive_write,
+    decision_archived,
+)
+from portal.storage.audit_sources import audit_sealed
 from tenants.audit import audit_record
 from tenants.models import ArchiveFile, AuditEntry, Tenant
 from tests.builders import a_tenant

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion
-from portal.audit_sources import DECISIONS, POLICIES, audit_sealed
+from portal.storage.audit_sources import DECISIONS, POLICIES, audit_sealed
 from tenants.audit import audit_record
 from tenants.models import AuditEntry, AuditSeal, Tenant, User
 from tenants.services.audit_chain import ENTRIES, chain_seal, chain_verify

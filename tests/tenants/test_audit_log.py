@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from portal.audit_sources import audit_sealed
+from portal.storage.audit_sources import audit_sealed
 from tenants.audit import acting_from, audit_record, platform_record
 from tenants.models import AuditEntry, Tenant, User
 from tenants.rules.audit_words import changes_of

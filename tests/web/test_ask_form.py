@@ -7,7 +7,7 @@ import pytest
 
 from allocation.errors import AskError
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
-from allocation.rules.ask_text import document_text
+from allocation.rules.ask.line.text import document_text
 from allocation.web.ask_form import ask_of_fields, fields_of
 from allocation.web.series_form import repeat_of_fields, repeat_shown
 

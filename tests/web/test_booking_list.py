@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Booking
-from allocation.queries.booking_list import PAGE, BookingsWanted, bookings_page
+from allocation.queries.bookings.booking_list import PAGE, BookingsWanted, bookings_page
 from allocation.rules.states import State
 from allocation.web.booking_links import linked
 from tenants.models import Membership, Tenant

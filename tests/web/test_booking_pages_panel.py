@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from allocation.models import Booking, Node, PolicyVersion, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
-from allocation.rules.ask_text import document_text, duration_text
+from allocation.rules.ask.line.text import document_text, duration_text
 from billing.rules import month_of
 from billing.services import budget_set, price_book_publish
 from tenants.models import Membership, Role

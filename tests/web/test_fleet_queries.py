@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from allocation.models import Gpu, Node
-from allocation.queries.fleet import NodeNow, Totals, fleet_now, totals_of, traces
+from allocation.queries.fleet.fleet import NodeNow, Totals, fleet_now, totals_of, traces
 from allocation.services.free import LEAST, free_read
 from allocation.web.fleet_tiles import Geometry, geometry, node_tile
 from tenants.models import Membership

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from portal.audit_sources import audit_sealed
+from portal.storage.audit_sources import audit_sealed
 from tenants.models import AuditEntry
 from tenants.rules.audit_words import ACTIONS
 from tests.api.builders import Site, a_site

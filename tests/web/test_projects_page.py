@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.queries.projects import Forecast, Money, forecast_of, money_of, quota_of
+from allocation.queries.bookings.projects import Forecast, Money, forecast_of, money_of, quota_of
 from allocation.rules.states import State
 from allocation.web.projects import gpus_text, money_card, quota_bars
 from billing.queries import BudgetEffect

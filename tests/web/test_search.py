@@ -6,9 +6,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from allocation.queries.booking_list import booking_words
-from allocation.queries.search import search_found
-from allocation.queries.timeline import bookings_seen
+from allocation.queries.bookings.booking_list import booking_words
+from allocation.queries.bookings.search import search_found
+from allocation.queries.bookings.timeline import bookings_seen
 from tenants.models import Membership, User
 from tenants.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user, an_actor

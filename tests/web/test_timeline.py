@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from allocation.models import Booking, Gpu, Node
-from allocation.queries.timeline import timeline_read
-from allocation.queries.timeline_rows import Timeline, Window
+from allocation.queries.bookings.timeline import timeline_read
+from allocation.queries.bookings.timeline_rows import Timeline, Window
 from allocation.rules.states import State
 from allocation.services.free import free_read
 from allocation.web.timeline_grid import grid_groups

@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Allocation, Booking, GpuSample
-from allocation.queries.telemetry import UseCurve, UsePoint
+from allocation.queries.fleet.telemetry import UseCurve, UsePoint
 from allocation.web.use_chart import use_chart, use_words
 from tests.builders import a_member, a_project, a_tenant, an_operator
 from tests.roles import as_system

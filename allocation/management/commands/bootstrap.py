@@ -8,8 +8,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
-from allocation.rules.known_models import known_catalogue
-from allocation.rules.site_file import SiteFaults, example_read, site_read
+from allocation.rules.site.known_models import known_catalogue
+from allocation.rules.site.site_file import SiteFaults, example_read, site_read
 from allocation.services.site import Outcome, site_apply
 
 MARKS = {"made": "+", "there": "=", "differs": "!"}

@@ -5,7 +5,7 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from allocation.queries.portal_modes import decisions_frozen, freeze_sentence
+from allocation.queries.fleet.portal_modes import decisions_frozen, freeze_sentence
 from allocation.services.portal_modes import FREEZE, freeze_begin, length_read, mode_end
 from tenants.errors import Refused
 from tenants.models import User

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from allocation.models import PortalMode
-from allocation.queries.portal_modes import mode_open
+from allocation.queries.fleet.portal_modes import mode_open
 from allocation.services.portal_modes import (
     OUTAGE,
     NodeLease,

@@ -1,7 +1,8 @@
 """Why: reasons with evidence, made from the very state that decided.
 
 Sentences name no clock time, because the reader's zone is the page's business: `frees_at` and the
-numbers say when and how much. Codes and rule ids agree with `allocation.rules.catalogue` (tested).
+numbers say when and how much. Codes and rule ids agree with `allocation.rules.rule_catalogue`
+(tested).
 """
 
 from collections.abc import Iterable

@@ -9,7 +9,7 @@ from django.core.mail import EmailMultiAlternatives
 from django.template.loader import render_to_string
 
 from allocation.models import Booking, BookingEvent
-from allocation.queries.calendar import Event, booking_events, by_start
+from allocation.queries.bookings.calendar import Event, booking_events, by_start
 from allocation.rules.states import State
 from allocation.web.booking_scene import Scene
 from allocation.web.calendar_file import calendar_file

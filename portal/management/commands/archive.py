@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from portal.archive import Limits, archive_write
+from portal.storage.archive import Limits, archive_write
 
 DECISIONS_DAYS = 90
 HISTORIES_DAYS = 400

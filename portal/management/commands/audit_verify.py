@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from portal.archive import ArchiveBroken, log_archived
-from portal.audit_sources import SOURCES
+from portal.storage.archive import ArchiveBroken, log_archived
+from portal.storage.audit_sources import SOURCES
 from tenants.audit import platform_record
 from tenants.services.audit_chain import (
     ENTRIES,

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from allocation.models import Backup
-from portal.backups import BackupError, backup_check, backup_make
-from portal.database import database_dsn
 from portal.env import BadSetting, env_str
+from portal.storage.backups import BackupError, backup_check, backup_make
+from portal.storage.database import database_dsn
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from allocation.models import Decision
 from allocation.services.replay import decision_replay
-from portal.archive import ArchiveBroken, decision_archived
+from portal.storage.archive import ArchiveBroken, decision_archived
 
 
 class Command(BaseCommand):

@@ -18,8 +18,14 @@ from allocation.management.operator import operator_argument, operator_named
 from allocation.rules.states import TERMINAL, State
 from allocation.services.epochs import epoch_raise
 from allocation.services.restored import accepted_after
-from portal.backups import BackupError, backup_read, backup_restore, lost_bookings, secrets_differ
 from portal.env import BadSetting, env_str
+from portal.storage.backups import (
+    BackupError,
+    backup_read,
+    backup_restore,
+    lost_bookings,
+    secrets_differ,
+)
 
 LIST = "accepted-after.json"
 

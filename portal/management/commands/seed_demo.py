@@ -6,8 +6,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
+from portal.demo.site import seed
 from portal.env import env_str
-from portal.seed import seed
 
 
 class Command(BaseCommand):

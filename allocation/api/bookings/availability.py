@@ -1,0 +1,199 @@
+"""When GPUs are free: own bookings marked, everybody else's only busy."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import chain, pairwise
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocation.models import Gpu
+from allocation.queries.fleet.maintenance import blackouts_by_gpu, blackouts_open
+from allocation.services.free import Stretch, free_read
+from allocation.solver.model.inputs import SLOTS_PER_GPU
+from tenants.api.base import ApiView
+from tenants.api.fields import Instant, Strict, Text
+from tenants.api.schema import described
+from tenants.errors import invalid, missing
+from tenants.models import GpuClass
+
+SPAN_MAX = timedelta(days=28)
+SPAN_DEFAULT = timedelta(days=1)
+
+Block = tuple[str, int, int, datetime, datetime, bool]
+
+
+class AvailabilityQuery(Strict):
+    """Which class, and which time; the next day when left out."""
+
+    gpu_class = Text(max_length=40)
+    starts = Instant(required=False)
+    until = Instant(required=False)
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """`from` is a word of Python, so the field is named here."""
+        fields = super().get_fields()
+        fields["from"] = fields.pop("starts")
+        return fields
+
+
+class BusyOut(serializers.Serializer[Any]):
+    """Slots of a GPU that are taken for a time."""
+
+    mode = serializers.CharField(help_text="whole, sliced, or maintenance.")
+    start = serializers.IntegerField()
+    size = serializers.IntegerField()
+    starts = serializers.DateTimeField()
+    ends = serializers.DateTimeField()
+    mine = serializers.BooleanField(help_text="Your tenant's.")
+
+
+class StretchOut(serializers.Serializer[Any]):
+    """[starts, ends)."""
+
+    starts = serializers.DateTimeField()
+    ends = serializers.DateTimeField()
+
+
+class GpuBusyOut(serializers.Serializer[Any]):
+    """One GPU with what is taken of it, and when it is free."""
+
+    id = serializers.UUIDField()
+    node = serializers.CharField()
+    index = serializers.IntegerField()
+    usable = serializers.BooleanField(help_text="In service.")
+    busy = BusyOut(many=True)
+    free = StretchOut(
+        many=True, help_text="When the whole GPU may be booked; never one that is fixed to slices."
+    )
+
+
+class FreeOut(serializers.Serializer[Any]):
+    """How many whole GPUs may be booked at each instant of [starts, ends), quota aside; none of
+    the past."""
+
+    starts = serializers.DateTimeField()
+    ends = serializers.DateTimeField()
+    whole_gpus = serializers.IntegerField()
+
+
+class AvailabilityOut(serializers.Serializer[Any]):
+    """Free and busy time of a class in a span."""
+
+    gpu_class = serializers.CharField()
+    starts = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    free = FreeOut(many=True)
+    gpus = GpuBusyOut(many=True)
+
+
+class Availability(ApiView):
+    """Free and busy time of a class."""
+
+    queries = {"GET": AvailabilityQuery}
+
+    @described(
+        "get_availability",
+        "When GPUs of a class are free, at most 28 days",
+        answer=AvailabilityOut,
+        query=AvailabilityQuery,
+    )
+    def get(self, request: Request) -> Response:
+        """The span, GPU by GPU and as numbers of whole free GPUs."""
+        since = self.asked.get("from", self.now)
+        until = self.asked.get("until", since + SPAN_DEFAULT)
+        _span_check(since, until)
+        gpu_class = self.asked["gpu_class"]
+        with self.tx():
+            if not GpuClass.objects.filter(slug=gpu_class).exists():
+                raise missing("GPU class", "gpu_class")
+            gpus = list(
+                Gpu.objects.filter(gpu_class_id=gpu_class)
+                .select_related("node")
+                .order_by("node__name", "index")
+            )
+            busy = _busy(since, until, {gpu.id for gpu in gpus})
+            _maintenance(since, until, gpus, busy)
+            times = free_read(is_operator=False, since=since, until=until, now=self.now)
+        free = {gpu.id: times.by_gpu.get(gpu.id, ()) for gpu in gpus}
+        said = AvailabilityOut(
+            {
+                "gpu_class": gpu_class,
+                "starts": since,
+                "until": until,
+                "free": _steps(since, until, free.values()),
+                "gpus": [_gpu(gpu, busy[gpu.id], free[gpu.id]) for gpu in gpus],
+            }
+        )
+        return Response(said.data)
+
+
+def _span_check(since: datetime, until: datetime) -> None:
+    if until <= since:
+        raise invalid("end_before_start", "`until` must be after `from`.", "until")
+    if until - since > SPAN_MAX:
+        raise invalid("span_too_long", "Ask for at most 28 days at once.", "until")
+
+
+def _busy(since: datetime, until: datetime, wanted: set[UUID]) -> dict[UUID, list[Block]]:
+    found: dict[UUID, list[Block]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT * FROM portal_busy(%s, %s) UNION ALL SELECT * FROM portal_promised(%s, %s)",
+            [since, until, since, until],
+        )
+        for gpu_id, *block in cursor.fetchall():
+            if gpu_id in wanted:
+                mode, start, size, starts, ends, mine = block
+                clipped = max(starts, since), min(ends, until)
+                found[gpu_id].append((mode, start, size, *clipped, bool(mine)))
+    for blocks in found.values():
+        blocks.sort(key=lambda block: (block[3], block[1]))
+    return found
+
+
+def _maintenance(
+    since: datetime, until: datetime, gpus: list[Gpu], busy: dict[UUID, list[Block]]
+) -> None:
+    """Adds the time in which GPUs are kept free for maintenance."""
+    for gpu, blackout in blackouts_by_gpu(blackouts_open(since), gpus):
+        starts, ends = max(blackout.starts, since), min(blackout.ends, until)
+        if starts < ends:
+            busy[gpu.id].append(("maintenance", 0, SLOTS_PER_GPU, starts, ends, False))
+            busy[gpu.id].sort(key=lambda block: (block[3], block[1]))
+
+
+def _gpu(gpu: Gpu, blocks: Iterable[Block], free: Sequence[Stretch]) -> dict[str, Any]:
+    names = ("mode", "start", "size", "starts", "ends", "mine")
+    return {
+        "id": gpu.id,
+        "node": gpu.node.name,
+        "index": gpu.index,
+        "usable": gpu.health == Gpu.Health.OK and gpu.node.keeps_work,
+        "busy": [dict(zip(names, block, strict=True)) for block in blocks],
+        "free": [{"starts": starts, "ends": ends} for starts, ends in free],
+    }
+
+
+def _steps(
+    since: datetime, until: datetime, stretches: Iterable[Sequence[Stretch]]
+) -> list[dict[str, Any]]:
+    """How many GPUs are free, as a step function over the span."""
+    steps: dict[datetime, int] = defaultdict(int)
+    for starts, ends in chain.from_iterable(stretches):
+        steps[starts] += 1
+        steps[ends] -= 1
+    level = 0
+    found: list[dict[str, Any]] = []
+    for starts, ends in pairwise(sorted({since, until, *steps})):
+        level += steps.get(starts, 0)
+        if found and found[-1]["whole_gpus"] == level:
+            found[-1]["ends"] = ends
+        else:
+            found.append({"starts": starts, "ends": ends, "whole_gpus": level})
+    return found

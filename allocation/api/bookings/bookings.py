@@ -1,0 +1,346 @@
+"""Bookings: asking for one, looking at them, and every act on one."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db.models import QuerySet
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocation.access import access_booking, access_booking_to_change
+from allocation.api.bookings.decisions import Preferences, preferences_of, waited
+from allocation.api.bookings.quotes import quote_answer
+from allocation.api.bookings.requests import WishIn, wish_of
+from allocation.api.bookings.shapes import (
+    BookingOut,
+    EventOut,
+    WhyOut,
+    booking_id_text,
+    shown,
+    shown_new,
+    why,
+)
+from allocation.models import Booking
+from allocation.queries.bookings.decided import Decided, allocations_shown
+from allocation.rules.rule_catalogue import BY_ID
+from allocation.rules.states import State
+from allocation.services.bookings import (
+    booking_cancel,
+    booking_check_in,
+    booking_extend,
+    booking_release,
+    booking_take,
+    ends_of,
+)
+from allocation.services.pause_choices import booking_saved, more_time_ask
+from tenants.access import access_project
+from tenants.api.base import ApiView, listed
+from tenants.api.deferred import Wait
+from tenants.api.fields import Duration, Instant, Strict, Text
+from tenants.api.idempotency import booking_id
+from tenants.api.pages import PageQuery, page_of
+from tenants.api.schema import described, page
+from tenants.errors import Refused, invalid
+
+
+class BookingQuery(PageQuery):
+    """Which bookings."""
+
+    state = serializers.ChoiceField(choices=[state.value for state in State], required=False)
+    project = Text(required=False, max_length=40)
+    owner = serializers.ChoiceField(choices=["me"], required=False)
+
+
+class Bookings(ApiView):
+    """The bookings of the caller's projects."""
+
+    queries = {"GET": BookingQuery}
+
+    @described(
+        "list_bookings",
+        "Bookings of your projects, the latest first",
+        answer=page(BookingOut),
+        query=BookingQuery,
+    )
+    def get(self, request: Request) -> Response:
+        """A page."""
+        with self.tx():
+            bookings, following = page_of(
+                self._rows().select_related("project", "owner").prefetch_related("pauses"),
+                keys=("-submitted", "-id"),
+                asked=self.asked,
+                scope=f"bookings:{self.actor.tenant_id}",
+            )
+            allocations = allocations_shown(bookings)
+            return listed(
+                [shown(booking, allocations[booking.id]) for booking in bookings], following
+            )
+
+    @described(
+        "create_booking",
+        "Ask for GPUs",
+        answer=BookingOut,
+        status=201,
+        request=WishIn,
+        headers=Preferences.PARAMETERS,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """The booking as requested; with `Prefer: wait=5` as decided, or 409 when refused."""
+        preferences = preferences_of(request)
+        sent = self.sent(WishIn)
+        if preferences.dry_run:
+            with self.tx():
+                wish = wish_of(self.actor, sent, self.now)
+                answer = quote_answer(self.actor, wish, self.now)
+            return Response(answer, headers={"Preference-Applied": "dry-run"})
+
+        def work() -> Response:
+            wish = wish_of(self.actor, sent, self.now)
+            key = booking_id(self.actor, self.idempotency) or uuid4()
+            booking = booking_take(self.actor, wish, self.now, key)
+            booking.owner = self.user
+            return _made(booking, shown_new(booking))
+
+        def wait(response: Response) -> Wait:
+            subject = UUID(response.data["id"].removeprefix("bk_"))
+            return Wait(self.actor.tenant_id, subject, preferences.wait, render)
+
+        def render(decided: Decided, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
+            if decided.booking.state == State.REFUSED:
+                raise _refusal(decided.booking)
+            answer = _made(decided.booking, shown(decided.booking, decided.allocations))
+            return waited(answer, preferences.wait, applied=applied)
+
+        return self.once(work, wait=wait if preferences.wait else None)
+
+    def _rows(self) -> QuerySet[Booking]:
+        actor = self.actor
+        rows = Booking.objects.filter(tenant_id=actor.tenant_id)
+        if "project" in self.asked:
+            rows = rows.filter(project=access_project(actor, self.asked["project"], "project"))
+        elif not actor.is_tenant_admin:
+            rows = rows.filter(project_id__in=actor.roles)
+        if "state" in self.asked:
+            rows = rows.filter(state=self.asked["state"])
+        if "owner" in self.asked:
+            rows = rows.filter(owner_id=actor.user_id)
+        return rows
+
+
+class BookingOne(ApiView):
+    """One booking, by `bk_…` or `BK-2041`."""
+
+    @described("get_booking", "One booking", answer=BookingOut, headers=Preferences.WAIT_PARAMETERS)
+    def get(self, request: Request, reference: str) -> Response:
+        """The booking; with `Prefer: wait=5` once it is decided."""
+        with self.tx():
+            booking = access_booking(self.actor, reference)
+            answer = booking_answer(booking)
+        seconds = preferences_of(request).wait
+        if not seconds or booking.state != State.REQUESTED:
+            return answer
+
+        def render(decided: Decided, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
+            response = Response(shown(decided.booking, decided.allocations))
+            return waited(response, seconds, applied=applied)
+
+        return self.deferred(answer, Wait(booking.tenant_id, booking.id, seconds, render))
+
+
+class BookingCancel(ApiView):
+    """Taking a booking back."""
+
+    @described("act_cancel_booking", "Cancel a booking; twice is once", answer=BookingOut)
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """The booking: cancelled, or ending when it is on its device."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(booking_cancel(actor=self.actor, booking=booking, now=self.now))
+
+        return self.once(work)
+
+
+class BookingRelease(ApiView):
+    """Giving devices back early."""
+
+    @described("act_release_booking", "Give the devices back early", answer=BookingOut)
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """The booking, ending."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(booking_release(actor=self.actor, booking=booking, now=self.now))
+
+        return self.once(work)
+
+
+class ExtendIn(Strict):
+    """A later end: a time, or a length more."""
+
+    until = Instant(required=False)
+    by = Duration(required=False, help_text="ISO 8601, such as PT2H.")
+
+    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Exactly one of the two. Raises ValidationError."""
+        if len(given) != 1:
+            raise serializers.ValidationError(
+                {"until": ["Give either `until` or `by`."]}, code="missing_field"
+            )
+        return given
+
+
+class BookingExtend(ApiView):
+    """Asking for a later end."""
+
+    @described(
+        "act_extend_booking",
+        "Ask for a later end; the next decision grants it",
+        answer=BookingOut,
+        request=ExtendIn,
+    )
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """The booking with `extension_until`."""
+        sent = self.sent(ExtendIn)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            until = sent["until"] if "until" in sent else _later(booking, sent["by"])
+            return booking_answer(
+                booking_extend(actor=self.actor, booking=booking, until=until, now=self.now)
+            )
+
+        return self.once(work)
+
+
+class BookingCheckIn(ApiView):
+    """Saying that one is there."""
+
+    @described("act_check_in_booking", "Check in; twice is once", answer=BookingOut)
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """The booking with `checked_in_at`."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(booking_check_in(actor=self.actor, booking=booking, now=self.now))
+
+        return self.once(work)
+
+
+class BookingAcknowledge(ApiView):
+    """Saying that everything is saved."""
+
+    @described(
+        "act_acknowledge_booking",
+        "Say that everything is saved; ends the grace of a pause. Twice is once",
+        answer=BookingOut,
+    )
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """The booking with `saved_at`, and `acknowledged_at` in its open pause."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(booking_saved(actor=self.actor, booking=booking, now=self.now))
+
+        return self.once(work)
+
+
+class BookingMoreTime(ApiView):
+    """Putting a pause off."""
+
+    @described(
+        "act_more_time_booking",
+        "Ask to put a pause off by what the tier grants; the next decision answers",
+        answer=BookingOut,
+    )
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """The booking with `more_asked_at` in its open pause."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(more_time_ask(actor=self.actor, booking=booking, now=self.now))
+
+        return self.once(work)
+
+
+class BookingEvents(ApiView):
+    """What happened to a booking."""
+
+    queries = {"GET": PageQuery}
+
+    @described(
+        "list_booking_events",
+        "History of a booking, the oldest first",
+        answer=page(EventOut),
+        query=PageQuery,
+    )
+    def get(self, request: Request, reference: str) -> Response:
+        """A page of lines."""
+        with self.tx():
+            booking = access_booking(self.actor, reference)
+            events, following = page_of(
+                booking.events.filter(tenant_id=self.actor.tenant_id).select_related("actor"),
+                keys=("id",),
+                asked=self.asked,
+                scope=f"events:{booking.id}",
+            )
+            return listed(EventOut(events, many=True).data, following)
+
+
+class BookingWhy(ApiView):
+    """Why a booking is where it is."""
+
+    @described(
+        "get_booking_why", "Why a booking waits, by the decision's own evidence", answer=WhyOut
+    )
+    def get(self, request: Request, reference: str) -> Response:
+        """Six checks."""
+        with self.tx():
+            return Response(why(access_booking(self.actor, reference), self.now))
+
+
+def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
+    try:
+        return ends_of(booking) + by
+    except OverflowError:
+        raise invalid("too_long", "No booking lasts that long.", "by") from None
+
+
+def booking_answer(booking: Booking, status: int = 200) -> Response:
+    """The booking as the answer to a request, with its address when it is new."""
+    said = shown(booking, allocations_shown([booking])[booking.id])
+    return _made(booking, said) if status == 201 else Response(said, status=status)
+
+
+def _made(booking: Booking, said: dict[str, Any]) -> Response:
+    return Response(
+        said, status=201, headers={"Location": f"/api/v1/bookings/{booking_id_text(booking)}"}
+    )
+
+
+def _refusal(booking: Booking) -> Refused:
+    """The decision that refused, as a refusal of the request."""
+    reason = booking.reasons[0] if booking.reasons else {}
+    rule = BY_ID.get(reason.get("rule", ""))
+    return Refused(
+        code=reason.get("code", "refused"),
+        sentence=reason.get("sentence", f"{booking.label} could not be placed."),
+        rule=rule.id if rule else None,
+        owner=rule.owner if rule else None,
+        param="request",
+        frees_at=reason.get("frees_at"),
+        numbers={
+            **reason.get("numbers", {}),
+            "booking": booking.label,
+            "decision_id": booking.decision_id,
+        },
+        alternatives=booking.alternatives,
+    )

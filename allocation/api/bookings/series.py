@@ -1,0 +1,249 @@
+"""Series: one wish for many dates, cancelled whole or date by date."""
+
+import functools
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from django.db import transaction
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocation.access import access_series, access_series_to_change
+from allocation.api.bookings.decisions import Preferences, preferences_of, waited
+from allocation.api.bookings.requests import WishIn, repeat_of, wish_of
+from allocation.api.bookings.shapes import booking_id_text
+from allocation.models import Series
+from allocation.queries.bookings.series import SeriesDate, SeriesShown, conflicts_of, series_shown
+from allocation.rules.rule_catalogue import BY_CODE
+from allocation.services.series import series_cancel, series_request
+from tenants.api.base import ApiView, listed
+from tenants.api.deferred import Wait
+from tenants.api.fields import Flag, Money, Strict, Text
+from tenants.api.idempotency import booking_id
+from tenants.api.pages import PageQuery, page_of
+from tenants.api.schema import described, page
+from tenants.errors import Refused
+
+
+class RepeatIn(Strict):
+    """How it repeats: `FREQ=DAILY|WEEKLY|MONTHLY` with INTERVAL, BYDAY, and COUNT or UNTIL; with
+    MONTHLY also `BYDAY=2TU,-1FR`, BYMONTHDAY and BYSETPOS."""
+
+    rrule = Text(max_length=120, help_text="As in `FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=20270131`.")
+
+
+class SeriesIn(WishIn):
+    """A wish with a fixed window, and how it repeats: in `request` (`every mon 9-17 until 31 jan`)
+    or in `repeat`."""
+
+    repeat = RepeatIn(required=False)
+    partial = Flag(  # type: ignore[assignment]  # the framework takes fields off the class
+        required=False,
+        default=False,
+        help_text="Take the dates that can be had; without it, all of them or none.",
+    )
+
+
+class DateOut(serializers.Serializer[Any]):
+    """One date. Without a booking it was never asked for: `code` and `sentence` say why."""
+
+    starts = serializers.DateTimeField()
+    id = serializers.CharField(allow_null=True)
+    number = serializers.CharField(allow_null=True)
+    state = serializers.CharField(allow_null=True)
+    code = serializers.CharField()
+    sentence = serializers.CharField()
+
+
+class SeriesOut(serializers.Serializer[Any]):
+    """A series and all its dates. `skipped` are days that the calendar does not have."""
+
+    id = serializers.CharField(help_text="`sr_…`.")
+    project = serializers.CharField()
+    owner = serializers.CharField()
+    name = serializers.CharField()
+    rrule = serializers.CharField()
+    words = serializers.CharField()
+    zone = serializers.CharField()
+    first = serializers.DateTimeField()
+    partial = serializers.BooleanField()  # type: ignore[assignment]  # as above
+    skipped = serializers.ListField(child=serializers.CharField())
+    dates = DateOut(many=True)
+    failed = DateOut(many=True, help_text="The dates that could not be had, each by itself.")
+    held = Money(max_digits=20)
+    currency = serializers.CharField()
+
+
+class SeriesList(ApiView):
+    """The series of the caller's projects."""
+
+    queries = {"GET": PageQuery}
+
+    @described(
+        "list_series", "Series of your projects, the latest first",
+        answer=page(SeriesOut), query=PageQuery,
+    )  # fmt: skip
+    def get(self, request: Request) -> Response:
+        """A page."""
+        with self.tx():
+            rows = Series.objects.filter(tenant_id=self.actor.tenant_id)
+            if not self.actor.is_tenant_admin:
+                rows = rows.filter(project_id__in=self.actor.roles)
+            found, following = page_of(
+                rows.select_related("project", "owner"),
+                keys=("-created", "-id"),
+                asked=self.asked,
+                scope=f"series:{self.actor.tenant_id}",
+            )
+            return listed([told(series_shown(series)) for series in found], following)
+
+    @described(
+        "create_series", "Book what repeats: all dates in one step",
+        answer=SeriesOut, status=201, request=SeriesIn, headers=Preferences.PARAMETERS,
+    )  # fmt: skip
+    def post(self, request: Request) -> HttpResponseBase:
+        """The series as requested; with `Prefer: wait=5` as decided, or 409 when refused."""
+        preferences = preferences_of(request)
+        sent = self.sent(SeriesIn)
+        if preferences.dry_run:
+            with self.tx(), transaction.atomic():
+                answer = self._made(sent, None)
+                transaction.set_rollback(True)
+            answer.status_code = 200
+            answer["Preference-Applied"] = "dry-run"
+            return answer
+
+        def work() -> Response:
+            return self._made(sent, booking_id(self.actor, self.idempotency))
+
+        def wait(response: Response) -> Wait:
+            made = [each["id"] for each in response.data["dates"] if each["id"]]
+            subject = UUID(made[-1].removeprefix("bk_"))
+            return Wait(
+                self.actor.tenant_id,
+                subject,
+                preferences.wait,
+                functools.partial(self._decided, response.data["id"], preferences.wait),
+            )
+
+        return self.once(work, wait=wait if preferences.wait else None)
+
+    def _made(self, sent: dict[str, Any], identifier: UUID | None) -> Response:
+        wish = wish_of(self.actor, sent, self.now, first=True)
+        zone = ZoneInfo(wish.zone)
+        series = series_request(
+            actor=self.actor,
+            wish=wish,
+            repeat=repeat_of(sent, self.now, zone),
+            now=self.now,
+            series_id=identifier,
+        )
+        return _answer(series, status=201)
+
+    def _decided(
+        self,
+        reference: str,
+        seconds: int,
+        last: object,
+        applied: bool,  # noqa: FBT001 (as Wait says)
+    ) -> Response:
+        """The series when its `last` date is decided; all dates are decided in one step."""
+        series = access_series(self.actor, reference)
+        shown = series_shown(series)
+        if not series.is_partial and conflicts_of(shown):
+            raise _refusal(shown)
+        return waited(_answer(series, status=201), seconds, applied=applied)
+
+
+class SeriesOne(ApiView):
+    """One series, by `sr_…`."""
+
+    @described("get_series", "One series with all its dates", answer=SeriesOut)
+    def get(self, request: Request, series: str) -> Response:
+        """The series."""
+        with self.tx():
+            return _answer(access_series(self.actor, series))
+
+
+class SeriesCancel(ApiView):
+    """Taking a series back."""
+
+    @described(
+        "act_cancel_series", "Cancel every date that has not started; twice is once",
+        answer=SeriesOut,
+    )  # fmt: skip
+    def post(self, request: Request, series: str) -> HttpResponseBase:
+        """The series; a date that runs is released by itself."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            found = access_series_to_change(self.actor, series)
+            series_cancel(actor=self.actor, series=found, now=self.now)
+            return _answer(found)
+
+        return self.once(work)
+
+
+def told(shown: SeriesShown) -> dict[str, Any]:
+    """The series as JSON values; inside a transaction of its tenant."""
+    series = shown.series
+    said = SeriesOut(
+        {
+            "id": f"sr_{series.id.hex}",
+            "project": series.project.slug,
+            "owner": series.owner.username,
+            "name": series.name,
+            "rrule": series.rule,
+            "words": shown.words,
+            "zone": series.zone,
+            "first": series.first,
+            "partial": series.is_partial,
+            "skipped": series.skipped,
+            "dates": [_date(each) for each in shown.dates],
+            "failed": [_date(each) for each in conflicts_of(shown)],
+            "held": shown.held,
+            "currency": shown.currency,
+        }
+    )
+    return dict(said.data)
+
+
+def _date(each: SeriesDate) -> dict[str, Any]:
+    booking = each.booking
+    return {
+        "starts": each.starts,
+        "id": booking_id_text(booking) if booking else None,
+        "number": booking.label if booking else None,
+        "state": booking.state if booking else None,
+        "code": each.code,
+        "sentence": each.sentence,
+    }
+
+
+def _answer(series: Series, status: int = 200) -> Response:
+    said = told(series_shown(series))
+    headers = {"Location": f"/api/v1/series/{said['id']}"} if status == 201 else {}
+    return Response(said, status=status, headers=headers)
+
+
+def _refusal(shown: SeriesShown) -> Refused:
+    """The decision that refused them all, as a refusal of the request."""
+    failed = [_date(each) for each in conflicts_of(shown)]
+    rule = BY_CODE["series_conflict"]
+    return Refused(
+        "series_conflict",
+        f"{len(failed)} of {len(shown.dates)} dates can't be had, and all of them were asked for "
+        f"together. The first: {failed[0]['sentence']}",
+        param="repeat",
+        rule=rule.id,
+        owner=rule.owner,
+        numbers={
+            "series": f"sr_{shown.series.id.hex}",
+            "failed": [{**each, "starts": each["starts"].isoformat()} for each in failed],
+            "of": len(shown.dates),
+        },
+        alternatives=[{"partial": True}],
+    )

@@ -1,0 +1,1 @@
+"""Read side of bookings: lists, details, timeline, calendars."""

@@ -1,0 +1,181 @@
+"""Bookings as pages show them: lists with filters, one booking with all that belongs to it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from allocation.models import Allocation, Booking, BookingEvent, Gpu
+from allocation.queries.bookings.booking_list import GROUPS
+from allocation.queries.bookings.projects import quota_of
+from allocation.queries.bookings.timeline import bookings_seen
+from allocation.queries.bookings.timeline_rows import SLOTS
+from allocation.queries.fleet.fleet import limits_words
+from allocation.rules.states import State
+from billing.queries import BudgetEffect, budget_effects
+from billing.rules import UNITS_PER_GPU, Period
+from tenants.access import Actor
+from tenants.models import Project
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Eight memory slots of one GPU; `own` are the booking's."""
+
+    index: int
+    whole: bool
+    profile: str | None
+    own: frozenset[int]
+
+    @property
+    def cells(self) -> list[tuple[int, bool]]:
+        """Each slot and whether it is the booking's."""
+        return [(slot, slot in self.own) for slot in range(SLOTS)]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """The booking's part of one node: all its GPUs' indices, and the places on them. `limits`:
+    whether its host cores and memory are kept to there."""
+
+    name: str
+    rack: str
+    limits: str
+    indices: tuple[int, ...]
+    gpus: tuple[Slots, ...]
+    allocation: UUID | None
+
+    @property
+    def own(self) -> frozenset[int]:
+        """Indices of the GPUs that the booking has a part of."""
+        return frozenset(gpu.index for gpu in self.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaAt:
+    """GPUs of a class in use by the project at an instant, and the limit that holds (or None)."""
+
+    label: str
+    used: float
+    limit: float | None
+
+
+def bookings_next(actor: Actor, *, count: int) -> list[Booking]:
+    """The reader's own bookings that run or come next, by start."""
+    states = (*GROUPS["running"], State.SCHEDULED)
+    return list(_own(actor).filter(state__in=states).order_by("planned_starts", "id")[:count])
+
+
+def bookings_waiting(actor: Actor, *, count: int) -> list[Booking]:
+    """The reader's own bookings without a place, by expected start."""
+    states = GROUPS["waiting"]
+    return list(_own(actor).filter(state__in=states).order_by("planned_starts", "id")[:count])
+
+
+def bookings_stopped(actor: Actor, *, since: datetime) -> list[Booking]:
+    """The reader's own bookings that were refused or failed lately."""
+    states = (State.REFUSED, State.REJECTED, State.EXPIRED, State.FAILED)
+    return list(_own(actor).filter(state__in=states, ended_at__gte=since).order_by("-ended_at")[:3])
+
+
+def _own(actor: Actor) -> QuerySet[Booking]:
+    return bookings_seen(actor).filter(owner_id=actor.user_id).select_related("project", "tier")
+
+
+def money_of(actor: Actor, projects: Sequence[Project], now: datetime) -> list[BudgetEffect]:
+    """The budgets of these projects that are in force, in the projects' order."""
+    today = now.date()
+    effects = budget_effects(
+        tenant_id=actor.tenant_id,
+        project_ids=[project.id for project in projects],
+        period=Period(today, today + timedelta(days=1)),
+    )
+    order = {project.id: place for place, project in enumerate(projects)}
+    return sorted(effects, key=lambda effect: order[effect.project_id])
+
+
+def places_of(booking: Booking) -> list[NodePlace]:
+    """Where the booking is, was, or is promised to be; empty when it never had a place."""
+    rows = list(
+        Allocation.objects.filter(booking=booking, left=False)
+        .exclude(state=Allocation.State.SUPERSEDED)
+        .order_by("start")
+    )
+    live = [row for row in rows if row.state in Allocation.LIVE]
+    # After a pause the place is where it goes on, not where it was.
+    rows = live or ([] if booking.state == State.PAUSED else rows)
+    slots: dict[UUID, list[Slots]] = {}
+    gpus = {gpu.id: gpu for gpu in _gpus_of(booking, rows)}
+    for row in rows:
+        gpu = gpus[row.gpu_id]
+        own = frozenset(range(row.start, row.start + row.size))
+        place = Slots(gpu.index, row.mode != Gpu.Mode.SLICED, row.profile, own)
+        slots.setdefault(gpu.id, []).append(place)
+    if not rows:
+        for promised in booking.planned_places:
+            gpu = gpus[UUID(promised["gpu"])]
+            own = frozenset(range(promised["start"], promised["start"] + promised["size"]))
+            place = Slots(gpu.index, promised["profile"] is None, promised["profile"], own)
+            slots.setdefault(gpu.id, []).append(place)
+    first = {gpus[row.gpu_id].node_id: row.id for row in reversed(rows)}
+    return _by_node([gpus[key] for key in slots], slots, first)
+
+
+def allocations_of(booking: Booking) -> list[UUID]:
+    """Every allocation that it has or had, for what was measured under them."""
+    return list(Allocation.objects.filter(booking=booking).values_list("id", flat=True))
+
+
+def _gpus_of(booking: Booking, rows: Sequence[Allocation]) -> QuerySet[Gpu]:
+    wanted = [row.gpu_id for row in rows] or [
+        UUID(place["gpu"]) for place in booking.planned_places
+    ]
+    return Gpu.objects.filter(id__in=wanted).select_related("node__rack")
+
+
+def _by_node(
+    gpus: Sequence[Gpu], slots: dict[UUID, list[Slots]], first: dict[UUID, UUID]
+) -> list[NodePlace]:
+    nodes = {gpu.node_id: gpu.node for gpu in gpus}
+    indices: dict[UUID, list[int]] = {}
+    for node_id, index in (
+        Gpu.objects.filter(node_id__in=nodes).order_by("index").values_list("node_id", "index")
+    ):
+        indices.setdefault(node_id, []).append(index)
+    places = [
+        NodePlace(
+            name=node.name,
+            rack=node.rack.name,
+            limits=limits_words(node),
+            indices=tuple(indices[node.id]),
+            gpus=tuple(
+                sorted(
+                    (s for gpu in gpus if gpu.node_id == node.id for s in slots[gpu.id]),
+                    key=lambda each: (each.index, min(each.own)),
+                )
+            ),
+            allocation=first.get(node.id),
+        )
+        for node in nodes.values()
+    ]
+    return sorted(places, key=lambda place: place.name)
+
+
+def history_of(booking: Booking) -> list[BookingEvent]:
+    """What happened to it, the newest first."""
+    return list(
+        BookingEvent.objects.filter(tenant_id=booking.tenant_id, booking=booking)
+        .select_related("actor")
+        .order_by("-id")
+    )
+
+
+def quota_at(*, project: Project, gpu_class: str, at: datetime) -> QuotaAt | None:
+    """The project's use of a class at `at`; None when no quota names the class."""
+    for line in quota_of(project=project, now=at):
+        if line.gpu_class == gpu_class:
+            limit = None if line.limit is None else line.limit / UNITS_PER_GPU
+            return QuotaAt(line.label, line.used / UNITS_PER_GPU, limit)
+    return None

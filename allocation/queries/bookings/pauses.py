@@ -1,0 +1,53 @@
+"""Pauses as pages show them: those of one booking, and the notices that count down for a reader."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from allocation.models import Allocation, Booking, Node, Pause
+from allocation.queries.fleet.catalogue import ask_units
+from allocation.queries.fleet.fleet import SILENT_AFTER
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import State
+from billing.queries import prices_now
+from billing.rules import cost_of
+from tenants.access import Actor
+from tenants.models import Tier
+
+
+def pauses_of(booking: Booking) -> list[Pause]:
+    """All of them, the first one first."""
+    return list(Pause.objects.filter(tenant_id=booking.tenant_id, booking=booking))
+
+
+def notices_of(actor: Actor) -> list[Pause]:
+    """What counts down for the reader's own bookings, the most urgent first."""
+    found = Pause.objects.filter(
+        tenant_id=actor.tenant_id,
+        booking__owner_id=actor.user_id,
+        booking__state=State.PAUSING,
+        resumed_at=None,
+        ended_at=None,
+    )
+    return list(found.select_related("booking").order_by("deadline", "id"))
+
+
+def nodes_silent(booking: Booking, now: datetime) -> list[str]:
+    """Names of the booking's nodes that have not been heard for a while."""
+    live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE)
+    nodes = Node.objects.filter(gpus__in=live.values("gpu_id"), last_seen__lt=now - SILENT_AFTER)
+    return list(nodes.order_by("name").values_list("name", flat=True).distinct())
+
+
+def stronger_tiers(booking: Booking) -> list[Tier]:
+    """Tiers that go before the booking's, the next one first."""
+    tiers = Tier.objects.filter(priority__gt=booking.tier.priority)
+    return list(tiers.order_by("priority", "slug"))
+
+
+def price_in(booking: Booking, tier: Tier, seconds: int, now: datetime) -> Decimal | None:
+    """What so many seconds of the booking's ask cost in another tier now; None without a price."""
+    price = prices_now(now).get((booking.planned_class, tier.slug))
+    units = ask_units(AskDocument.from_json(booking.ask)).get(booking.planned_class)
+    if price is None or units is None:
+        return None
+    return cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=seconds)

@@ -1,0 +1,364 @@
+"""A project at one instant: its money over the days, its quota in use, its bookings and people."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Q, Sum
+from django.db.models.functions import TruncDate
+
+from allocation.models import Allocation, Booking
+from allocation.queries.fleet.catalogue import ask_units
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import ON_HARDWARE, OPEN, State
+from billing.models import Budget, Transfer
+from billing.queries import BudgetEffect, budget_effect
+from tenants.models import GpuClass, Membership, Project, Quota, Role, User
+
+FORECAST_DAYS = 7
+RATE_WINDOW = 14
+# Two-sided 80 % of a normal distribution.
+Z_80 = 1.2816
+ZERO = Decimal(0)
+PAID = ("settle", "charge")
+"""Transfers by which a budget pays; `reverse` to it gives back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Spend at the end of the period with its 80 % range, from the mean of the last days.
+
+    `runs_out` is the first day on which nothing would be left, None when the money lasts.
+    """
+
+    spend: Decimal
+    low: Decimal
+    high: Decimal
+    per_day: Decimal
+    runs_out: date | None
+    runs_out_first: date | None
+    runs_out_last: date | None
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """A budget by UTC days. `days[i]` is what was charged on its i-th day, up to today.
+
+    `forecast` is None while `observed` (days since the project's first charge) is under seven.
+    """
+
+    effect: BudgetEffect
+    today: date
+    days: tuple[Decimal, ...]
+    observed: int
+    forecast: Forecast | None
+
+
+# What all other tenants have on the calendar above what they are guaranteed. A slice counts as the
+# memory that it takes, because its profile is not published.
+_OTHERS_ABOVE = """
+SELECT g.gpu_class_id,
+       greatest(0, sum(coalesce(b.share * 56, b.size * 7000)) - coalesce(max(l.guaranteed), 0))
+FROM portal_taken(%s, %s) b JOIN allocation_gpu g ON g.id = b.gpu_id
+  LEFT JOIN portal_lenders() l ON l.gpu_class = g.gpu_class_id
+WHERE NOT b.mine AND NOT b.promised GROUP BY g.gpu_class_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Units by class: what the project has borrowed, what others have above their guarantees."""
+
+    borrowed: Mapping[str, int]
+    others_above: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """Units of a class in use now. `limit` is the nearest one that holds, None for no limit.
+
+    `borrowed` of what is used lies above guarantees; `lent` is what others use of the tenant's
+    idle guarantee. `of_tenant` says that the limit is the tenant's, because the project has none
+    of its own.
+    """
+
+    gpu_class: str
+    label: str
+    used: int
+    guaranteed: int
+    limit: int | None
+    of_tenant: bool
+    tenant_used: int
+    borrowed: int
+    lent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one person or tier was charged in the period."""
+
+    name: str
+    amount: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A person of the project, or an admin of its tenant."""
+
+    name: str
+    role: str
+
+
+def money_of(*, project: Project, now: datetime) -> Money | None:
+    """The budget whose period holds `now`, or None."""
+    effect = budget_effect(project_id=project.id, at=now)
+    if effect is None:
+        return None
+    today = now.astimezone(UTC).date()
+    charged = _charged_by_day(project)
+    observed = (today - min(charged)).days if charged else 0
+    return Money(
+        effect=effect,
+        today=today,
+        days=_days_of(effect, today),
+        observed=observed,
+        forecast=forecast_of(
+            effect=effect,
+            recent=[
+                charged.get(today - timedelta(days=back), ZERO)
+                for back in range(min(observed, RATE_WINDOW), 0, -1)
+            ],
+            today=today,
+        ),
+    )
+
+
+def forecast_of(*, effect: BudgetEffect, recent: Sequence[Decimal], today: date) -> Forecast | None:
+    """Spend continued at the mean of `recent` (full days), never below what is already held.
+
+    None for fewer than seven days. The range is what a sum of that many independent days with
+    the same spread would show in 80 of 100 cases.
+    """
+    if len(recent) < FORECAST_DAYS:
+        return None
+    spent = effect.spent
+    mean = sum(recent, ZERO) / len(recent)
+    spread = (sum(((day - mean) ** 2 for day in recent), ZERO) / (len(recent) - 1)).sqrt()
+    remaining = (effect.ends - today).days
+    sure = spent + effect.held
+    width = spread * Decimal(str(Z_80 * math.sqrt(remaining)))
+    middle = spent + mean * remaining
+    low = max(sure, middle - width)
+    middle = max(sure, middle)
+    high = max(middle, spent + mean * remaining + width)
+    days = max(remaining, 1)
+    return Forecast(
+        spend=middle,
+        low=low,
+        high=high,
+        per_day=mean,
+        runs_out=_runs_out(effect, middle, today, days),
+        runs_out_first=_runs_out(effect, high, today, days),
+        runs_out_last=_runs_out(effect, low, today, days),
+    )
+
+
+def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
+    """One line per class that the project may use or uses at `now`, in the catalogue's order.
+
+    What is planned for that instant counts as a decision counts it.
+    """
+    rows = Quota.objects.filter(Q(project=project) | Q(project=None), tenant_id=project.tenant_id)
+    own = {row.gpu_class_id: row for row in rows if row.project_id}
+    tenant = {row.gpu_class_id: row for row in rows if not row.project_id}
+    used: dict[str, int] = defaultdict(int)
+    used_by_tenant: dict[str, int] = defaultdict(int)
+    for row in (
+        Allocation.objects.filter(
+            tenant_id=project.tenant_id, state__in=Allocation.LIVE, period__contains=now
+        )
+        .values("gpu__gpu_class_id", "project_id")
+        .annotate(units=Sum("units"))
+    ):
+        used_by_tenant[row["gpu__gpu_class_id"]] += row["units"]
+        if row["project_id"] == project.id:
+            used[row["gpu__gpu_class_id"]] += row["units"]
+    for owner, name, units in _planned_units(project.tenant_id, now):
+        used_by_tenant[name] += units
+        used[name] += units if owner == project.id else 0
+    flow = _flow(project, now)
+    return [
+        _quota_line(
+            gpu_class, own, tenant, used[gpu_class.slug], used_by_tenant[gpu_class.slug], flow
+        )
+        for gpu_class in GpuClass.objects.all()
+        if gpu_class.slug in own or gpu_class.slug in tenant or used[gpu_class.slug]
+    ]
+
+
+def _planned_units(tenant_id: UUID, at: datetime) -> Iterator[tuple[UUID, str, int]]:
+    """Units of a class that planned starts of the tenant's projects take at an instant: to a
+    decision they are as used as what runs."""
+    known: dict[str, dict[str, int]] = {}
+    rows = Booking.objects.filter(
+        tenant_id=tenant_id,
+        state__in=(State.QUEUED, State.PAUSING, State.PAUSED),
+        planned_starts__lte=at,
+        planned_ends__gt=at,
+    ).exclude(planned_places=[])
+    for owner, gpu_class, ask in rows.values_list("project_id", "planned_class", "ask"):
+        key = repr((ask["count"], ask["classes"], ask["profile"], ask.get("share")))
+        if key not in known:
+            known[key] = ask_units(AskDocument.from_json(ask))
+        yield owner, gpu_class, known[key].get(gpu_class, 0)
+
+
+def open_counts(*, project: Project) -> tuple[int, int]:
+    """How many bookings are on hardware, and how many more are coming or waiting."""
+    rows = Booking.objects.filter(project=project)
+    running = rows.filter(state__in=ON_HARDWARE).count()
+    return running, rows.filter(state__in=OPEN).count() - running
+
+
+def open_bookings(*, project: Project, limit: int = 12) -> list[Booking]:
+    """Running, coming and waiting bookings, the earliest first."""
+    rows = (
+        Booking.objects.filter(project=project, state__in=OPEN)
+        .select_related("owner", "tier")
+        .order_by("planned_starts", "starts", "not_before", "number")
+    )
+    return list(rows[:limit])
+
+
+def spend_by_person(*, project: Project, budget_id: UUID) -> list[Share]:
+    """What each owner's bookings were charged from the budget, the dearest first."""
+    return _shares(project, budget_id, lambda booking: person_name(booking.owner))
+
+
+def spend_by_tier(*, project: Project, budget_id: UUID) -> list[Share]:
+    """What each tier's bookings were charged from the budget, the dearest first."""
+    return _shares(project, budget_id, lambda booking: booking.tier.name)
+
+
+def members_of(*, project: Project) -> list[Member]:
+    """The project's people, leads first, then its tenant's admins."""
+    order = [Role.LEAD, Role.RESEARCHER, Role.VIEWER, Role.TENANT_ADMIN]
+    rows = Membership.objects.filter(
+        Q(project=project) | Q(project=None), tenant_id=project.tenant_id, user__is_active=True
+    ).select_related("user")
+    people = [(order.index(Role(row.role)), person_name(row.user), Role(row.role)) for row in rows]
+    return [Member(name, role.label) for _, name, role in sorted(people)]
+
+
+def person_name(user: User) -> str:
+    """Full name, or the sign-in name of somebody who gave none."""
+    return user.get_full_name() or user.get_username()
+
+
+def _charged_by_day(project: Project) -> dict[date, Decimal]:
+    """Charges of the project less corrections per UTC day, over all its budgets."""
+    accounts = Budget.objects.filter(project=project).values("account_id")
+    return _by_day(Q(kind__in=PAID, debit__in=accounts) | Q(kind="reverse", credit__in=accounts))
+
+
+def _days_of(effect: BudgetEffect, today: date) -> tuple[Decimal, ...]:
+    budget = effect.budget_id
+    charged = _by_day(
+        Q(kind__in=PAID, debit__budget=budget) | Q(kind="reverse", credit__budget=budget)
+    )
+    count = (today - effect.starts).days + 1
+    return tuple(
+        charged.get(effect.starts + timedelta(days=number), ZERO) for number in range(count)
+    )
+
+
+def _by_day(which: Q) -> dict[date, Decimal]:
+    rows = (
+        Transfer.objects.filter(which)
+        .values("kind", day=TruncDate("at", tzinfo=UTC))
+        .annotate(total=Sum("amount"))
+    )
+    sums: dict[date, Decimal] = defaultdict(lambda: ZERO)
+    for row in rows:
+        sums[row["day"]] += row["total"] if row["kind"] in PAID else -row["total"]
+    return sums
+
+
+def _runs_out(effect: BudgetEffect, spend: Decimal, today: date, days: int) -> date | None:
+    """The day on which an even pace from today's spend to `spend` passes the amount."""
+    if spend <= effect.amount:
+        return None
+    share = (effect.amount - effect.spent) / (spend - effect.spent)
+    return today + timedelta(days=math.ceil(share * days))
+
+
+def _quota_line(
+    gpu_class: GpuClass,
+    own: Mapping[str, Quota],
+    tenant: Mapping[str, Quota],
+    used: int,
+    used_by_tenant: int,
+    flow: Flow,
+) -> QuotaUse:
+    mine, above = own.get(gpu_class.slug), tenant.get(gpu_class.slug)
+    own_limit = mine.limit_units if mine else None
+    return QuotaUse(
+        gpu_class=gpu_class.slug,
+        label=gpu_class.label,
+        used=used,
+        guaranteed=mine.guaranteed_units if mine else 0,
+        limit=own_limit if own_limit is not None else above.limit_units if above else None,
+        of_tenant=own_limit is None,
+        tenant_used=used_by_tenant,
+        borrowed=min(used, flow.borrowed.get(gpu_class.slug, 0)),
+        lent=_lent(above, used_by_tenant, flow.others_above.get(gpu_class.slug, 0)),
+    )
+
+
+def _lent(tenant: Quota | None, used: int, others_above: int) -> int:
+    """What others have of the idle guarantee: no more than they have above their own."""
+    if tenant is None:
+        return 0
+    idle = max(0, tenant.guaranteed_units - used)
+    lends = tenant.lend_limit_units
+    return min(idle if lends is None else min(idle, lends), others_above)
+
+
+def _flow(project: Project, now: datetime) -> Flow:
+    borrowed = {
+        row["planned_class"]: row["units"]
+        for row in Booking.objects.filter(
+            project=project,
+            borrowed_units__gt=0,
+            id__in=Allocation.objects.filter(
+                project=project, state__in=Allocation.LIVE, period__contains=now
+            ).values("booking_id"),
+        )
+        .values("planned_class")
+        .annotate(units=Sum("borrowed_units"))
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_OTHERS_ABOVE, [now, now + timedelta(seconds=1)])
+        return Flow(borrowed, {gpu_class: int(units) for gpu_class, units in cursor.fetchall()})
+
+
+def _shares(project: Project, budget_id: UUID, name: Callable[[Booking], str]) -> list[Share]:
+    charged: dict[UUID, Decimal] = defaultdict(lambda: ZERO)
+    rows = Transfer.objects.filter(
+        Q(kind__in=PAID, debit__budget=budget_id) | Q(kind="reverse", credit__budget=budget_id),
+        reference__isnull=False,
+    )
+    for row in rows.values("reference", "kind").annotate(total=Sum("amount")):
+        if (reference := row["reference"]) is not None:
+            charged[reference] += row["total"] if row["kind"] in PAID else -row["total"]
+    sums: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    for booking in Booking.objects.filter(project=project, id__in=charged).select_related(
+        "owner", "tier"
+    ):
+        sums[name(booking)] += charged[booking.id]
+    return [Share(who, sums[who]) for who in sorted(sums, key=lambda who: (-sums[who], who))]

@@ -1,0 +1,85 @@
+"""Series as pages and answers show them: their dates, and which could not be had."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from allocation.models import Booking, Series
+from allocation.rules.ask.when.recurrence_words import recurrence_words
+from allocation.rules.recurrence import recurrence_read
+from allocation.rules.states import OPEN, State
+
+NOT_HAD = (State.REFUSED, State.REJECTED, State.EXPIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesDate:
+    """One date: its booking, or why it was never asked for."""
+
+    starts: datetime
+    booking: Booking | None
+    code: str = ""
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesShown:
+    """A series with its dates in order. `held` is what all of it may cost together."""
+
+    series: Series
+    words: str
+    dates: tuple[SeriesDate, ...]
+    held: Decimal
+    currency: str
+
+    @property
+    def had(self) -> int:
+        """How many dates have not been refused."""
+        return sum(1 for each in self.dates if not each.code)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any date can still be cancelled."""
+        return any(each.booking and each.booking.state in OPEN for each in self.dates)
+
+
+def series_shown(series: Series) -> SeriesShown:
+    """The series with its bookings; inside a transaction of its tenant."""
+    rows = list(
+        Booking.objects.filter(series=series)
+        .select_related("project", "tier", "owner")
+        .order_by("starts", "id")
+    )
+    failed = [
+        SeriesDate(datetime.fromisoformat(each["starts"]), None, each["code"], each["sentence"])
+        for each in series.failed
+    ]
+    dates = sorted([*map(_date, rows), *failed], key=lambda each: each.starts)
+    return SeriesShown(
+        series=series,
+        words=recurrence_words(recurrence_read(series.rule)),
+        dates=tuple(dates),
+        held=sum((row.held for row in rows if row.charged is None), Decimal(0)),
+        currency=rows[0].currency if rows else "",
+    )
+
+
+def conflicts_of(shown: SeriesShown) -> tuple[SeriesDate, ...]:
+    """The dates that could not be had by themselves: they are why a whole series was refused."""
+    return tuple(each for each in shown.dates if each.code not in ("", "series_conflict"))
+
+
+def local_start(series: Series, moment: datetime) -> datetime:
+    """A start on the wall clock of the series."""
+    return moment.astimezone(ZoneInfo(series.zone))
+
+
+def _date(row: Booking) -> SeriesDate:
+    reason = row.reasons[0] if row.state in NOT_HAD and row.reasons else {}
+    return SeriesDate(
+        starts=row.starts or row.not_before,
+        booking=row,
+        code=reason.get("code", ""),
+        sentence=reason.get("sentence", ""),
+    )

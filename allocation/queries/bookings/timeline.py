@@ -1,0 +1,282 @@
+"""Who has which slots when, as one reader may see it: own and project bookings by name, the rest
+as anonymous blocks."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import QuerySet
+
+from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node
+from allocation.queries.bookings.timeline_rows import (
+    Away,
+    Block,
+    ClassGroup,
+    GpuRow,
+    Kind,
+    Line,
+    NodeRow,
+    Stretch,
+    Timeline,
+    WaitingRow,
+    Window,
+)
+from allocation.queries.fleet.maintenance import blackouts_by_gpu, blackouts_open
+from allocation.rules.states import State
+from tenants.access import Actor
+
+
+def timeline_read(
+    *,
+    actor: Actor,
+    window: Window,
+    gpu_class: str,
+    now: datetime,
+    free: Mapping[UUID, tuple[Stretch, ...]],
+) -> Timeline:
+    """The fleet over `window` for a reader; `gpu_class` "" means every class.
+
+    `free` is when each GPU may be booked whole. Inside the reader's `tenant_tx`.
+    """
+    blocks: dict[UUID, list[Block]] = defaultdict(list)
+    found = (_own_blocks(actor, window, now), _own_promises(actor, window), _foreign_blocks(window))
+    for block in chain.from_iterable(found):
+        blocks[block.gpu].append(block)
+    gpus = list(
+        Gpu.objects.select_related("node__rack", "model", "gpu_class").order_by(
+            "gpu_class__order", "gpu_class_id", "node__rack__name", "node__name", "index"
+        )
+    )
+    classes = {gpu.gpu_class_id: gpu.gpu_class.label for gpu in gpus}
+    shown = [gpu for gpu in gpus if not gpu_class or gpu.gpu_class_id == gpu_class]
+    return Timeline(
+        groups=tuple(_groups(shown, blocks, _away(shown, window), free)),
+        waiting=tuple(_waiting(actor)),
+        classes=tuple(classes.items()),
+    )
+
+
+def _away(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[Away]]:
+    """Maintenance within the window. What is over leaves no mark."""
+    found: dict[UUID, list[Away]] = defaultdict(list)
+    for gpu, blackout in blackouts_by_gpu(blackouts_open(window.starts), gpus):
+        if blackout.starts < window.ends:
+            found[gpu.id].append(Away(blackout.starts, blackout.ends, blackout.reason))
+    return found
+
+
+def _groups(
+    gpus: Iterable[Gpu],
+    blocks: Mapping[UUID, Sequence[Block]],
+    away: Mapping[UUID, Sequence[Away]],
+    free: Mapping[UUID, tuple[Stretch, ...]],
+) -> Iterator[ClassGroup]:
+    starts_of = _placements()
+    tree: dict[tuple[str, str, str], dict[str, list[GpuRow]]] = {}
+    for gpu in gpus:
+        key = (gpu.gpu_class_id, gpu.gpu_class.label, gpu.node.rack.name)
+        mine = sorted(blocks.get(gpu.id, ()), key=lambda block: (block.start, block.starts))
+        row = replace(
+            _gpu_row(gpu, starts_of.get(gpu.model_id, {}), mine, away.get(gpu.id, ())),
+            free=free.get(gpu.id, ()),
+        )
+        tree.setdefault(key, {}).setdefault(gpu.node.name, []).append(row)
+    for (slug, label, rack), nodes in tree.items():
+        rows = tuple(NodeRow(name, rack, tuple(each)) for name, each in nodes.items())
+        yield ClassGroup(slug, label, rack, rows)
+
+
+def _gpu_row(
+    gpu: Gpu,
+    starts_of: Mapping[str, tuple[tuple[int, int], ...]],
+    blocks: Sequence[Block],
+    away: Sequence[Away],
+) -> GpuRow:
+    why_not = _why_not(gpu)
+    return GpuRow(
+        id=gpu.id,
+        index=gpu.index,
+        gpu_class=gpu.gpu_class_id,
+        class_label=gpu.gpu_class.label,
+        model=gpu.model_id,
+        domain=gpu.domain,
+        usable=not why_not,
+        why_not=why_not,
+        sliced=gpu.mode == Gpu.Mode.SLICED,
+        compute_slices=gpu.model.compute_slices,
+        starts_of=starts_of,
+        blocks=tuple(blocks),
+        away=tuple(away),
+    )
+
+
+def _why_not(gpu: Gpu) -> str:
+    if gpu.health == Gpu.Health.LOST:
+        return gpu.health_reason or "hardware failed"
+    if gpu.health == Gpu.Health.DRAINING or gpu.node.state == Node.State.DRAINING:
+        return gpu.health_reason or gpu.node.state_reason or "being emptied for maintenance"
+    if gpu.node.state == Node.State.QUARANTINED:
+        return gpu.node.state_reason or "out of service"
+    if gpu.node.state == Node.State.EXPECTED:
+        return "not reported yet"
+    return ""
+
+
+def _placements() -> dict[str, dict[str, tuple[tuple[int, int], ...]]]:
+    """Per model and profile the legal (start, size), as the driver listed them."""
+    found: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    rows = MigPlacement.objects.values_list("model_id", "profile", "start", "size")
+    for model, profile, start, size in rows:
+        found[model][profile].append((start, size))
+    return {
+        model: {profile: tuple(places) for profile, places in profiles.items()}
+        for model, profiles in found.items()
+    }
+
+
+def _own_blocks(actor: Actor, window: Window, now: datetime) -> Iterator[Block]:
+    rows = (
+        Allocation.objects.filter(
+            tenant_id=actor.tenant_id,
+            period__overlap=(window.starts, window.ends),
+            state__in=(*Allocation.LIVE, Allocation.State.ENDED),
+        )
+        .select_related("booking__tier", "booking__project")
+        .order_by("id")
+    )
+    for row in rows:
+        is_known = actor.role_in(row.project_id) is not None
+        over = row.state == Allocation.State.ENDED
+        if over and not is_known:
+            continue
+        ends = _end_of(row, now)
+        if ends <= row.period.lower:
+            continue
+        yield Block(
+            gpu=row.gpu_id,
+            start=row.start,
+            size=row.size,
+            whole=row.mode != Gpu.Mode.SLICED,
+            shared=row.mode == Gpu.Mode.SHARED,
+            share=row.share,
+            profile=row.profile,
+            starts=row.period.lower,
+            ends=ends,
+            kind=_kind(actor, row.booking) if is_known else "other",
+            line=line_of(row.booking) if is_known else None,
+            over=over,
+        )
+
+
+def _end_of(row: Allocation, now: datetime) -> datetime:
+    """The planned end, or the true one when the booking gave its place back early."""
+    ends: datetime = row.period.upper
+    if row.state == Allocation.State.ENDED:
+        return min(ends, row.booking.ended_at or row.booking.released_at or ends)
+    # A place that is being cleared stays taken until the device is proven empty.
+    return max(ends, now) if row.state == Allocation.State.RELEASING else ends
+
+
+def _own_promises(actor: Actor, window: Window) -> Iterator[Block]:
+    """Where the tenant's waiting bookings should come to lie."""
+    rows = Booking.objects.filter(
+        tenant_id=actor.tenant_id,
+        state__in=(State.QUEUED, State.PAUSING, State.PAUSED),
+        planned_starts__lt=window.ends,
+        planned_ends__gt=window.starts,
+    ).select_related("tier", "project")
+    for row in rows.order_by("id"):
+        is_known = actor.role_in(row.project_id) is not None
+        if row.planned_starts is None or row.planned_ends is None:
+            continue
+        for place in row.planned_places:
+            yield Block(
+                gpu=UUID(place["gpu"]),
+                start=place["start"],
+                size=place["size"],
+                whole=place["profile"] is None,
+                profile=place["profile"],
+                shared=place.get("share") is not None,
+                share=place.get("share"),
+                starts=row.planned_starts,
+                ends=row.planned_ends,
+                kind=_kind(actor, row) if is_known else "other",
+                line=line_of(row) if is_known else None,
+                expected=True,
+            )
+
+
+_FOREIGN = """
+SELECT gpu_id, mode, start, size, period_start, period_end, false
+  FROM portal_busy(%(since)s, %(until)s) WHERE NOT mine
+UNION ALL
+SELECT gpu_id, mode, start, size, period_start, period_end, true
+  FROM portal_promised(%(since)s, %(until)s) WHERE NOT mine
+"""
+
+
+def _foreign_blocks(window: Window) -> Iterator[Block]:
+    """Other tenants' places and promises: where and when, never who or why."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FOREIGN, {"since": window.starts, "until": window.ends})
+        for gpu, mode, start, size, starts, ends, expected in cursor.fetchall():
+            yield Block(
+                gpu=gpu,
+                start=start,
+                size=size,
+                whole=mode != Gpu.Mode.SLICED,
+                shared=mode == Gpu.Mode.SHARED,
+                profile=None,
+                starts=starts,
+                ends=ends,
+                kind="other",
+                line=None,
+                expected=expected,
+            )
+
+
+def _waiting(actor: Actor) -> Iterator[WaitingRow]:
+    rows = (
+        bookings_seen(actor)
+        .filter(state__in=(State.REQUESTED, State.QUEUED))
+        .select_related("tier", "project")
+        .order_by("planned_starts", "submitted")[:20]
+    )
+    for row in rows:
+        yield WaitingRow(
+            line=line_of(row),
+            kind=_kind(actor, row),
+            starts=None if row.is_unplanned else row.planned_starts,
+            ends=row.planned_ends,
+            gpu_class=row.planned_class,
+        )
+
+
+def bookings_seen(actor: Actor) -> QuerySet[Booking]:
+    """Bookings of all projects that the reader has a role in."""
+    bookings = Booking.objects.filter(tenant_id=actor.tenant_id)
+    if actor.is_tenant_admin:
+        return bookings
+    return bookings.filter(project_id__in=list(actor.roles))
+
+
+def line_of(booking: Booking) -> Line:
+    """What the timeline says of a booking; needs `tier` and `project` loaded."""
+    return Line(
+        label=booking.label,
+        name=booking.name,
+        state=booking.state,
+        tier=booking.tier.name,
+        # Within its guarantee a booking is firm; what is borrowed can be called back.
+        pausable=booking.tier.pausable
+        and (booking.borrowed_units > 0 or not booking.tier.counts_against_guarantee),
+        project=booking.project.name,
+    )
+
+
+def _kind(actor: Actor, booking: Booking) -> Kind:
+    return "mine" if booking.owner_id == actor.user_id else "project"

@@ -1,0 +1,1 @@
+"""Read side of hardware: catalogue, nodes, maintenance, telemetry."""

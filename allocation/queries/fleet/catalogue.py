@@ -1,0 +1,110 @@
+"""What may be asked for: classes, their slices, and what an ask weighs in units."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from django.db.models import Max
+
+from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed
+from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, TierEntry
+from allocation.rules.ask.words.names import gigabytes_said
+from allocation.solver import Model, Placement, Shape, units_of
+from tenants.models import GpuClass, Tier
+
+MOST_CHOICES = 256
+
+
+def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
+    """The fleet's classes in the operator's order, tiers, and these projects (slug, name), as the
+    grammar reads them."""
+    memory = dict(GpuModel.objects.values_list("gpu_class_id").annotate(largest=Max("memory_mb")))
+    profiles: dict[str, set[str]] = defaultdict(set)
+    for gpu_class, profile in MigPlacement.objects.values_list("model__gpu_class_id", "profile"):
+        profiles[gpu_class].add(profile)
+    aliases: dict[str, set[str]] = defaultdict(set)
+    for gpu_class, model in GpuModel.objects.values_list("gpu_class_id", "slug"):
+        aliases[gpu_class].add(model)
+    return Catalogue(
+        classes=tuple(
+            ClassEntry(
+                slug=row.slug,
+                label=row.label,
+                aliases=tuple(sorted(aliases[row.slug])),
+                memory_mb=memory[row.slug],
+                profiles=tuple(sorted(profiles[row.slug])),
+            )
+            for row in GpuClass.objects.filter(slug__in=list(memory))
+        ),
+        workloads=tuple(sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))),
+        tiers=tuple(TierEntry(row.slug, row.name, row.pausable) for row in Tier.objects.all()),
+        projects=tuple(projects),
+    )
+
+
+def class_gigabytes() -> dict[str, int]:
+    """The memory of one whole GPU of each class."""
+    rows = GpuModel.objects.values_list("gpu_class_id", "gpu_class__label")
+    largest = rows.annotate(largest=Max("memory_mb")).order_by("gpu_class_id")
+    return {slug: gigabytes_said(label, memory) for slug, label, memory in largest}
+
+
+def pin_choices(classes: tuple[str, ...]) -> list[str]:
+    """The first nodes with GPUs of these classes, and the GPUs on them, as an ask is pinned."""
+    rows = Gpu.objects.filter(gpu_class__in=classes).order_by("node__name", "index")
+    found: dict[str, list[str]] = {}
+    for node, index in rows.values_list("node__name", "index")[:MOST_CHOICES]:
+        found.setdefault(node, [node]).append(f"{node}/{index}")
+    return [name for names in found.values() for name in names]
+
+
+def work_speeds() -> dict[str, dict[str, int]]:
+    """Thousandths by class of every kind of work, by name."""
+    found: dict[str, dict[str, int]] = {}
+    rows = WorkSpeed.objects.order_by("workload", "gpu_class__order", "gpu_class")
+    for workload, gpu_class, thousandths in rows.values_list(
+        "workload", "gpu_class_id", "thousandths"
+    ):
+        found.setdefault(workload, {})[gpu_class] = thousandths
+    return found
+
+
+def ask_units(document: AskDocument) -> dict[str, int]:
+    """Units of the whole ask on each class that can serve it, in the ask's order.
+
+    A class that does not exist or can't make the profile is left out.
+    """
+    found: dict[str, int] = {}
+    models = _models_by_class(document.classes)
+    for gpu_class in document.classes:
+        weights = [
+            weight
+            for model in models.get(gpu_class, ())
+            if (weight := _units(model, document.shape)) is not None
+        ]
+        if weights:
+            found[gpu_class] = max(weights) * document.count
+    return found
+
+
+def _units(model: Model, shape: Shape) -> int | None:
+    if isinstance(shape, str) and all(place.profile != shape for place in model.placements):
+        return None
+    return units_of(model, shape)
+
+
+_PLACES = tuple(
+    f"placements__{name}" for name in ("profile", "start", "size", "compute", "profile_id", "limit")
+)
+
+
+def _models_by_class(classes: tuple[str, ...]) -> dict[str, list[Model]]:
+    rows = GpuModel.objects.filter(gpu_class_id__in=classes).order_by("slug", *_PLACES)
+    kinds: dict[tuple[str, str, int, int], list[Placement]] = {}
+    for row in rows.values_list("gpu_class_id", "slug", "memory_slots", "compute_slices", *_PLACES):
+        places = kinds.setdefault(row[:4], [])
+        if row[4] is not None:
+            places.append(Placement(*row[4:]))
+    found: dict[str, list[Model]] = defaultdict(list)
+    for (gpu_class, slug, slots, slices), places in kinds.items():
+        found[gpu_class].append(Model(slug, slots, slices, "online", tuple(places)))
+    return found

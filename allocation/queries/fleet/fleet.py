@@ -1,0 +1,411 @@
+"""The fleet at one instant: nodes, GPUs, what is booked on them, and what was measured.
+
+A tenant's view shows other tenants' time as anonymous blocks and measures only its own; the
+operator's view shows all. What was not measured is None, never 0.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Max, Min
+
+from allocation.models import Allocation, Gpu, GpuSample, MigPlacement, Node
+from allocation.queries.fleet.node_links import doubt_of
+
+SLOTS = 8
+SILENT_AFTER = timedelta(seconds=30)
+FRESH = timedelta(seconds=90)
+IDLE_WINDOW = timedelta(minutes=15)
+# A window counts as watched when its readings span this much of it.
+IDLE_WATCHED = timedelta(minutes=10)
+IDLE_PERCENT = 5
+Computes = Mapping[tuple[str, int, int], Mapping[str, int]]
+"""(model, start, size) -> profile -> compute slices, as NVML listed them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Slots [start, start + size) of a GPU booked now.
+
+    `compute` is the number of compute slices, None when the placement leaves it open (a foreign
+    block has no profile). `busy` is percent in the last 90 s. `dark`: watched for the last 15 min
+    and never at 5 % or above. `thousandths` are a share's. `label`, `title`, `tenant` are empty
+    unless the reader may know.
+    """
+
+    allocation: UUID | None
+    start: int
+    size: int
+    profile: str | None
+    whole: bool
+    compute: int | None
+    starts: datetime
+    ends: datetime
+    mine: bool
+    label: str = ""
+    title: str = ""
+    tenant: str = ""
+    busy: int | None = None
+    dark: bool = False
+    thousandths: int | None = None
+
+    @property
+    def share(self) -> float:
+        """The block in GPUs, by memory or as the share that it is."""
+        return self.size / SLOTS if self.thousandths is None else self.thousandths / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNow:
+    """One device with its blocks in slot order."""
+
+    id: UUID
+    index: int
+    model: str
+    gpu_class: str
+    memory_slots: int
+    compute_slices: int
+    can_slice: bool
+    health: str
+    health_reason: str
+    sliced: bool
+    blocks: tuple[Block, ...]
+    mode_wanted: str = ""
+    mode_pinned: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """False when nothing new may be booked on it."""
+        return self.health == Gpu.Health.OK
+
+    @property
+    def free_slots(self) -> int:
+        """Memory slots without a booking now."""
+        return SLOTS - sum(block.size for block in self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNow:
+    """One node. `silent`: no word from its agent for 30 s. `behind`: documents not yet acted on.
+    `enrolled`: an agent was let in. `rotating`: it was told of a new key and has not used it yet.
+    `doubt`: why nothing new is placed there although it is in service.
+    """
+
+    id: UUID
+    name: str
+    rack: str
+    state: str
+    state_reason: str
+    cores: int
+    memory_mb: int
+    driver: str
+    agent_version: str
+    last_seen: datetime | None
+    silent: bool
+    behind: int
+    gpus: tuple[GpuNow, ...]
+    enrolled: bool = True
+    rotating: bool = False
+    doubt: str = ""
+    limits: str = "counted, not enforced"
+    limits_note: str = ""
+
+    @property
+    def in_service(self) -> bool:
+        """True when the solver may use its healthy GPUs."""
+        return self.state == Node.State.READY and not self.doubt
+
+    @property
+    def booked_gpus(self) -> int:
+        """GPUs with at least one block."""
+        return sum(bool(gpu.blocks) for gpu in self.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Figures of the strip, in GPUs by memory slots. `busy` is percent, None for not measured.
+
+    `free_whole` may be booked now as whole GPUs; `idle` have nothing on them now, but are promised
+    to somebody soon, kept for maintenance, or fixed to slices.
+
+    `busy`, `measured` and `dark` cover the blocks whose use the reader may know (`known`).
+    """
+
+    gpus: int
+    in_service: int
+    booked: float
+    mine: float
+    free_whole: int
+    idle: int
+    free_slots: int
+    known: float
+    measured: float
+    busy: int | None
+    dark: float
+
+    @property
+    def out(self) -> int:
+        """GPUs on which nothing may be booked."""
+        return self.gpus - self.in_service
+
+
+def fleet_now(*, tenant_id: UUID | None, now: datetime, node: str | None = None) -> list[NodeNow]:
+    """Nodes by rack and name. `tenant_id` None is the operator's view (inside `operator_tx`)."""
+    nodes = Node.objects.select_related("rack").order_by("rack__name", "name")
+    if node is not None:
+        nodes = nodes.filter(name=node)
+    gpus = list(
+        Gpu.objects.filter(node__in=nodes.order_by()).select_related("model").order_by("index")
+    )
+    computes = _computes(gpus)
+    blocks = _blocks(tenant_id=tenant_id, gpus=gpus, computes=computes, now=now)
+    sliceable = {model for model, _, _ in computes}
+    by_node: dict[UUID, list[GpuNow]] = defaultdict(list)
+    for gpu in gpus:
+        by_node[gpu.node_id].append(
+            GpuNow(
+                id=gpu.id,
+                index=gpu.index,
+                model=gpu.model_id,
+                gpu_class=gpu.gpu_class_id,
+                memory_slots=gpu.model.memory_slots,
+                compute_slices=gpu.model.compute_slices,
+                can_slice=gpu.model_id in sliceable,
+                health=gpu.health,
+                health_reason=gpu.health_reason,
+                sliced=gpu.mode == Gpu.Mode.SLICED,
+                blocks=tuple(sorted(blocks[gpu.id], key=lambda block: block.start)),
+                mode_wanted=gpu.mode_wanted,
+                mode_pinned=gpu.mode_pinned,
+            )
+        )
+    return [_node(row, by_node[row.id], now) for row in nodes]
+
+
+def totals_of(nodes: Iterable[NodeNow], free: Collection[UUID]) -> Totals:
+    """The strip's figures, from the same blocks that the tiles draw, and from what is `free`."""
+    nodes = list(nodes)
+    everything = [gpu for node in nodes for gpu in node.gpus]
+    serving = [gpu for node in nodes if node.in_service for gpu in node.gpus if gpu.usable]
+    blocks = [block for gpu in everything for block in gpu.blocks]
+    known = [block for block in blocks if block.allocation is not None]
+    measured = [(block.busy, block.share) for block in known if block.busy is not None]
+    weight = sum(share for _, share in measured)
+    return Totals(
+        gpus=len(everything),
+        in_service=len(serving),
+        booked=sum(block.share for block in blocks),
+        mine=sum(block.share for block in blocks if block.mine),
+        free_whole=sum(gpu.id in free for gpu in serving),
+        idle=sum(not gpu.blocks and gpu.id not in free for gpu in serving),
+        free_slots=sum(gpu.free_slots for gpu in serving if gpu.blocks),
+        known=sum(block.share for block in known),
+        measured=weight,
+        busy=round(sum(busy * share for busy, share in measured) / weight) if weight else None,
+        dark=sum(block.share for block in known if block.dark),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Utilisation of one allocation or GPU: (time, percent or None), oldest first."""
+
+    points: tuple[tuple[datetime, int | None], ...]
+
+
+def traces(
+    *, allocations: Sequence[UUID], now: datetime, span: timedelta, step: timedelta
+) -> dict[UUID, Trace]:
+    """Mean utilisation per allocation and step over the last `span`; None where not measured."""
+    steps = int(span / step)
+    first = now - span
+    sums: dict[tuple[UUID, int], list[int]] = defaultdict(list)
+    rows = GpuSample.objects.filter(
+        allocation_id__in=allocations, at__gte=first, at__lt=now, utilisation__isnull=False
+    ).values_list("allocation_id", "at", "utilisation")
+    for allocation, at, busy in rows:
+        if allocation is not None and busy is not None:
+            sums[allocation, int((at - first) / step)].append(busy)
+    return {
+        allocation: Trace(
+            tuple(
+                (first + step * number, _mean(sums.get((allocation, number))))
+                for number in range(steps)
+            )
+        )
+        for allocation in allocations
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """The latest reading of a whole device, for operators."""
+
+    at: datetime
+    power_mw: int | None
+    temperature_c: int | None
+
+
+def gpu_readings(*, gpus: Sequence[UUID], now: datetime) -> dict[UUID, GpuReading]:
+    """Power and temperature in the last 90 s. Operators only: it tells what others do."""
+    rows = (
+        GpuSample.objects.filter(gpu_id__in=gpus, at__gt=now - FRESH, power_mw__isnull=False)
+        .order_by("gpu_id", "-at")
+        .distinct("gpu_id")
+    )
+    return {row.gpu_id: GpuReading(row.at, row.power_mw, row.temperature_c) for row in rows}
+
+
+def _mean(values: list[int] | None) -> int | None:
+    return round(sum(values) / len(values)) if values else None
+
+
+def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
+    return NodeNow(
+        id=row.id,
+        name=row.name,
+        rack=row.rack.name,
+        state=row.state,
+        state_reason=row.state_reason,
+        cores=row.cores,
+        memory_mb=row.memory_mb,
+        driver=row.driver,
+        agent_version=row.agent_version,
+        last_seen=row.last_seen,
+        silent=row.last_seen is not None and now - row.last_seen > SILENT_AFTER,
+        behind=max(0, row.generation - row.observed_generation) if row.last_seen else 0,
+        gpus=tuple(gpus),
+        enrolled=row.link_digest is not None,
+        rotating=row.key_confirmed < row.key_version,
+        doubt=doubt_of(row),
+        limits=limits_words(row),
+        limits_note=row.host_note,
+    )
+
+
+def limits_words(node: Node) -> str:
+    """Whether bookings are kept to their host cores and memory there."""
+    if node.host_limits == "enforced":
+        return "enforced"
+    return "counted, not enforced"
+
+
+def _blocks(
+    *, tenant_id: UUID | None, gpus: Sequence[Gpu], computes: Computes, now: datetime
+) -> dict[UUID, list[Block]]:
+    """Blocks per GPU: the reader's own with their names, all others anonymous."""
+    models = {gpu.id: gpu.model_id for gpu in gpus}
+    whole = {gpu.model_id: gpu.model.compute_slices for gpu in gpus}
+    rows = Allocation.objects.filter(
+        state__in=Allocation.LIVE, period__contains=now, gpu_id__in=models
+    ).select_related("booking", "tenant")
+    if tenant_id is not None:
+        rows = rows.filter(tenant_id=tenant_id)
+    found: dict[UUID, list[Block]] = defaultdict(list)
+    own = list(rows)
+    busy = _latest([row.id for row in own], now)
+    dark = _dark([row.id for row in own], now)
+    for row in own:
+        legal = computes.get((row.model_id, row.start, row.size), {})
+        found[row.gpu_id].append(
+            Block(
+                allocation=row.id,
+                start=row.start,
+                size=row.size,
+                profile=row.profile,
+                whole=row.mode != Gpu.Mode.SLICED,
+                thousandths=row.share,
+                compute=whole[row.model_id] if row.profile is None else legal.get(row.profile),
+                starts=row.period.lower,
+                ends=row.period.upper,
+                mine=tenant_id is not None,
+                label=row.booking.label,
+                title=row.booking.name,
+                tenant="" if tenant_id is not None else row.tenant.name,
+                busy=busy.get(row.id),
+                dark=row.id in dark,
+            )
+        )
+    if tenant_id is not None:
+        for gpu_id, block in _foreign(now):
+            if gpu_id in models:
+                found[gpu_id].append(_with_compute(block, models[gpu_id], whole, computes))
+    return found
+
+
+def _with_compute(
+    block: Block,
+    model: str,
+    whole: Mapping[str, int],
+    computes: Computes,
+) -> Block:
+    """A foreign block's compute, where its place leaves only one answer."""
+    legal = set(computes.get((model, block.start, block.size), {}).values())
+    only = legal.pop() if len(legal) == 1 else None
+    return Block(
+        allocation=None,
+        start=block.start,
+        size=block.size,
+        profile=None,
+        whole=block.whole,
+        compute=whole[model] if block.whole else only,
+        starts=block.starts,
+        ends=block.ends,
+        mine=False,
+        thousandths=block.thousandths,
+    )
+
+
+def _foreign(now: datetime) -> list[tuple[UUID, Block]]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT gpu_id, profile, start, size, period_start, period_end, share"
+            " FROM portal_taken(%s, %s) WHERE NOT mine AND NOT promised",
+            [now, now + timedelta(seconds=1)],
+        )
+        return [
+            (gpu_id, Block(None, start, size, None, profile is None, None, since, until,
+                           mine=False, thousandths=share))
+            for gpu_id, profile, start, size, since, until, share in cursor.fetchall()
+            if since <= now < until
+        ]  # fmt: skip
+
+
+def _computes(gpus: Sequence[Gpu]) -> Computes:
+    legal: dict[tuple[str, int, int], dict[str, int]] = defaultdict(dict)
+    for place in MigPlacement.objects.filter(model_id__in={gpu.model_id for gpu in gpus}):
+        legal[place.model_id, place.start, place.size][place.profile] = place.compute
+    return legal
+
+
+def _latest(allocations: Sequence[UUID], now: datetime) -> dict[UUID, int]:
+    rows = (
+        GpuSample.objects.filter(allocation_id__in=allocations, at__gt=now - FRESH)
+        .order_by("allocation_id", "-at")
+        .distinct("allocation_id")
+        .values_list("allocation_id", "utilisation")
+    )
+    return {key: busy for key, busy in rows if key is not None and busy is not None}
+
+
+def _dark(allocations: Sequence[UUID], now: datetime) -> set[UUID]:
+    """Allocations watched through the window and never busy in it. Unmeasured ones are not dark."""
+    rows = (
+        GpuSample.objects.filter(
+            allocation_id__in=allocations, at__gt=now - IDLE_WINDOW, utilisation__isnull=False
+        )
+        .values("allocation_id")
+        .annotate(top=Max("utilisation"), first=Min("at"), last=Max("at"))
+    )
+    return {
+        key
+        for row in rows
+        if (key := row["allocation_id"]) is not None
+        and row["top"] < IDLE_PERCENT
+        and row["last"] - row["first"] >= IDLE_WATCHED
+        and now - row["last"] < FRESH
+    }

@@ -1,0 +1,101 @@
+"""What agents have reported, by model: which are named, and what their drivers say of slices."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from allocation import wire
+from allocation.models import GpuModel, NodeInventory
+from allocation.rules.site.known_models import KnownModel, known_catalogue
+from allocation.solver.model.inputs import SLOTS_PER_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A model that nodes have. `profiles` are its slices by name with how many fit on one GPU, as
+    the driver says; `device_id` is its PCI id, empty where no agent has told it; `model` is its
+    row, None while nobody has named it."""
+
+    name: str
+    memory_mb: int
+    gpus: int
+    nodes: tuple[str, ...]
+    profiles: tuple[tuple[str, int], ...]
+    is_sliceable: bool
+    known: KnownModel | None
+    model: GpuModel | None
+    device_id: str
+
+    @property
+    def unexpected(self) -> tuple[str, ...]:
+        """Names of slices by which driver and shipped catalogue differ."""
+        if self.known is None:
+            return ()
+        expected = {(profile.name, profile.limit) for profile in self.known.profiles}
+        return tuple(sorted({name for name, _ in expected ^ set(self.profiles)}))
+
+
+def reported_models() -> list[Reported]:
+    """Every model that any node has reported, by name."""
+    found: dict[str, list[tuple[str, wire.InventoryGpu]]] = {}
+    stored = NodeInventory.objects.select_related("node").order_by("node__name")
+    for row in stored:
+        inventory = inventory_read(row)
+        for item in inventory.gpus if inventory else ():
+            found.setdefault(item.name, []).append((row.node.name, item))
+    return [_reported(name, items) for name, items in sorted(found.items())]
+
+
+def inventory_read(stored: NodeInventory) -> wire.Inventory | None:
+    """The stored report; None for one that an agent of another version wrote, whose next report
+    replaces it."""
+    try:
+        return wire.inventory_from_plain(stored.document)
+    except wire.WireError:
+        return None
+
+
+def known_of(item: wire.InventoryGpu) -> KnownModel | None:
+    """The shipped model of a GPU: by its PCI id, else by NVML's name."""
+    shipped = known_catalogue()
+    return shipped.by_device(item.device_id, item.memory_mb) or shipped.by_name(item.name)
+
+
+def model_of(item: wire.InventoryGpu) -> GpuModel | None:
+    """The model of a GPU: by its PCI id, else by NVML's name. Drivers of different ages name some
+    models differently, and the site has a model under one of the names."""
+    known = known_catalogue().by_device(item.device_id, item.memory_mb)
+    found = _named(known.names, item.name) if known else None
+    if found is not None:
+        return found
+    known = known_catalogue().by_name(item.name)
+    return _named((item.name, *known.names) if known else (item.name,), item.name)
+
+
+def _named(names: Sequence[str], first: str) -> GpuModel | None:
+    """The site's model that has one of the names, rather that of the `first`."""
+    rows = {row.product_name: row for row in GpuModel.objects.filter(product_name__in=names)}
+    return rows.get(first) or next((rows[name] for name in names if name in rows), None)
+
+
+def fits_slots(placements: Sequence[wire.Placement]) -> bool:
+    """Whether there are slices, and all lie within the eight memory slots that the portal plans
+    with. GPUs whose driver numbers more slots are offered whole only."""
+    return bool(placements) and all(
+        place.size >= 1 and place.start + place.size <= SLOTS_PER_GPU for place in placements
+    )
+
+
+def _reported(name: str, items: Sequence[tuple[str, wire.InventoryGpu]]) -> Reported:
+    first = items[0][1]
+    profiles = {place.profile: place.max for place in first.placements}
+    return Reported(
+        name=name,
+        memory_mb=first.memory_mb,
+        gpus=len(items),
+        nodes=tuple(dict.fromkeys(node for node, _ in items)),
+        profiles=tuple(profiles.items()),
+        is_sliceable=fits_slots(first.placements),
+        known=known_of(first),
+        model=model_of(first),
+        device_id=first.device_id,
+    )

@@ -1,0 +1,230 @@
+"""The one-line ask: `2 h100 6h today same nvlink`. Every word is consumed by exactly one meaning,
+or the ask is refused at that word; the order of the parts does not matter."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from lark import Lark, Token, Tree, UnexpectedInput
+from lark.lexer import Lexer
+
+from allocation.errors import AskError
+from allocation.rules.ask.line.repairs import missing_of, refused_words, repairs_that_help
+from allocation.rules.ask.line.shape import SHAPE_RULES, classes_of
+from allocation.rules.ask.line.tokens import tokens_of
+from allocation.rules.ask.when.series import SERIES_RULES, series_end, series_of
+from allocation.rules.ask.when.when import when_resolve
+from allocation.rules.ask.when.when_parts import WHEN_PARTS, When, when_add
+from allocation.rules.ask.words.names import names_of
+from allocation.rules.ask.words.parsed import Catalogue, Parsed
+from allocation.rules.ask.words.reading import Reading
+
+LONGEST_TEXT = 200
+_SPACES = "\t\u00a0\u202f"
+
+# An order-free list of parts. That each is said at most once, and that day and time make one window
+# wherever they stand, is checked by what the parts mean.
+GRAMMAR = r"""
+start: part*
+?part: count | classes | anything | profile | slice | memory | share | filler | cores | ram
+     | together | workload | tier | project | cheapest | place
+     | duration | coming | asap | anytime | in_time | plain | hours | overnight
+     | earliest | begin | until | deadline | window | between | whole_day | whole_span
+     | repeat | rrule | times | noise
+
+count: COUNT | NUMX | XNUM
+classes: CLASS (OR CLASS)*
+anything: ANY
+profile: PROFILE
+slice: MIG | SLICE
+memory: GB | VRAM
+share: SHARE
+filler: GPU
+cores: CORES EACH?
+ram: RAM EACH?
+together: TOGETHER
+workload: WORKLOAD
+tier: TIER
+project: PROJECT
+cheapest: CHEAPEST
+place: PLACE
+
+duration: LENGTH
+coming: NEXTLENGTH
+asap: ASAP
+anytime: ANYTIME
+in_time: INTIME
+hours: HOURS
+overnight: OVERNIGHT
+plain: moment
+earliest: FROM moment
+begin: START moment
+until: UNTIL moment
+deadline: BY moment
+window: moment _to moment | FROM moment _to moment | START moment _to moment
+between: BETWEEN moment AND moment | BETWEEN HOURS
+_to: TO | DASH | UNTIL
+moment: (DAY | CLOCK | PART | TONIGHT | INSTANT | SPAN | DAYEND)+
+whole_day: WHOLEDAY
+whole_span: WHOLESPAN
+
+repeat: REPEAT
+rrule: RRULE
+times: TIMES
+noise: NOISE | AND
+
+%declare COUNT NUMX XNUM CLASS OR ANY PROFILE MIG SLICE GB VRAM SHARE GPU CORES EACH RAM TOGETHER
+%declare WORKLOAD TIER PROJECT CHEAPEST PLACE LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS OVERNIGHT
+%declare FROM START UNTIL BY BETWEEN AND TO DASH DAY CLOCK PART TONIGHT INSTANT SPAN DAYEND
+%declare WHOLEDAY WHOLESPAN REPEAT RRULE TIMES NOISE
+"""
+
+
+class _Tokens(Lexer):
+    """Hands the parser the tokens that were made beforehand."""
+
+    def __init__(self, lexer_conf: object) -> None:
+        """Nothing of the configuration is needed."""
+
+    def lex(self, data: Iterable[Token]) -> Iterator[Token]:  # type: ignore[override]
+        """The tokens as they are; Lark calls lexers of its own with more."""
+        return iter(data)
+
+
+_PARSER = Lark(GRAMMAR, parser="lalr", lexer=_Tokens)
+
+
+def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo) -> Parsed:
+    """Reads one line. `now` is aware; words of time are meant in `zone`.
+
+    AskError only for text that is no request at all: too long, or with control characters.
+    """
+    if len(text) > LONGEST_TEXT:
+        sentence = f"A request is at most {LONGEST_TEXT} characters long."
+        raise AskError("text_too_long", sentence, "request")
+    if any(not char.isprintable() and char not in _SPACES for char in text):
+        raise AskError("control_characters", "A request is one line of plain text.", "request")
+
+    def read(line: str) -> Parsed:
+        return _read(Reading(line, catalogue, names_of(catalogue), now.astimezone(UTC), zone))
+
+    parsed = read(text)
+    wrong = parsed.problems or ((parsed.missing,) if parsed.missing else ())
+    if not wrong:
+        return parsed
+    helped = repairs_that_help(wrong, read, LONGEST_TEXT)
+    return (
+        replace(parsed, problems=helped) if parsed.problems else replace(parsed, missing=helped[0])
+    )
+
+
+def _read(reading: Reading) -> Parsed:
+    """What the line means, with every repair that comes to mind."""
+    trees, refused = _trees(tokens_of(reading.text, reading.names))
+    when = When()
+    for tree in trees:
+        _part(reading, when, tree)
+    series_end(reading, when)
+    if "which_half" not in {problem.code for problem in reading.problems}:
+        when_resolve(reading, when)
+    refused_words(reading, refused)
+    return _parsed(reading)
+
+
+def _part(reading: Reading, when: When, tree: Tree[Token]) -> None:
+    name = str(tree.data)
+    if name in WHEN_PARTS:
+        when_add(reading, when, tree)
+        return
+    tokens = [token for token in tree.children if isinstance(token, Token)]
+    (SHAPE_RULES.get(name) or SERIES_RULES[name])(reading, tokens)
+
+
+def _trees(tokens: list[Token]) -> tuple[list[Tree[Token]], list[Token]]:
+    """(The parts, the tokens that belong to none).
+
+    Where the grammar can't go on, what was begun there is refused, and the rest is read by itself.
+    """
+    trees: list[Tree[Token]] = []
+    refused: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        found, stop = _tree(tokens[at:])
+        if found is not None:
+            trees += found
+            return trees, refused
+        whole = stop
+        while whole:
+            found, _ = _tree(tokens[at : at + whole])
+            if found is not None:
+                trees += found
+                break
+            whole -= 1
+        end = max(stop, whole + 1)
+        refused += tokens[at + whole : at + end]
+        at += end
+    return trees, refused
+
+
+def _tree(tokens: list[Token]) -> tuple[list[Tree[Token]] | None, int]:
+    """The parts, or None and how many tokens could be read."""
+    try:
+        tree = _PARSER.parse(tokens)
+    except UnexpectedInput as error:
+        bad = getattr(error, "token", None)
+        stop = next((n for n, token in enumerate(tokens) if token is bad), len(tokens))
+        return None, stop
+    return [child for child in tree.children if isinstance(child, Tree)], len(tokens)
+
+
+def _parsed(reading: Reading) -> Parsed:
+    said: dict[str, Any] = reading.said
+    classes = classes_of(reading)
+    deadline = said.get("deadline")
+    if deadline is None and "start_by" in said and "starts" not in said:
+        # A day is when it starts; the window's end is that day's and the time it takes.
+        deadline = said["start_by"] + timedelta(seconds=said.get("duration", 0))
+    starts, not_before = said.get("starts"), said.get("not_before")
+    _check_window(reading, deadline)
+    repeat = series_of(reading)
+    parsed = Parsed(
+        count=said.get("count"),
+        classes=classes,
+        profile=said.get("profile"),
+        together=said.get("together"),
+        required=said.get("required", False),
+        duration=said.get("duration"),
+        starts=starts,
+        not_before=not_before,
+        deadline=deadline,
+        workload=said.get("workload"),
+        repeat=repeat,
+        parts=tuple(sorted(reading.parts, key=lambda part: (part.start, part.field))),
+        problems=tuple(reading.problems),
+        noise=tuple(reading.noise),
+        share=said.get("share"),
+        cores=said.get("cores", 0),
+        memory=said.get("memory", 0),
+        pin=said.get("pin", ()),
+        tier=said.get("tier"),
+        project=said.get("project"),
+        cheapest="cheapest" in said,
+    )
+    return parsed if parsed.problems else replace(parsed, missing=missing_of(reading, parsed))
+
+
+def _check_window(reading: Reading, deadline: datetime | None) -> None:
+    said: dict[str, Any] = reading.said
+    seconds, starts = said.get("duration"), said.get("starts")
+    not_before = said.get("not_before")
+    if starts is not None and (not_before is not None or deadline is not None):
+        sentence = "A window is either exact, or has an earliest start and a deadline."
+        reading.trouble("window_twice", sentence, reading.spans["starts"])
+    elif deadline is not None and isinstance(seconds, int):
+        first = max(not_before or reading.now, reading.now)
+        if deadline < first + timedelta(seconds=seconds):
+            span = reading.spans.get("deadline") or reading.spans["not_before"]
+            sentence = "There is less time before the deadline than the booking is long."
+            reading.trouble("deadline_unreachable", sentence, span)

@@ -1,0 +1,356 @@
+"""What is said about words that have no meaning, and the lines that would be right instead."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from lark import Token
+
+from allocation.rules.ask.words.numbers import number_of
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Parsed, Problem, Repair
+from allocation.rules.ask.words.reading import Reading, Span, span_of
+
+MOST_REPAIRS = 4
+MOST_GUESSED = 3
+MOST_TRIED = 8
+_LENGTHS = ("1h", "4h", "1d")
+_DENIALS_TEXT = (
+    "not no never without except unless nor avoid don't dont if but exclude excluding cannot"
+)
+_DENIALS = frozenset(_DENIALS_TEXT.split())
+_OTHER_VERBS_TEXT = (
+    "cancel extend release move stop delete remove show list why when undo end pause "
+    "resume change reschedule shorten prolong where who how what"
+)
+_OTHER_VERBS = frozenset(_OTHER_VERBS_TEXT.split())
+_PAUSABLE = re.compile(r"(?:pre-?empt[ai]ble|interruptible|pausable|low[\s-]?priority|scavenger)")
+_GUARANTEED = re.compile(
+    r"(?:guaranteed|reserved|uninterruptible|non-?preemptible|dedicated|never\s+paused|not\s+paused)"
+)
+_VAGUE = {
+    "some": ("1", "2", "4"), "few": ("2", "3", "4"), "several": ("2", "4", "8"),
+    "many": ("4", "8"), "multiple": ("2", "4", "8"),
+}  # fmt: skip
+_MACHINE = re.compile(r"(?=\S*\d)[a-z][a-z0-9_.]*-[a-z0-9_.-]+(?:/\d+)?")
+_MONTHS = re.compile(r"(?:for\s+)?(\d{1,2}|an?|one)?\s*months?")
+_SYNONYMS = {
+    "soon": "asap",
+    "urgent": "asap",
+    "later": "after",
+    "lunchtime": "12:00",
+    "lunch": "13:00",
+    "breakfast": "9:00",
+    "dinner": "20:00",
+}
+# Taking these away would change what was meant.
+_KEPT = frozenset(
+    ("or", "every", "each", "/", "|", "hundred", "thousand", "first", "second", "third", "last")
+)
+_LEADS = {
+    "FROM": "from 14:00", "START": "starting 14:00", "BY": "by fri 18:00", "UNTIL": "until 18:00",
+    "BETWEEN": "2h between 9:00 and 17:00", "AT": "at 14:00", "TO": "9:00 to 17:00",
+    "DASH": "9:00-17:00", "OR": "h100 or a100", "EACH": "16 cores each", "NEXT": "next week",
+    "WHOLE": "all day fri", "THIS": "this weekend",
+}  # fmt: skip
+
+
+def refused_words(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Note tokens that no part of the grammar takes, each with what is known about it."""
+    if tokens and tokens[0].lower() in _OTHER_VERBS:
+        # What follows is not an ask.
+        reading.problems.clear()
+        sentence = "This line books. Open a booking to see, extend, release or cancel it."
+        _refuse(reading, (span_of(*tokens)[0], len(reading.text.rstrip())), sentence, [])
+        return
+    loose: list[Token] = []
+    for token in tokens:
+        special = _SPECIAL.get(token.type)
+        if special is not None:
+            special(reading, token)
+        else:
+            loose.append(token)
+    for run in _runs(loose):
+        _unknown(reading, run)
+
+
+def _runs(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Tokens next to each other as one."""
+    runs: list[list[Token]] = []
+    for token in tokens:
+        if runs and (token.start_pos or 0) - (runs[-1][-1].end_pos or 0) <= 1:
+            runs[-1].append(token)
+        else:
+            runs.append([token])
+    return runs
+
+
+def _refuse(reading: Reading, span: Span, sentence: str, repairs: list[Repair]) -> None:
+    reading.trouble(NOT_UNDERSTOOD, sentence, span, repairs)
+
+
+def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
+    span = span_of(*tokens)
+    text = reading.words(span)
+    words = [word for token in tokens for word in token.lower().split()]
+    tiers = _known(reading, span, text.lower())
+    if _DENIALS.intersection(words) and not tiers:
+        sentence = f"“{text}” is not understood. Say what you want, not what you don't want."
+        _refuse(reading, span, sentence, [])
+        return
+    repairs = _known(reading, span, text.lower()) + _vague(reading, tokens)
+    repairs += _spelled(reading, tokens)
+    if tokens[0].type in _LEADS:
+        sentence = f"“{text}” stands alone. Say it as in “{_LEADS[tokens[0].type]}”."
+    else:
+        sentence = f"“{text}” is not understood."
+    if not _KEPT.intersection(words):
+        repairs.append(Repair(f"without “{text}”", reading.replaced(reading.with_noise(span), "")))
+    _refuse(reading, span, sentence, repairs)
+
+
+def _spelled(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
+    """What the words may have been meant to be."""
+    repairs: list[Repair] = []
+    for token in tokens[:MOST_GUESSED]:
+        word = token.lower().rstrip(".:")
+        if token.type != "UNKNOWN" or len(word) < 3:
+            continue
+        repairs += _unglued(reading, token)
+        repairs += reading.instead(span_of(token), *reading.guess(word))
+    return repairs
+
+
+def _unglued(reading: Reading, token: Token) -> list[Repair]:
+    """`2h100`, `6hours2d`: words that lack a space."""
+    found = re.fullmatch(r"(\d+)([a-z]\w*)", token)
+    if not found:
+        return []
+    return reading.instead(span_of(token), f"{found[1]} {found[2]}")
+
+
+def _known(reading: Reading, span: Span, text: str) -> list[Repair]:
+    """What other systems and other people call it."""
+    wanted = None
+    if _PAUSABLE.search(text):
+        wanted = True
+    elif _GUARANTEED.search(text):
+        wanted = False
+    words = [
+        tier.slug
+        for tier in reading.catalogue.tiers
+        if wanted is not None and tier.pausable == wanted
+    ]
+    months = _MONTHS.fullmatch(text)
+    if months:
+        number = int(months[1]) if months[1].isdecimal() else 1
+        words += [f"{30 * number}d"]
+    words += [f"kind:{kind}" for kind in reading.catalogue.workloads if kind in text.split()]
+    found = reading.instead(reading.with_noise(span), *words)
+    if _MACHINE.fullmatch(text):
+        found += reading.instead(span, f"on {text}")
+    for name, clock in _SYNONYMS.items():
+        at = text.find(name)
+        if at >= 0:
+            place = span[0] + at
+            found += reading.instead((place, place + len(name)), clock)
+    return found
+
+
+def _vague(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
+    for token in tokens:
+        if token.lower() in _VAGUE:
+            span = reading.with_noise(span_of(token))
+            return reading.instead(span, *_VAGUE[token.lower()])
+    return []
+
+
+def _other_gpu(reading: Reading, token: Token) -> None:
+    """A GPU that people know and that is not here."""
+    span = span_of(token)
+    entries = reading.catalogue.classes
+    labels = ", ".join(entry.label for entry in entries)
+    repairs = [
+        Repair(entry.label, reading.replaced(span, entry.label.lower()))
+        for entry in entries[:MOST_REPAIRS]
+    ]
+    _refuse(reading, span, f"There is no {reading.words(span)} here: {labels}.", repairs)
+
+
+def _fraction(reading: Reading, token: Token) -> None:
+    """`1.5 h100`: neither one nor two."""
+    span = span_of(token)
+    whole = int(re.split("[.,]", token)[0])
+    choices = [str(number) for number in (whole, whole + 1) if number]
+    sentence = f"{token} GPUs: {' or '.join(choices)}?"
+    others = [f"{token.replace(',', '.')}h"]
+    hours, _, minutes = token.partition(".")
+    if int(hours) < 24 and len(minutes) == 2 and int(minutes) < 60:
+        others.append(f"{hours}:{minutes}")
+    _refuse(reading, span, sentence, reading.instead(span, *choices, *others))
+
+
+def _bare_number(reading: Reading, token: Token) -> None:
+    """A number of nobody knows what."""
+    span = span_of(token)
+    repairs = []
+    span = reading.with_noise(span)
+    if "count" not in reading.said:
+        repairs.append(Repair(f"{token} GPUs", reading.replaced(span, f"x{token}")))
+    if "duration" not in reading.said:
+        repairs.append(Repair(f"{token} hours", reading.replaced(span, f"{token}h")))
+    if token.isdecimal() and int(token) < 24:
+        repairs.append(Repair(f"at {token}:00", reading.replaced(span, f"at {int(token):02}:00")))
+    _refuse(reading, span_of(token), f"{token} of what? GPUs, or hours?", repairs)
+
+
+def _quantity(reading: Reading, token: Token) -> None:
+    """`up to 4 h100`: a booking is of one number."""
+    span = span_of(token)
+    repair = Repair(f"without “{reading.words(span)}”", reading.replaced(span, ""))
+    _refuse(reading, span, "A booking is of one number: say which.", [repair])
+
+
+def _nodes(reading: Reading, token: Token) -> None:
+    """`a full node of h100`: the number of its GPUs is not known here."""
+    span = span_of(token)
+    sentence = "Say how many GPUs, and “same node”: nodes are not booked as a whole."
+    repairs = [
+        Repair(f"{number} on one node", f"{reading.replaced(span, str(number))} same node")
+        for number in (4, 8)
+    ]
+    _refuse(reading, span, sentence, repairs)
+
+
+def _hour_h(reading: Reading, token: Token) -> None:
+    """`from 19h`, which is a length everywhere else."""
+    hour, _, minute = token.partition("h")
+    repairs = reading.instead(span_of(token), f"{int(hour):02}:{minute or '00'}")
+    _refuse(reading, span_of(token), f"“{token}” is a length. Say a time as in “19:00”.", repairs)
+
+
+def _clock_words(reading: Reading, token: Token) -> None:
+    """`half past two`."""
+    hour = number_of(re.sub(r"^.*(?:past|to)\s+", "", token)) % 12
+    minutes = hour * 60 + (30 if "half" in token else 15 if "past" in token else -15)
+    clocks = [f"{each // 60 % 24:02}:{each % 60:02}" for each in (minutes + 720, minutes)]
+    _refuse(
+        reading, span_of(token), f"{' or '.join(clocks)}?", reading.instead(span_of(token), *clocks)
+    )
+
+
+def _range(reading: Reading, token: Token) -> None:
+    """`2-4 h100`, `4-8h`: a booking is of one number."""
+    first, last = re.split(r"\s*(?:-+|or|/|\|)\s*", token, maxsplit=1)
+    unit = re.sub(r"^[\d.\s]+", "", last) if first.isdecimal() else ""
+    choices = (f"{first}{' ' * (len(unit) > 1)}{unit}", last)
+    _refuse(
+        reading, span_of(token), f"{first} or {last}?", reading.instead(span_of(token), *choices)
+    )
+
+
+def _no_project(reading: Reading, token: Token) -> None:
+    span = span_of(token)
+    known = [slug for slug, _ in reading.catalogue.projects]
+    names = ", ".join(known)
+    sentence = f"You have no project “{token.split()[-1]}”" + (f": {names}." if names else ".")
+    repairs = reading.instead(span, *(f"project {slug}" for slug in known[:MOST_REPAIRS]))
+    _refuse(reading, span, sentence, repairs)
+
+
+def _past(reading: Reading, token: Token) -> None:
+    reading.trouble("window_past", "That time is over.", span_of(token))
+
+
+def _within(reading: Reading, token: Token) -> None:
+    span = span_of(token)
+    length = re.sub(r"^.*?(?=\d|\bhalf|\ban?\b|\b(?:one|two|three|four|five|six)\b)", "", token)
+    repairs = reading.instead(span, f"for {length}", f"in {length}", "asap")
+    _refuse(reading, span, "Say when it is to be done, as in “by 18:00”, or for how long.", repairs)
+
+
+def _apart(reading: Reading, token: Token) -> None:
+    repairs = reading.instead(span_of(token), "same node", "same nvlink", "same rack")
+    _refuse(reading, span_of(token), "On one node, or in one NVLink domain?", repairs)
+
+
+_SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
+    "OTHER": _other_gpu,
+    "DEC": _fraction,
+    "NUM": _bare_number,
+    "NOPROJECT": _no_project,
+    "YESTERDAY": _past,
+    "WITHIN": _within,
+    "APART": _apart,
+    "RANGE": _range,
+    "QUANT": _quantity,
+    "NODES": _nodes,
+    "HOURH": _hour_h,
+    "CLOCKWORDS": _clock_words,
+}
+
+
+def missing_of(reading: Reading, parsed: Parsed) -> Problem | None:
+    """What a line without a mistake does not say yet."""
+    text = " ".join(reading.text.split())
+    end = len(reading.text)
+    if not parsed.classes:
+        number = parsed.count or 1
+        repairs = [
+            Repair(entry.label, f"{text} {entry.slug}")
+            for entry in reading.catalogue.classes[:MOST_REPAIRS]
+        ]
+        repairs.append(Repair("any GPU", f"{text} any"))
+        what = "GPU" if number == 1 else "GPUs"
+        return Problem(0, end, "no_class", f"Say which {what}, or “any”.", tuple(repairs))
+    if parsed.duration is None:
+        repairs = [Repair(length, f"{text} {length}") for length in _LENGTHS]
+        if "start_by" in reading.said:
+            whole = re.sub(r"\b((?:this |next )?weekend)\b", r"all \1", text, flags=re.IGNORECASE)
+            whole = f"{text} all day" if whole == text else whole
+            repairs.insert(0, Repair("all of it", whole))
+        return Problem(0, end, "no_duration", "Say for how long, like 6h.", tuple(repairs))
+    return None
+
+
+def repairs_that_help(
+    problems: Sequence[Problem], read: Callable[[str], Parsed], longest: int
+) -> tuple[Problem, ...]:
+    """The problems in order, each with the repairs that leave no problem, or else fewer."""
+    ordered = sorted(problems, key=lambda each: (each.start, each.code))
+    left: dict[str, int] = {}
+
+    def leaves(repair: Repair) -> int:
+        if repair.text not in left:
+            is_line = 0 < len(repair.text) <= longest
+            left[repair.text] = len(read(repair.text).problems) if is_line else len(problems)
+        return left[repair.text]
+
+    found = []
+    for problem in ordered:
+        good = {
+            each.text: each for each in problem.repairs[:MOST_TRIED] if leaves(each) < len(problems)
+        }
+        least = min(map(leaves, good.values()), default=0)
+        best = [each for each in good.values() if leaves(each) == least][: MOST_REPAIRS + 1]
+        found.append(replace(problem, repairs=tuple(best)))
+    if len(found) > 1 and all(left.get(each.text) for one in found for each in one.repairs):
+        line = _all_repaired(ordered, read)
+        if line is not None:
+            repairs = (Repair(line, line), *found[0].repairs)[: MOST_REPAIRS + 1]
+            found[0] = replace(found[0], repairs=repairs)
+    return tuple(found)
+
+
+def _all_repaired(problems: Sequence[Problem], read: Callable[[str], Parsed]) -> str | None:
+    """A line without a problem, by one repair after the other; None if there is no way."""
+    line = None
+    for _ in range(MOST_TRIED):
+        repairs = [each for problem in problems for each in problem.repairs[:MOST_GUESSED]]
+        better = (each.text for each in repairs if len(read(each.text).problems) < len(problems))
+        line = next(better, None)
+        if line is None:
+            return None
+        problems = read(line).problems
+        if not problems:
+            return line
+    return None

@@ -1,0 +1,399 @@
+"""What is asked for: count, class, slice or share, host resources, place, tier. One rule for each
+part of the grammar."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from lark import Token
+
+from allocation.errors import AskError
+from allocation.rules.ask.line.text import pin_words
+from allocation.rules.ask.line.tokens import names_key, place_names
+from allocation.rules.ask.words.document import (
+    WHOLE_SHARE,
+    Together,
+    beside_of,
+    count_of,
+    pin_of,
+    share_of,
+)
+from allocation.rules.ask.words.names import class_named, gigabytes_of, has_memory, key_of
+from allocation.rules.ask.words.numbers import NUMBER_WORDS, number_of
+from allocation.rules.ask.words.parsed import ClassEntry, Repair
+from allocation.rules.ask.words.reading import Reading, span_of
+
+Rule = Callable[[Reading, Sequence[Token]], None]
+_GROUPS: dict[str, Together] = {
+    "gpu": "gpu", "nvlink": "domain", "nvlinked": "domain", "domain": "domain", "node": "node",
+    "machine": "node", "host": "node", "server": "node", "box": "node", "rack": "rack",
+}  # fmt: skip
+_FRACTIONS = {
+    "half": 500, "three quarters": 750, "quarter": 250, "third": 333, "eighth": 125,
+    "½": 500, "¼": 250, "¾": 750, "⅓": 333, "⅔": 667, "⅛": 125,
+}  # fmt: skip
+_AT_LEAST = re.compile(r">=|≥|=>|at\s+least|min|\+|or\s+more")
+MOST_SHOWN = 4
+
+
+def read_count(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`2`, `two`, `2x`, `x2`, `a pair of`."""
+    words = re.sub(r"^x\s*|\s*[x*]$", "", tokens[0])
+    number = number_of(words)
+    span = span_of(*tokens)
+    try:
+        reading.say("count", count_of(number), f"{number} of them", span)
+    except AskError as error:
+        reading.trouble(error.code, error.sentence, span)
+
+
+def read_classes(reading: Reading, tokens: Sequence[Token]) -> None:
+    """One class, or several with `or` between."""
+    slugs: list[str] = []
+    family: list[str] = []
+    span = span_of(*tokens)
+    for token in tokens:
+        if token.type == "CLASS":
+            named, is_plural = class_named(reading.names, token)
+            slugs += named.slugs if named else ()
+            family += named.family if named else ()
+            if is_plural:
+                reading.said["plural"], reading.spans["plural"] = True, span
+    wanted = tuple(dict.fromkeys(slugs))
+    if "classes" not in reading.said:
+        reading.said["family"] = tuple(dict.fromkeys(family))
+    reading.say("classes", wanted, " or ".join(wanted), span)
+
+
+def read_any(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`any`: every class, if no other is named."""
+    reading.say("any", "any", "any GPU", span_of(*tokens))
+
+
+def read_profile(reading: Reading, tokens: Sequence[Token]) -> None:
+    """The name of a slice."""
+    profile = reading.names.profile_by_key[key_of(tokens[0])]
+    reading.say("profile", profile, f"slice {profile}", span_of(*tokens))
+
+
+def read_slice(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`mig slice`, `slice`: which one is said by its name or its memory."""
+    span = span_of(*tokens)
+    if "slice" in reading.said:
+        reading.mean("slice", "a slice", span)
+        return
+    reading.say("slice", "slice", "a slice", span)
+
+
+def read_memory(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`80gb`, `>=40gb`, `40 GB VRAM`: of the whole GPU, or of the slice where one is asked for."""
+    found = re.search(r"\d+", tokens[0])
+    gigabytes = int(found[0]) if found else 0
+    is_least = _AT_LEAST.search(tokens[0]) is not None
+    is_compute = re.fullmatch(r"\dg", tokens[0]) is not None
+    words = f"at least {gigabytes} GB" if is_least else f"{gigabytes} GB"
+    reading.say("gigabytes", (gigabytes, is_least, is_compute), words, span_of(*tokens))
+
+
+def read_share(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`0.25`, `25%`, `half a`, `1/4 of an`."""
+    span = span_of(*tokens)
+    try:
+        share = share_of(_share(tokens[0]))
+        meaning = f"{(share or 0) / WHOLE_SHARE:g} of one GPU, not isolated"
+        reading.say("share", share, meaning, span)
+    except AskError as error:
+        reading.trouble(error.code, error.sentence, span)
+
+
+def read_filler(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`gpus`: adds nothing to the count and class that are said or missed."""
+    reading.noise.append(span_of(*tokens))
+
+
+def read_cores(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`16 cores`, for each GPU, slice or share."""
+    number = number_of(re.split(r"\s*-?(?:host|cpu|core|vcpu)", tokens[0])[0])
+    _say_host(reading, tokens, "cores", number, f"{number} host cores with each")
+
+
+def read_ram(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`64gb ram`, for each GPU, slice or share."""
+    found = re.search(r"\d+", tokens[0])
+    gigabytes = int(found[0]) if found else 0
+    if not re.search(r"ram|host|system|main", tokens[0]) and any(
+        gigabytes_of(entry) == gigabytes for entry in reading.catalogue.classes
+    ):
+        span = span_of(*tokens)
+        choices = [
+            Repair(f"{gigabytes} GB host memory", reading.replaced(span, f"{gigabytes}gb ram")),
+            Repair(f"{gigabytes} GB GPU memory", reading.replaced(span, f"{gigabytes}gb")),
+        ]
+        sentence = f"Are {gigabytes} GB the memory of the GPU, or of its host?"
+        reading.trouble("which_memory", sentence, span, choices)
+        return
+    _say_host(reading, tokens, "memory", gigabytes, f"{gigabytes} GiB of host memory with each")
+
+
+def _say_host(
+    reading: Reading, tokens: Sequence[Token], name: str, amount: int, meaning: str
+) -> None:
+    span = span_of(*tokens)
+    try:
+        reading.say(name, beside_of(amount, name), meaning, span)
+    except AskError as error:
+        reading.trouble(error.code, error.sentence, span)
+
+
+def read_together(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`same node` is a condition, `preferably same node` a wish; `nvlink` alone is a condition."""
+    words = tokens[0].split()
+    is_wish = words[0] in ("prefer", "preferably", "ideally")
+    group = _GROUPS["nvlink" if "nvlink" in tokens[0] else words[-1]]
+    name = "NVLink domain" if group == "domain" else group
+    meaning = f"{'better' if is_wish else 'must'} share one {name}"
+    if "together" not in reading.said:
+        reading.said["required"] = not is_wish
+    reading.say("together", group, meaning, span_of(*tokens))
+
+
+def read_workload(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`kind:training`: it is work of that kind, as long as its class needs."""
+    kind = tokens[0].partition(":")[2]
+    span = span_of(*tokens)
+    reading.say("workload", kind, f"{kind} work: other GPUs take as long as they need", span)
+    known = reading.catalogue.workloads
+    if kind not in known:
+        names = ", ".join(known) or "none yet"
+        sentence = f"No such kind of work. There is: {names}."
+        choices = reading.instead(span, *(f"kind:{name}" for name in known[:MOST_SHOWN]))
+        reading.trouble("unknown_workload", sentence, span, choices)
+
+
+def read_tier(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`spot`, `in the standard tier`."""
+    slug = reading.names.tier_by_key[names_key(tokens[0], "tier")]
+    reading.say("tier", slug, f"in the tier {slug}", span_of(*tokens))
+
+
+def read_project(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`for project folding`."""
+    slug = reading.names.project_by_key[names_key(tokens[0], "project")]
+    reading.say("project", slug, f"for the project {slug}", span_of(*tokens))
+
+
+def read_cheapest(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`cheapest`: among what fits, the least price."""
+    reading.say("cheapest", "cheapest", "the cheapest that fits", span_of(*tokens))
+
+
+def read_place(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Names of nodes and GPUs; whether they exist is not known here."""
+    span = span_of(*tokens)
+    try:
+        pin = pin_of(place_names(tokens[0]))
+        if len(pin) == 1 and not re.search(r"\d|-", pin[0]) and reading.guess(pin[0]):
+            reading.misspelled(span, pin[0])
+            return
+        reading.say("pin", pin, f"only on {pin_words(pin)}", span)
+    except AskError as error:
+        reading.trouble(error.code, error.sentence, span)
+
+
+def read_noise(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Courtesies and articles."""
+    reading.noise.append(span_of(*tokens))
+
+
+def _share(text: str) -> int:
+    """Thousandths."""
+    text = re.sub(r"\s*(?:of)?\s*(?:\b(?:an?|the))?$", "", text).strip()
+    text = re.sub(r"^(?:an?|one)\s+", "", text)
+    if text in _FRACTIONS:
+        return _FRACTIONS[" ".join(text.split())]
+    if "/" in text:
+        above, _, below = text.partition("/")
+        return round(int(above) * WHOLE_SHARE / int(below))
+    if text.endswith("%"):
+        return int(text.removesuffix("%")) * WHOLE_SHARE // 100
+    return int(text.partition(".")[2].ljust(3, "0"))
+
+
+def classes_of(reading: Reading) -> tuple[str, ...]:
+    """The classes named, or all that can make what was named, once every part is read."""
+    _slice_of_memory(reading)
+    named = _of_memory(reading)
+    _how_many(reading)
+    profile = reading.said.get("profile")
+    if not isinstance(profile, str):
+        return named or ()
+    able = tuple(e.slug for e in reading.catalogue.classes if profile in e.profiles)
+    if named is None:
+        return able
+    fitting = tuple(slug for slug in named if slug in able)
+    if not fitting:
+        sentence = f"{' or '.join(named)} has no slice {profile}."
+        profiles = list(dict.fromkeys(p for e in _entries(reading, named) for p in e.profiles))
+        span = reading.spans["profile"]
+        choices = reading.instead(span, *profiles[:MOST_SHOWN])
+        class_span = reading.spans.get("classes")
+        if class_span:
+            choices += [
+                Repair(f"{profile} {slug}", reading.replaced(class_span, slug)) for slug in able
+            ]
+        reading.trouble("impossible_profile", sentence, span, choices)
+    return fitting
+
+
+def _entries(reading: Reading, slugs: Sequence[str]) -> list[ClassEntry]:
+    return [entry for entry in reading.catalogue.classes if entry.slug in slugs]
+
+
+def _named(reading: Reading) -> tuple[str, ...] | None:
+    said = reading.said.get("classes")
+    if isinstance(said, tuple):
+        return said
+    is_any = "any" in reading.said or "cheapest" in reading.said
+    return tuple(entry.slug for entry in reading.catalogue.classes) if is_any else None
+
+
+def _how_many(reading: Reading) -> None:
+    """`h100s` without a number could be any number; a share is of one GPU."""
+    count, share = reading.said.get("count"), reading.said.get("share")
+    if share is not None and (count not in (None, 1) or "profile" in reading.said):
+        sentence = "A share is a part of one whole GPU."
+        dropped = reading.spans.get("count") or reading.spans["profile"]
+        choices = [Repair(reading.words(reading.spans["share"]), reading.replaced(dropped, ""))]
+        reading.trouble("share_of_one", sentence, reading.spans["share"], choices)
+    if "plural" in reading.said and count is None and share is None:
+        span = reading.spans["plural"]
+        words = reading.words(span)
+        choices = reading.instead(span, *(f"{number} {words}" for number in (1, 2, 4)))
+        reading.trouble("how_many", f"How many {words}?", span, choices)
+
+
+def _slice_of_memory(reading: Reading) -> None:
+    """`mig slice 20gb` is the smallest slice with that memory; a slice without a size is open."""
+    if "slice" not in reading.said or "profile" in reading.said:
+        _bare_compute(reading)
+        return
+    named = _named(reading)
+    entries = _entries(reading, named) if named else list(reading.catalogue.classes)
+    profiles = list(dict.fromkeys(p for e in entries for p in e.profiles))
+    if "gigabytes" not in reading.said:
+        span = reading.spans["slice"]
+        choices = reading.instead(span, *profiles[: MOST_SHOWN + 2])
+        reading.trouble("which_slice", f"Which slice? {_names(profiles)}.", span, choices)
+        return
+    gigabytes, is_least, is_compute = _memory_said(reading)
+    span = reading.spans["gigabytes"]
+    if is_compute:
+        fitting = [name for name in profiles if name.startswith(f"{gigabytes}g.")]
+    else:
+        fitting = [name for name in profiles if _fits(profile_gigabytes(name), gigabytes, is_least)]
+    fitting.sort(key=lambda name: (profile_gigabytes(name), name))
+    if not fitting or is_compute:
+        del reading.said["gigabytes"]
+        sentence = f"Which slice? {_names(fitting or profiles)}."
+        choices = reading.instead(span, *(fitting or profiles)[: MOST_SHOWN + 2])
+        reading.trouble("which_slice", sentence, span, choices)
+        return
+    del reading.said["gigabytes"]
+    reading.said["profile"], reading.spans["profile"] = fitting[0], span
+    reading.mean("profile", f"slice {fitting[0]}", span)
+
+
+def _bare_compute(reading: Reading) -> None:
+    """`1g` alone is the beginning of a slice's name, not a memory."""
+    if "gigabytes" not in reading.said:
+        return
+    number, _, is_compute = _memory_said(reading)
+    if not is_compute:
+        return
+    span = reading.spans["gigabytes"]
+    names = [p for e in reading.catalogue.classes for p in e.profiles if p.startswith(f"{number}g")]
+    choices = reading.instead(span, *dict.fromkeys(names))
+    reading.trouble("which_slice", f"Which slice with {number} compute units?", span, choices)
+    del reading.said["gigabytes"]
+
+
+def profile_gigabytes(profile: str) -> int:
+    """The memory that a slice's name says."""
+    found = re.search(r"\.(\d+)gb", profile)
+    return int(found[1]) if found else 0
+
+
+def _fits(has: int, wanted: int, is_least: bool) -> bool:  # noqa: FBT001
+    return has >= wanted if is_least else has == wanted
+
+
+def _memory_said(reading: Reading) -> tuple[int, bool, bool]:
+    said = reading.said["gigabytes"]
+    return said if isinstance(said, tuple) else (0, False, False)
+
+
+def _of_memory(reading: Reading) -> tuple[str, ...] | None:
+    """The classes named, those of them with the memory that was said."""
+    if "gigabytes" not in reading.said:
+        return _named(reading)
+    gigabytes, is_least, _ = _memory_said(reading)
+    family = reading.said.get("family")
+    entries = (
+        _entries(reading, family) if isinstance(family, tuple) else list(reading.catalogue.classes)
+    )
+    fitting = tuple(
+        entry.slug
+        for entry in entries
+        if (has_memory(entry, gigabytes) if is_least else gigabytes_of(entry) == gigabytes)
+    )
+    if not fitting:
+        _no_such_memory(reading, entries, gigabytes)
+    return fitting
+
+
+def _no_such_memory(reading: Reading, entries: list[ClassEntry], gigabytes: int) -> None:
+    span = reading.spans["gigabytes"]
+    beside = reading.spans.get("any", span)
+    if abs(beside[1] - span[0]) <= 1:
+        span = (beside[0], span[1])
+    sizes = sorted({gigabytes_of(entry) for entry in entries})
+    sentence = f"No GPU class has {gigabytes} GB: {', '.join(map(str, sizes))}."
+    choices = reading.instead(reading.spans["gigabytes"], *(f"{size}gb" for size in sizes))
+    larger = [size for size in sizes if size > gigabytes]
+    if larger:
+        choices = [
+            *reading.instead(reading.spans["gigabytes"], f">={gigabytes}gb"),
+            *choices[:MOST_SHOWN],
+        ]
+    makers = [p for e in entries for p in e.profiles if profile_gigabytes(p) == gigabytes]
+    choices += reading.instead(reading.spans["gigabytes"], *dict.fromkeys(makers))
+    reading.trouble("no_such_memory", sentence, span, choices)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) or "this fleet has none"
+
+
+def count_words() -> tuple[str, ...]:
+    """Words that are numbers, for guesses at what was misspelled."""
+    return tuple(word for word in NUMBER_WORDS if " " not in word)
+
+
+SHAPE_RULES: dict[str, Rule] = {
+    "count": read_count,
+    "classes": read_classes,
+    "anything": read_any,
+    "profile": read_profile,
+    "slice": read_slice,
+    "memory": read_memory,
+    "share": read_share,
+    "filler": read_filler,
+    "cores": read_cores,
+    "ram": read_ram,
+    "together": read_together,
+    "workload": read_workload,
+    "tier": read_tier,
+    "project": read_project,
+    "cheapest": read_cheapest,
+    "place": read_place,
+    "noise": read_noise,
+}

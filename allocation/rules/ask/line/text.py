@@ -1,0 +1,75 @@
+"""Writes a request as the one line of text that the ask field understands."""
+
+from collections.abc import Iterable
+from datetime import datetime, tzinfo
+
+from allocation.rules.ask.words.document import AskDocument
+
+UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"))
+
+
+def shape_text(count: int, gpu_class: str, profile: str | None, share: int | None = None) -> str:
+    """`2 h100`, `1g.10gb h100`, `0.25 h100`."""
+    if share is not None:
+        return f"{share / 1000:g} {gpu_class}"
+    number = f"{count} " if count > 1 else ""
+    return f"{number}{profile} {gpu_class}" if profile else f"{number or '1 '}{gpu_class}"
+
+
+def fixed_text(
+    count: int,
+    gpu_class: str,
+    profile: str | None,
+    window: tuple[datetime, datetime],
+    zone: tzinfo,
+    share: int | None = None,
+) -> str:
+    """`2 h100 from 2026-11-24 14:00 to 18:00`, in the reader's zone."""
+    starts, ends = (moment.astimezone(zone) for moment in window)
+    last = f"{ends:%H:%M}" if ends.date() == starts.date() else f"{ends:%Y-%m-%d %H:%M}"
+    shape = shape_text(count, gpu_class, profile, share)
+    return f"{shape} from {starts:%Y-%m-%d %H:%M} to {last}"
+
+
+def beside_text(cores: int, memory: int) -> list[str]:
+    """`16 cores`, `64 gb ram`; nothing for nothing."""
+    return [f"{cores} cores"] * bool(cores) + [f"{memory} gb ram"] * bool(memory)
+
+
+def pin_text(pin: Iterable[str]) -> list[str]:
+    """`on n0003/2 or n0004`; nothing for nothing."""
+    names = " or ".join(pin)
+    return [f"on {names}"] if names else []
+
+
+def pin_words(pin: Iterable[str]) -> str:
+    """`n0003`, `GPU 2 of n0003 or n0004`."""
+    split = (name.rpartition("/") for name in pin)
+    return " or ".join(f"GPU {last} of {node}" if node else last for node, _, last in split)
+
+
+def duration_text(seconds: int) -> str:
+    """`6h`, `1h30m`, `2d`; whole minutes."""
+    parts, left = [], seconds
+    for size, unit in UNITS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "1m"
+
+
+def document_text(ask: AskDocument, zone: tzinfo) -> str:
+    """The line that means this ask, to the minute."""
+    classes = " or ".join(ask.classes)
+    parts = [shape_text(ask.count, classes, ask.profile, ask.share), duration_text(ask.duration)]
+    parts += beside_text(ask.cores, ask.memory)
+    for word, moment in (("at", ask.starts), ("from", ask.not_before), ("before", ask.deadline)):
+        if moment is not None:
+            parts.append(f"{word} {moment.astimezone(zone):%Y-%m-%d %H:%M}")
+    if ask.together != "any":
+        near = "nvlink" if ask.together == "domain" else ask.together
+        parts.append(f"same {near}" if ask.required else f"preferably same {near}")
+    if ask.workload is not None:
+        parts.append(f"kind:{ask.workload}")
+    parts += pin_text(ask.pin)
+    return " ".join(parts)

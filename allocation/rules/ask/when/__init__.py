@@ -1,0 +1,1 @@
+"""When a booking is requested for: days, windows, deadlines, series."""

@@ -1,0 +1,145 @@
+"""The UTC time of a moment that is said in words, and the question where it could be two."""
+
+import re
+from datetime import UTC, date, datetime, time, timedelta
+
+from allocation.rules.ask.when.moment import ONE_DAY, ONE_MINUTE, PARTS, Moment
+from allocation.rules.ask.words.parsed import Repair
+from allocation.rules.ask.words.reading import Reading, Span
+from allocation.rules.ask.words.times import Day, NoSuchTime, day_bounds, wall
+
+_FIVE_MINUTES = 300
+
+
+def half_open(reading: Reading, moment: Moment) -> bool:
+    """Whether `at 3` could be meant in the afternoon; noted with both."""
+    clock = moment.clock
+    if clock is None or not clock.is_early:
+        return False
+    later = clock.time.replace(hour=clock.time.hour + 12)
+    lead = "at " if reading.words(moment.clock_span).lower().startswith(("at ", "@")) else ""
+    choices = reading.instead(
+        moment.clock_span, f"{lead}{later:%H:%M}", f"{lead}{clock.time:%H:%M}"
+    )
+    if not lead and "duration" not in reading.said and not clock.time.minute:
+        choices += reading.instead(moment.clock_span, f"{clock.time.hour}h")
+    sentence = f"{clock.time:%H:%M} or {later:%H:%M}?"
+    reading.trouble("which_half", sentence, moment.clock_span, choices)
+    return True
+
+
+def midnight_open(reading: Reading, moment: Moment) -> bool:
+    """Whether `friday midnight` could be its beginning or its end; noted with both."""
+    clock, day = moment.clock, moment.day
+    if clock is None or day is None or not clock.is_midnight:
+        return False
+    choices = []
+    for each in (day.on, day.on + ONE_DAY):
+        both = (
+            min(moment.span[0], moment.clock_span[0]),
+            max(moment.span[1], moment.clock_span[1]),
+        )
+        lead = re.match(r"(?:by|before|until|till)\s+", reading.words(both).lower())
+        words = f"{lead[0] if lead else ''}{each.isoformat()} 00:00"
+        choices.append(
+            Repair(f"{each:%a} {each.day} {each:%b} 00:00", reading.replaced(both, words))
+        )
+    reading.trouble(
+        "which_day", "The midnight before that day or after it?", moment.clock_span, choices
+    )
+    return True
+
+
+def instant_of(
+    reading: Reading,
+    moment: Moment,
+    span: Span,
+    *,
+    end_of_day: bool = False,
+    begins: bool = False,
+    after: datetime | None = None,
+) -> datetime | None:
+    """UTC time of the moment, in the future; None with the trouble noted.
+
+    With `begins`, a day that has begun is what is left of it.
+    """
+    if moment.part and not begins:
+        hours = PARTS[moment.part]
+        day = moment.day.on.isoformat() if moment.day else "today"
+        words = reading.words(span)
+        lead = words.split()[0] if words.split() else "by"
+        choices = reading.instead(span, *(f"{lead} {day} {hour:02}:00" for hour in hours))
+        reading.trouble("which_half", f"At what time of the {moment.part}?", span, choices)
+        return None
+    try:
+        found = _time_of(reading, moment, after or reading.now, end_of_day=end_of_day)
+    except NoSuchTime as error:
+        reading.trouble("no_such_time", str(error), span)
+        return None
+    if begins and not moment.has_time:
+        last = moment.days[1] - ONE_DAY if moment.days else date_of(moment, reading)
+        left = day_bounds(last, reading.zone)[1] > reading.now
+        found = max(found, reading.now) if left else found
+    if found < reading.now or (found == reading.now and not begins):
+        choices = []
+        if moment.clock and moment.day and moment.day.on == reading.today:
+            lead = "" if begins else "by "
+            choices = reading.instead(span, f"{lead}tomorrow {moment.clock.time:%H:%M}")
+        reading.trouble("window_past", "That time is over.", span, choices)
+        return None
+    return found
+
+
+def _time_of(reading: Reading, moment: Moment, after: datetime, *, end_of_day: bool) -> datetime:
+    """The first such time after `after`, where the words leave a choice of days."""
+    zone = reading.zone
+    if moment.fixed is not None:
+        fixed = moment.fixed
+        return fixed.astimezone(UTC) if fixed.tzinfo else wall(fixed.date(), fixed.time(), zone)
+    if moment.days is not None:
+        first, last = moment.days
+        return day_bounds(last if end_of_day else first, zone)[0]
+    if moment.ends == "week":
+        day = moment.day.on if moment.day else after.astimezone(zone).date()
+        return day_bounds(day + timedelta(days=6 - day.weekday()), zone)[1]
+    day = moment.day.on if moment.day else after.astimezone(zone).date()
+    end_of_day = end_of_day or bool(moment.ends)
+    found = _on(reading, moment, day, end_of_day=end_of_day)
+    is_weekday = moment.day is not None and moment.day.is_weekday
+    repeats = is_weekday or moment.day is None
+    has_begun = moment.clock is None and day_bounds(day, zone)[1] > after
+    if found > after or has_begun or not repeats:
+        return found
+    again = day + timedelta(days=7 if is_weekday else 1)
+    return _on(reading, moment, again, end_of_day=end_of_day)
+
+
+def _on(reading: Reading, moment: Moment, day: date, *, end_of_day: bool) -> datetime:
+    if moment.clock is not None:
+        if moment.clock.ends_day:
+            return day_bounds(day, reading.zone)[1]
+        return wall(day, moment.clock.time, reading.zone)
+    begins, ends = day_bounds(day, reading.zone)
+    if moment.part:
+        return wall(day, time(PARTS[moment.part][0]), reading.zone)
+    return ends if end_of_day else begins
+
+
+def date_of(moment: Moment, reading: Reading | None = None) -> date:
+    """Date on which the moment is; today where no day is said."""
+    if moment.day is not None:
+        return moment.day.on
+    if moment.fixed is not None:
+        return moment.fixed.date()
+    return reading.today if reading else date.min
+
+
+def day_words(day: Day | None) -> str:
+    """Words for the day, as in "on Fri 27 Nov"; empty where there is none."""
+    return f"on {day.on:%a %d %b}" if day else ""
+
+
+def next_five(now: datetime) -> datetime:
+    """The next full five minutes that leave one to press the button."""
+    seconds = int((now + ONE_MINUTE).timestamp())
+    return datetime.fromtimestamp(-(-seconds // _FIVE_MINUTES) * _FIVE_MINUTES, tz=now.tzinfo)

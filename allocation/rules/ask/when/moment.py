@@ -1,0 +1,216 @@
+"""One moment, of the days, times and parts of a day that stand next to each other in an ask."""
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from lark import Token, Tree
+
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Repair
+from allocation.rules.ask.words.reading import Reading, Span, span_of
+from allocation.rules.ask.words.times import Clock, Day, clock_read, day_read, instant_read
+
+PARTS = {"morning": (6, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (18, 24)}
+"""From which hour to which."""
+ONE_MINUTE = timedelta(minutes=1)
+ONE_DAY = timedelta(days=1)
+WEEK = timedelta(days=7)
+NOON = 12
+
+
+@dataclass(slots=True)
+class Moment:
+    """What words said about a time: a day or several, a part of the day, a time of day, or an
+    instant. `ends` is the end of a day or week."""
+
+    span: Span
+    day: Day | None = None
+    clock: Clock | None = None
+    clock_span: Span = (0, 0)
+    part: str = ""
+    days: tuple[date, date] | None = None
+    fixed: datetime | None = None
+    ends: str = ""
+    day_span: Span = (0, 0)
+    is_wrong: bool = False
+
+    @property
+    def has_time(self) -> bool:
+        """Whether it says more than days."""
+        return self.clock is not None or self.fixed is not None
+
+    @property
+    def has_day(self) -> bool:
+        """Whether it says which day or days."""
+        return self.day is not None or self.days is not None or self.fixed is not None
+
+
+def moment_of(reading: Reading, tree: Tree[Token]) -> Moment:
+    """The moment that days, times and parts of a day next to each other make."""
+    tokens = [token for token in tree.children if isinstance(token, Token)]
+    moment = Moment(span_of(*tokens))
+    for token in tokens:
+        if not _stamp(reading, moment, token):
+            moment.is_wrong = True
+            return moment
+    if not is_one(reading, moment):
+        moment.is_wrong = True
+    elif moment.clock and moment.part:
+        in_part(reading, moment)
+    return moment
+
+
+def is_one(reading: Reading, moment: Moment) -> bool:
+    """Whether its words can be meant together; noted where they can't. A weekday beside a week is
+    the day of that week."""
+    if moment.days is not None and moment.day is not None:
+        first, last = moment.days
+        day = moment.day.on
+        if moment.day.is_weekday:
+            day = first + timedelta(days=(day.weekday() - first.weekday()) % 7)
+        if not first <= day < last:
+            reading.trouble("said_twice", "That day is not in that week.", moment.span)
+            return False
+        moment.day, moment.days = Day(day), None
+    has_days = moment.days is not None or moment.fixed is not None
+    is_vague = bool(moment.part) or bool(moment.ends)
+    if (has_days and (is_vague or (moment.fixed and moment.day))) or (
+        moment.ends and (moment.part or moment.clock)
+    ):
+        sentence = "These times can't be meant together: say one day and one time."
+        reading.trouble("said_twice", sentence, moment.span)
+        return False
+    return True
+
+
+def _stamp(reading: Reading, moment: Moment, token: Token) -> bool:
+    """Add what one token says; False with the trouble noted."""
+    span = span_of(token)
+    return _STAMPS.get(token.type, _stamp_part)(reading, moment, token, span)
+
+
+def _stamp_instant(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
+    moment.fixed = instant_read(token)
+    if moment.fixed is None:
+        reading.trouble(NOT_UNDERSTOOD, "There is no such time.", span)
+    return moment.fixed is not None
+
+
+def _stamp_days(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
+    found = days_of(token, reading.today)
+    if found is None or isinstance(found, list):
+        open_days(reading, span, found)
+        return False
+    moment.days = found
+    return True
+
+
+def _stamp_end(_: Reading, moment: Moment, token: Token, __: Span) -> bool:
+    moment.ends = "week" if re.search("week|eow", token) else "day"
+    return True
+
+
+def _stamp_part(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
+    if moment.part:
+        reading.twice("part of the day", span, None)
+        return False
+    if token.type == "TONIGHT":
+        if moment.day is not None and moment.day.on != reading.today:
+            reading.twice("day", span, moment.span)
+            return False
+        moment.day = Day(reading.today)
+        moment.part = "evening" if token.startswith("toni") else token.split()[-1]
+        return True
+    moment.part = token.split()[-1]
+    return True
+
+
+def _stamp_day(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
+    day = day_read(token, reading.today)
+    if day is None:
+        reading.trouble(NOT_UNDERSTOOD, "There is no such day.", span)
+        return False
+    if day.choices:
+        choices = [
+            Repair(f"{each:%a} {each.day} {each:%b}", reading.replaced(span, each.isoformat()))
+            for each in day.choices
+        ]
+        reading.trouble("which_day", f"Which day is “{token}”?", span, choices)
+        return False
+    if moment.day is None:
+        moment.day, moment.day_span = day, span
+        return True
+    weekday, dated = (moment.day, day) if moment.day.is_weekday else (day, moment.day)
+    if weekday.is_weekday and not dated.is_weekday and weekday.on.weekday() == dated.on.weekday():
+        moment.day = dated
+        return True
+    reading.twice("day", span, moment.day_span)
+    return False
+
+
+def _stamp_clock(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
+    clock = clock_read(token)
+    if clock is None:
+        reading.trouble(NOT_UNDERSTOOD, "There is no such time of day.", span)
+        return False
+    if moment.clock is not None:
+        reading.twice("time", span, moment.clock_span)
+        return False
+    moment.clock, moment.clock_span = clock, span
+    return True
+
+
+_STAMPS = {
+    "DAY": _stamp_day, "CLOCK": _stamp_clock, "INSTANT": _stamp_instant, "SPAN": _stamp_days,
+    "DAYEND": _stamp_end,
+}  # fmt: skip
+
+
+def in_part(reading: Reading, moment: Moment) -> None:
+    """`8 in the evening` is 20:00; `14:00 in the morning` is a contradiction."""
+    first, last = PARTS[moment.part]
+    first = {"morning": 0, "evening": 16, "night": 17}.get(moment.part, first)
+    if moment.clock is None:
+        return
+    hours = [moment.clock.time.hour]
+    hours += [moment.clock.time.hour % 12 + 12] if moment.clock.is_twelve else []
+    found = next((hour for hour in hours if first <= hour < last), None)
+    if found is None:
+        reading.trouble(
+            "no_such_time", f"That time is not in the {moment.part}.", moment.clock_span
+        )
+        moment.is_wrong = True
+        return
+    moment.clock, moment.part = Clock(moment.clock.time.replace(hour=found)), ""
+
+
+def days_of(text: str, today: date) -> tuple[date, date] | list[tuple[date, date]] | None:
+    """Days [first, last) of a weekend or week; several where the words leave it open."""
+    monday = today - timedelta(days=today.weekday())
+    is_next = "next" in text
+    if "weekend" in text:
+        this = (monday + timedelta(days=5), monday + timedelta(days=7))
+        following = (this[0] + WEEK, this[1] + WEEK)
+        if not is_next:
+            return this
+        return following if today >= this[0] else [this, following]
+    if "after next" in text:
+        return monday + WEEK * 2, monday + WEEK * 3
+    if "week" in text:
+        first = monday + WEEK * (is_next or "coming" in text)
+        return first, first + WEEK
+    return None
+
+
+def open_days(reading: Reading, span: Span, choices: list[tuple[date, date]] | None) -> None:
+    if not choices:
+        reading.trouble("which_day", "Say from which day, as in “from 1 dec”.", span)
+        return
+    repairs = [
+        Repair(
+            f"{first:%a} {first.day} {first:%b}",
+            reading.replaced(span, f"on {first.isoformat()}"),
+        )
+        for first, _ in choices
+    ]
+    reading.trouble("which_day", "Which weekend?", span, repairs)

@@ -1,0 +1,148 @@
+"""What repeats: `every mon,wed 9-17 until 31 jan`."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+
+from lark import Token
+
+from allocation.errors import AskError
+from allocation.rules.ask.when.moment import Moment
+from allocation.rules.ask.when.recurrence_words import (
+    WORKDAY_WORDS,
+    WORKDAYS,
+    every_words,
+    month_days_in,
+)
+from allocation.rules.ask.when.when_parts import When
+from allocation.rules.ask.words.numbers import number_of
+from allocation.rules.ask.words.reading import Reading, span_of
+from allocation.rules.ask.words.times import WEEKDAY_WORDS
+from allocation.rules.recurrence import Freq, Recurrence, recurrence_check, rule_read
+
+_UNITS: dict[str, Freq] = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY"}
+_ALONE: dict[str, Freq] = {"daily": "DAILY", "weekly": "WEEKLY", "monthly": "MONTHLY"}
+_EVERY = re.compile(r"(?:every|each)\s+(?:(\S+)\s+)?(day|week|month)s?(?:\s+(?:on\s+)?(.*))?")
+_OF_MONTH = re.compile(r"(?:on )?(?:the )?(.+?) (?:of )?(?:every|each|the) month")
+_OFTEN = re.compile(
+    r"(?:every|each) (other|second|third|\d+|two|three) ((?!weeks?|days?|months?).+)"
+)
+_INTERVALS = {"other": 2, "second": 2, "third": 3}
+
+
+def read_repeat(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`every day`, `every 2 weeks on mon`, `mondays and fridays`, `every month on the 2nd tue`."""
+    span = span_of(*tokens)
+    rule = _rule(" ".join(tokens[0].split()))
+    if rule is None:
+        sentence = "Say days of the month of one kind, like “2nd tue, last fri” or “1st and 15th”."
+        reading.trouble("not_understood", sentence, span)
+        return
+    reading.say("repeat", rule, every_words(rule), span)
+
+
+def _rule(text: str) -> Recurrence | None:
+    if text in _ALONE:
+        return Recurrence(_ALONE[text])
+    nth, often = _OF_MONTH.fullmatch(text), _OFTEN.fullmatch(text)
+    if nth:
+        return month_days_in(nth[1].split())[0]
+    if often:
+        interval = _INTERVALS.get(often[1], 0) or number_of(often[1])
+        return Recurrence("WEEKLY", interval, _weekdays(often[2]))
+    found = _EVERY.fullmatch(text)
+    if found is None or found[2] is None:
+        return Recurrence("WEEKLY", days=_weekdays(text))
+    interval = _INTERVALS.get(found[1] or "", 0) or (number_of(found[1]) if found[1] else 1)
+    freq, more = _UNITS[found[2]], found[3] or ""
+    if freq != "MONTHLY" or not more:
+        return Recurrence(freq, interval, _weekdays(more))
+    words = re.sub("[,&]", " ", more).split()
+    rule, used = month_days_in(words)
+    return replace(rule, interval=interval) if rule and used == len(words) else None
+
+
+def _weekdays(text: str) -> tuple[int, ...]:
+    words = [word.rstrip(".") for word in re.split(r"[\s,&]+", text)]
+    if any(word in WORKDAY_WORDS for word in words) or re.search(
+        "(work|business|working) ?day", text
+    ):
+        return WORKDAYS
+    singular = (
+        WEEKDAY_WORDS.get(word, WEEKDAY_WORDS.get(word.removesuffix("s"))) for word in words
+    )
+    return tuple(sorted({day for day in singular if day is not None}))
+
+
+def read_rule(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`rrule:FREQ=MONTHLY;BYDAY=-1FR;COUNT=6`, with its end or with one in words."""
+    span = span_of(*tokens)
+    try:
+        rule = rule_read(tokens[0], "request")
+    except AskError as error:
+        reading.trouble(error.code, error.sentence, span)
+        return
+    for name, end in (("until", rule.until), ("times", rule.times)):
+        if end is not None:
+            reading.said[name], reading.spans[name] = end, span
+    rule = replace(rule, until=None, times=None)
+    reading.say("repeat", rule, every_words(rule), span)
+
+
+def read_times(reading: Reading, tokens: Sequence[Token]) -> None:
+    """`10 times`."""
+    number = number_of(re.split(r"\s+(?:times|dates|occ)", tokens[0])[0])
+    reading.say("times", number, f"{number} dates", span_of(*tokens))
+
+
+SERIES_RULES = {"repeat": read_repeat, "rrule": read_rule, "times": read_times}
+
+
+def series_end(reading: Reading, when: When) -> None:
+    """`until 31 jan`, beside something that repeats, is its last day."""
+    until = when.until
+    if "repeat" not in reading.said or until is None:
+        return
+    when.until = None
+    if not until.has_day or until.has_time or until.days or until.part:
+        sentence = "Say the last day on which it repeats, as in “until 31 jan”."
+        reading.trouble("no_end", sentence, until.span)
+        return
+    day = _last_day(until)
+    reading.say("until", day, f"until {day:%a} {day.day} {day:%b %Y}", until.span)
+
+
+def _last_day(until: Moment) -> date:
+    return until.day.on if until.day else date.min
+
+
+def series_of(reading: Reading) -> Recurrence | None:
+    """The rule that the words make in all; trouble is noted where they make none."""
+    rule = reading.said.get("repeat")
+    until, times = reading.said.get("until"), reading.said.get("times")
+    if not isinstance(rule, Recurrence):
+        if "times" in reading.said:
+            sentence = "Say what repeats, as in “every mon”."
+            reading.trouble("no_repeat", sentence, reading.spans["times"])
+        return None
+    span = reading.spans["repeat"]
+    if until is not None and times is not None:
+        reading.trouble("end_twice", "It ends on a day or after so many dates, not both.", span)
+        return None
+    rule = replace(
+        rule,
+        until=until if isinstance(until, date) else None,
+        times=times if isinstance(times, int) else None,
+    )
+    try:
+        recurrence_check(rule, "request")
+    except AskError as error:
+        clock = "" if "starts" in reading.said else " 9:00-17:00"
+        more = [f"{reading.words(span)}{clock} {end}" for end in ("5 times", "10 times")]
+        choices = reading.instead(span, *more) if error.code == "no_end" else []
+        reading.trouble(error.code, error.sentence, span, choices)
+        return None
+    if "starts" not in reading.said:
+        reading.trouble("no_start", "Say at what time, as in “9-17”.", span)
+    return rule

@@ -1,0 +1,292 @@
+"""What one line says about time, part by part: day, time, length and window."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, time, timedelta
+
+from lark import Token, Tree
+
+from allocation.errors import AskError
+from allocation.rules.ask.when.instants import day_words
+from allocation.rules.ask.when.moment import (
+    NOON,
+    ONE_MINUTE,
+    WEEK,
+    Moment,
+    days_of,
+    moment_of,
+    open_days,
+)
+from allocation.rules.ask.words.document import duration_of
+from allocation.rules.ask.words.numbers import length_of
+from allocation.rules.ask.words.parsed import Repair
+from allocation.rules.ask.words.reading import Reading, Span, span_of
+from allocation.rules.ask.words.times import Clock, clock_read, day_text
+
+
+@dataclass(slots=True)
+class When:
+    """The parts that were said about time; each at most once."""
+
+    plain: Moment | None = None
+    window: tuple[Moment, Moment] | None = None
+    window_span: Span = (0, 0)
+    is_between: bool = False
+    earliest: Moment | None = None
+    lead: str = ""
+    until: Moment | None = None
+    deadline: Moment | None = None
+    is_before: bool = False
+    asap: Span | None = None
+    in_time: tuple[datetime, Span] | None = None
+    whole: Span | None = None
+    overnight: Span | None = None
+    seen: dict[str, Span] = field(default_factory=dict)
+
+
+def when_add(reading: Reading, when: When, tree: Tree[Token]) -> None:
+    """Keep one part of the grammar that is about time."""
+    tokens = list(tree.scan_values(lambda value: isinstance(value, Token)))
+    span = span_of(*tokens)
+    name = str(tree.data)
+    kind = _KINDS.get(name, name)
+    if kind in when.seen and kind not in ("plain", "length"):
+        if not _each_day(reading, when, span):
+            reading.twice(kind, span, when.seen[kind])
+        return
+    when.seen.setdefault(kind, span)
+    trees = [child for child in tree.children if isinstance(child, Tree)]
+    moments = [moment_of(reading, each) for each in trees]
+    if any(moment.is_wrong for moment in moments):
+        return
+    _ADDERS[name](reading, when, tokens, moments)
+
+
+def _each_day(reading: Reading, when: When, span: Span) -> bool:
+    """`mon to fri 9-17` is meant for each of these days; noted with the line that says so."""
+    window = when.window
+    if window is None or any(each.has_time or not each.day for each in window):
+        return False
+    first, last = (each.day.on for each in window if each.day)
+    last += WEEK * (last < first)
+    words = f"{first} {reading.words(span)} every day until {last}"
+    text = Reading.replaced(reading, span, "")
+    both = reading.words(when.window_span)
+    repair = Repair("every day", " ".join(text.replace(both, words).split()))
+    reading.trouble("said_twice", "Say what repeats, as in “every day”.", span, [repair])
+    return True
+
+
+_KINDS = {
+    "duration": "length", "coming": "length", "hours": "window", "begin": "earliest",
+    "between": "window", "whole_day": "whole", "whole_span": "whole",
+}  # fmt: skip
+
+
+def _add_length(reading: Reading, _: When, tokens: Sequence[Token], __: Sequence[Moment]) -> None:
+    text = re.sub(r"^(?:for\s+)?(?:(?:the\s+)?(?:next|coming)\s+)?", "", tokens[0])
+    span = span_of(*tokens)
+    if not _is_one_length(text):
+        begin, rest = text.split(maxsplit=1)
+        choices = [Repair(each, reading.replaced(span, each)) for each in (begin, rest)]
+        reading.trouble("said_twice", "This is the second duration.", span, choices)
+        return
+    seconds = sum(length_of(each) or 0 for each in re.split(r"\s+and\s+(?=\d|one|an?\s\w+$)", text))
+    if " and a half" in text:
+        seconds = length_of(text) or 0
+    say_length(reading, seconds, span)
+
+
+def _is_one_length(text: str) -> bool:
+    """Whether each unit is smaller than the one before: `1d 6h`, not `6h 8h`."""
+    units = re.findall(r"\d\s*-?(w|d|h|m)", text)
+    return units == sorted(set(units), key="wdhm".index)
+
+
+def say_length(reading: Reading, seconds: int, span: Span) -> bool:
+    """Say the duration; False, with the trouble noted, where none can be that long."""
+    try:
+        reading.say("duration", duration_of(seconds), f"for {day_text(seconds)}", span)
+    except AskError as error:
+        reading.trouble(error.code, error.sentence, span)
+        return False
+    return True
+
+
+def _add_coming(
+    reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
+) -> None:
+    _add_length(reading, when, tokens, moments)
+    when.asap = span_of(*tokens)
+
+
+def _add_plain(reading: Reading, when: When, _: Sequence[Token], moments: Sequence[Moment]) -> None:
+    (moment,) = moments
+    when.plain = moment if when.plain is None else _both(reading, when.plain, moment)
+
+
+def _both(reading: Reading, one: Moment, other: Moment) -> Moment:
+    """A day said here and a time said there are one moment."""
+    for name, word in (("day", "day"), ("clock", "time"), ("part", "part of the day")):
+        if getattr(one, name) and getattr(other, name):
+            reading.twice(word, other.span, one.span)
+            return one
+    if (one.days or one.fixed) and (other.days or other.fixed or other.day):
+        reading.twice("day", other.span, one.span)
+        return one
+    kept, beside = (other, one) if other.clock and not one.clock else (one, other)
+    both = replace(
+        kept,
+        day=one.day or other.day,
+        part=one.part or other.part,
+        days=one.days or other.days,
+        fixed=one.fixed or other.fixed,
+        ends=one.ends or other.ends,
+    )
+    # What is meant is shown where the time is said; the day that was said apart from it, there.
+    reading.mean("day", day_words(both.day) or "a part of that time", beside.span)
+    return both
+
+
+def _add_hours(reading: Reading, when: When, tokens: Sequence[Token], _: Sequence[Moment]) -> None:
+    """`9-17`, `from 22:00 to 6:00`, `2-4pm`."""
+    token = next(each for each in tokens if each.type == "HOURS")
+    span = span_of(*tokens)
+    text = re.sub(r"^(?:(?:at|@|from)\s+)+", "", token)
+    first, last = re.split(
+        r"\s*(?:--?>?|->)\s*|\s+(?:to|until|till|'?til|thru|through)\s+", text, maxsplit=1
+    )
+    clocks = clock_read(first), clock_read(last)
+    if None in clocks:
+        reading.trouble("no_such_time", "There is no such time of day.", span)
+        return
+    starts, ends = (Moment(span, clock=clock, clock_span=span) for clock in clocks)
+    when.window, when.window_span = (starts, ends), span
+    when.is_between = tokens[0].type == "BETWEEN"
+    _halves(reading, when, first, last)
+
+
+def _halves(reading: Reading, when: When, first: str, last: str) -> None:
+    """`2-4pm` is in one half of the day; `9-5` and `2-4` could be meant in either."""
+    if when.window is None:
+        return
+    starts, ends = when.window
+    if starts.clock is None or ends.clock is None:
+        return
+    if re.search(r"[ap]\.?m", last) and starts.clock.is_twelve:
+        starts.clock = _latest_before(starts.clock, ends.clock)
+        return
+    if when.plain and when.plain.part:
+        return
+    is_long = _hours_between(starts.clock.time, ends.clock.time) > NOON
+    if not (starts.clock.is_early or (ends.clock.is_early and is_long)):
+        return
+    pairs = [(begin, end) for begin in _either(starts.clock) for end in _either(ends.clock)]
+    pairs.sort(key=lambda pair: _hours_between(*pair))
+    words = [f"{begin:%H:%M}-{end:%H:%M}" for begin, end in pairs[:2]]
+    when.window = None
+    reading.trouble(
+        "which_half",
+        "Is that in the morning or in the afternoon?",
+        when.window_span,
+        reading.instead(when.window_span, *words),
+    )
+
+
+def _either(clock: Clock) -> list[time]:
+    """The hour as it is said, and twelve hours later where that could be meant."""
+    later = [clock.time.replace(hour=clock.time.hour + 12)] if clock.is_early else []
+    return [clock.time, *later]
+
+
+def _hours_between(begin: time, end: time) -> float:
+    """From one to the next of the other."""
+    minutes = (end.hour - begin.hour) * 60 + end.minute - begin.minute
+    return (minutes % 1_440 or 1_440) / 60
+
+
+def _latest_before(clock: Clock, end: Clock) -> Clock:
+    """Of the two hours that `2` may be, the one nearer before the end."""
+    both = [time(clock.time.hour % 12 + add, clock.time.minute) for add in (0, 12)]
+    before = [each for each in both if each < end.time] or both
+    return Clock(before[-1])
+
+
+def _add_window(
+    reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
+) -> None:
+    when.window, when.window_span = (moments[0], moments[1]), span_of(*tokens)
+    when.is_between = tokens[0].type == "BETWEEN"
+
+
+def _add_between(
+    reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
+) -> None:
+    if moments:
+        _add_window(reading, when, tokens, moments)
+    else:
+        _add_hours(reading, when, tokens, moments)
+
+
+def _add_earliest(
+    _: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
+) -> None:
+    when.earliest = replace(moments[0], span=span_of(*tokens))
+    when.lead = "start" if tokens[0].type == "START" else str(tokens[0])
+
+
+def _add_until(_: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]) -> None:
+    when.until = replace(moments[0], span=span_of(*tokens))
+
+
+def _add_deadline(
+    _: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
+) -> None:
+    when.deadline = replace(moments[0], span=span_of(*tokens))
+    when.is_before = tokens[0].endswith("before")
+
+
+def _add_asap(_: Reading, when: When, tokens: Sequence[Token], __: Sequence[Moment]) -> None:
+    when.asap = span_of(*tokens)
+
+
+def _add_anytime(reading: Reading, _: When, tokens: Sequence[Token], __: Sequence[Moment]) -> None:
+    reading.mean("anytime", "at any time that fits", span_of(*tokens))
+
+
+def _add_in_time(
+    reading: Reading, when: When, tokens: Sequence[Token], _: Sequence[Moment]
+) -> None:
+    text = re.sub(r"^in\s+|\s+from\s+now$", "", tokens[0])
+    starts = reading.now + timedelta(seconds=length_of(text) or 0)
+    whole = starts.replace(second=0, microsecond=0)
+    when.in_time = (whole if whole == starts else whole + ONE_MINUTE, span_of(*tokens))
+
+
+def _add_whole(reading: Reading, when: When, tokens: Sequence[Token], _: Sequence[Moment]) -> None:
+    when.whole = span_of(*tokens)
+    if tokens[0].type == "WHOLESPAN":
+        found = days_of(tokens[0], reading.today)
+        if found is None or isinstance(found, list):
+            open_days(reading, when.whole, found)
+            when.whole = None
+        else:
+            moment = Moment(when.whole, days=found)
+            when.plain = _both(reading, when.plain, moment) if when.plain else moment
+
+
+def _add_overnight(_: Reading, when: When, tokens: Sequence[Token], __: Sequence[Moment]) -> None:
+    when.overnight = span_of(*tokens)
+
+
+_ADDERS: dict[str, Callable[[Reading, When, Sequence[Token], Sequence[Moment]], None]] = {
+    "duration": _add_length, "coming": _add_coming, "plain": _add_plain, "hours": _add_hours,
+    "window": _add_window, "between": _add_between, "earliest": _add_earliest,
+    "begin": _add_earliest, "until": _add_until, "deadline": _add_deadline, "asap": _add_asap,
+    "anytime": _add_anytime, "in_time": _add_in_time, "whole_day": _add_whole,
+    "whole_span": _add_whole, "overnight": _add_overnight,
+}  # fmt: skip
+
+
+WHEN_PARTS = frozenset(_ADDERS)

@@ -1,0 +1,1 @@
+"""Words of a request: numbers, names, times, and the structured document."""

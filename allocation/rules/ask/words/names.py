@@ -1,0 +1,159 @@
+"""Names that an ask may use: the catalogue's classes, slices, tiers and projects."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from allocation.rules.ask.words.parsed import Catalogue, ClassEntry
+
+_GAP = r"[\s_.-]*"
+_VENDOR = r"(?:(?:nvidia|tesla|geforce)[\s-]+)*"
+_MEMORY_TAIL = re.compile(r"[\s_-]*\d+[\s_-]*gi?b?$")
+_MB_PER_GB = 1_000
+OTHER_GPUS = (
+    r"(?:(?:nvidia|tesla|geforce|quadro|amd|instinct|rtx|gtx)[\s-]+)*"
+    r"(?:(?:rtx|gtx)[\s-]*\d{3,4}(?:[\s-]*(?:ti|super|ada))?|[1-5]0[5-9]0(?:[\s-]*ti)?"
+    r"|titan(?:[\s-]*(?:xp?|v|rtx))?|gh200|gb[23]00|mi\d{3}x?|[abhv][1-3]00|h20|h800|a[48]00"
+    r"|[alt][248]|[al]40s?|a10g?|a16|a30|a40|l20|a[2456][05]00|[pkmt]\d{1,2}0?|v100s?)"
+    r"(?:[\s-]*\d{1,3}[\s-]*gi?b)?(?:'?s)?"
+)
+"""GPUs that people know and that this fleet does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The classes that a name means, and all of its family, for a memory size said beside it."""
+
+    slugs: tuple[str, ...]
+    family: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Patterns of every name, longest first, and what each means. Empty patterns match nothing."""
+
+    classes: str
+    profiles: str
+    tiers: str
+    projects: str
+    class_by_key: dict[str, Named]
+    profile_by_key: dict[str, str]
+    tier_by_key: dict[str, str]
+    project_by_key: dict[str, str]
+
+
+@lru_cache(maxsize=64)
+def names_of(catalogue: Catalogue) -> Names:
+    """Every name in this catalogue; made once for each catalogue."""
+    classes = _classes(catalogue.classes)
+    profiles = {key_of(name): name for entry in catalogue.classes for name in entry.profiles}
+    tiers = {key_of(name): each.slug for each in catalogue.tiers for name in (each.slug, each.name)}
+    projects = {key_of(name): slug for slug, title in catalogue.projects for name in (slug, title)}
+    plural = r"(?:'?s)?"
+    return Names(
+        _pattern(_spellings(catalogue.classes), _VENDOR, plural),
+        _pattern([name for entry in catalogue.classes for name in entry.profiles]),
+        _pattern([name for each in catalogue.tiers for name in (each.slug, each.name)]),
+        _pattern([name for pair in catalogue.projects for name in pair]),
+        classes,
+        profiles,
+        tiers,
+        projects,
+    )
+
+
+def key_of(name: str) -> str:
+    """The letters and digits of a name, `gib` and `g` as `gb`; what all its spellings share."""
+    plain = re.sub(r"[^a-z0-9+/]", "", re.sub(_VENDOR, "", name.lower()))
+    return re.sub(r"(\d)(?:gib|g|gb)(?![a-z0-9])", r"\1gb", plain)
+
+
+def class_named(names: Names, text: str) -> tuple[Named | None, bool]:
+    """What a class's name in a text means, and whether it is a plural."""
+    key = key_of(text)
+    if key in names.class_by_key:
+        return names.class_by_key[key], False
+    return names.class_by_key.get(key.removesuffix("s")), True
+
+
+def gigabytes_of(entry: ClassEntry) -> int:
+    """The memory in the label, as people say it; else what the driver says in GB."""
+    return gigabytes_said(entry.label, entry.memory_mb)
+
+
+def gigabytes_said(label: str, memory_mb: int) -> int:
+    """The memory of a class by its label, and by its driver where that says none."""
+    found = re.search(r"(\d+)\s*gi?b", label.lower())
+    return int(found[1]) if found else round(memory_mb / 1_024)
+
+
+def has_memory(entry: ClassEntry, gigabytes: int) -> bool:
+    """Whether a whole GPU of the class has at least this much memory."""
+    return entry.memory_mb >= gigabytes * _MB_PER_GB
+
+
+def _family(entry: ClassEntry) -> str:
+    """The label without its memory: `a100` of `A100 80 GB`."""
+    return _MEMORY_TAIL.sub("", entry.label.lower()).strip()
+
+
+def _spellings(classes: tuple[ClassEntry, ...]) -> list[str]:
+    found: list[str] = []
+    for entry in classes:
+        family = _family(entry)
+        found += [entry.slug, entry.label, family, f"{family} {gigabytes_of(entry)}gb"]
+        found += [
+            f"{family}-{gigabytes_of(entry)}",
+            *entry.aliases,
+            *re.findall(r"^rtx (\d{4})$", family),
+        ]
+    return found
+
+
+def _classes(classes: tuple[ClassEntry, ...]) -> dict[str, Named]:
+    """By key; a slug or a label means its class alone, an alias or a family each that has it."""
+    shared: dict[str, tuple[str, ...]] = {}
+    exact: dict[str, str] = {}
+    families: dict[str, tuple[str, ...]] = {}
+    for entry in classes:
+        family = _family(entry)
+        families[family] = (*families.get(family, ()), entry.slug)
+        for name in {family, *entry.aliases, *re.findall(r"^rtx (\d{4})$", family)}:
+            shared[key_of(name)] = (*shared.get(key_of(name), ()), entry.slug)
+        for name in (
+            f"{family}-{gigabytes_of(entry)}",
+            f"{family} {gigabytes_of(entry)}gb",
+            entry.label,
+            entry.slug,
+        ):
+            exact[key_of(name)] = entry.slug
+    kin = {slug: slugs for slugs in families.values() for slug in slugs}
+    found = {key: Named(slugs, slugs) for key, slugs in shared.items()}
+    found |= {key: Named((slug,), kin[slug]) for key, slug in exact.items()}
+    for entry in classes:
+        key = key_of(_family(entry))
+        found[key] = Named(found[key].slugs, kin[entry.slug])
+    return found
+
+
+def _pattern(names: list[str], before: str = "", after: str = "") -> str:
+    """A pattern of all spellings of these names; of nothing where there are none."""
+    spelled = sorted({" ".join(name.lower().split()) for name in names if name}, key=_longest)
+    return rf"{before}(?:{'|'.join(map(_spelled, spelled))}){after}" if spelled else r"(?!)"
+
+
+def _longest(name: str) -> tuple[int, str]:
+    return -len(name), name
+
+
+def _spelled(name: str) -> str:
+    """A name with any of space, hyphen and nothing between its words; `80 GB` also as `80g`."""
+    words = [word for word in re.split(r"[\s_.-]+", re.sub(r"(\d)(gi?b)$", r"\1 \2", name)) if word]
+    patterns = [r"gi?b?" if re.fullmatch("gi?b", word) else re.escape(word) for word in words]
+    spelled = patterns[0]
+    for number in range(1, len(words)):
+        # "a100 40 minutes" does not name the class "a100-40".
+        is_memory = words[number].isdecimal() and "gi?b?" not in patterns[number + 1 : number + 2]
+        is_apart = is_memory and any(char.isdecimal() for char in words[number - 1])
+        spelled += ("[_-]" if is_apart else _GAP) + patterns[number]
+    return spelled

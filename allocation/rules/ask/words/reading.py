@@ -1,0 +1,119 @@
+"""What has been read of a line so far: fields, where each was said, and what can't be meant."""
+
+import re
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from difflib import get_close_matches
+from zoneinfo import ZoneInfo
+
+from lark import Token
+
+from allocation.rules.ask.words.names import Names
+from allocation.rules.ask.words.numbers import NUMBER_WORDS
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Catalogue, Part, Problem, Repair
+
+Span = tuple[int, int]
+_WORDS = (
+    "monday tuesday wednesday thursday friday saturday sunday today tomorrow tonight "
+    "overnight morning afternoon evening weekend midnight noon hours hour days weeks "
+    "minutes until before between starting every weekday daily weekly monthly times cores "
+    "memory node nvlink rack slice slices project tier cheapest asap from after gpus half "
+    "quarter january february march april june july august september october november "
+    "december next week please now same"
+)
+VOCABULARY = (
+    *_WORDS.split(),
+    *(word for word in NUMBER_WORDS if " " not in word),
+)
+_ALIKE = 0.72
+_TRAILING_NOISE = re.compile(r"(?:\b(?:for|with|of|the|an?|and|or|to|my|our)\s+)+$", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Reading:
+    """A line, what it may name, and what its words have said."""
+
+    text: str
+    catalogue: Catalogue
+    names: Names
+    now: datetime
+    zone: ZoneInfo
+    said: dict[str, object] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    noise: list[Span] = field(default_factory=list)
+
+    @property
+    def today(self) -> date:
+        """The day on the asker's calendar."""
+        return self.now.astimezone(self.zone).date()
+
+    def say(self, name: str, value: object, meaning: str, span: Span) -> None:
+        """Keep what was understood; a second word for the same thing is a problem."""
+        if name in self.said:
+            self.twice(name.replace("_", " "), span, self.spans.get(name))
+            return
+        self.said[name], self.spans[name] = value, span
+        self.mean(name, meaning, span)
+
+    def mean(self, name: str, meaning: str, span: Span) -> None:
+        """Show what these words mean."""
+        self.parts.append(Part(*span, name, meaning))
+
+    def twice(self, what: str, span: Span, first: Span | None) -> None:
+        """Two words for the same thing: either may be meant."""
+        repairs = []
+        for kept, dropped in ((first, span), (span, first)):
+            if kept and dropped:
+                repairs.append(Repair(self.words(kept), self.replaced(dropped, "")))
+        self.trouble("said_twice", f"This is the second {what}.", span, repairs)
+
+    def trouble(
+        self, code: str, sentence: str, span: Span, repairs: list[Repair] | None = None
+    ) -> None:
+        """Note words that can't be meant so, and lines that would be right."""
+        self.problems.append(Problem(*span, code, sentence, tuple(repairs or ())))
+
+    def words(self, span: Span) -> str:
+        """The text there, as it was typed."""
+        return self.text[span[0] : span[1]]
+
+    def replaced(self, span: Span, words: str) -> str:
+        """The line with other words there."""
+        line = f"{self.text[: span[0]]} {words} {self.text[span[1] :]}"
+        return " ".join(line.split())
+
+    def instead(self, span: Span, *choices: str) -> list[Repair]:
+        """Lines with each of these words there."""
+        return [Repair(words, self.replaced(span, words)) for words in choices]
+
+    def guess(self, word: str) -> list[str]:
+        """Words of the language that this one may have been meant to be."""
+        known = [
+            *VOCABULARY,
+            *self.names.tier_by_key,
+            *(n for p in self.catalogue.projects for n in p),
+        ]
+        known += [name for each in self.catalogue.classes for name in (each.slug, *each.aliases)]
+        return [each for each in get_close_matches(word, known, n=2, cutoff=_ALIKE) if each != word]
+
+    def misspelled(self, span: Span, word: str) -> None:
+        """A word that is nearly one of the language."""
+        start = self.text.lower().index(word, span[0])
+        repairs = self.instead((start, start + len(word)), *self.guess(word))
+        self.trouble(NOT_UNDERSTOOD, f"“{self.words(span)}” is not understood.", span, repairs)
+
+    def with_noise(self, span: Span) -> Span:
+        """The span with the courtesies and articles right before it."""
+        before = _TRAILING_NOISE.search(self.text[: span[0]])
+        return (before.start() if before else span[0]), span[1]
+
+    def time_text(self, moment: datetime) -> str:
+        """A time as the asker's clock shows it."""
+        return f"{moment.astimezone(self.zone):%a %d %b %H:%M}"
+
+
+def span_of(*tokens: Token) -> Span:
+    """The characters from the first token to the end of the last."""
+    return int(tokens[0].start_pos or 0), int(tokens[-1].end_pos or 0)

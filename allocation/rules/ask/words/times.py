@@ -1,0 +1,262 @@
+"""Days and times of day as people write them, in the asker's zone: `fri`, `27 nov`, `2pm`."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from allocation.rules.ask.words.numbers import WORD_NUMBER, number_of
+
+WEEKDAY_WORDS = {
+    word: number
+    for number, day in enumerate(
+        ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+    )
+    for word in (day, day[:3])
+} | {"tues": 1, "wednes": 2, "weds": 2, "thurs": 3, "thur": 3}
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+WEEKDAY = (
+    r"(?:mon(?:day)?|tue(?:s(?:day)?)?|wed(?:s|nes(?:day)?)?|thu(?:r(?:s(?:day)?)?)?|fri(?:day)?|"
+    r"sat(?:urday)?|sun(?:day)?)"
+)
+WORKDAY = r"(?:weekday|workday|working\s+day|business\s+day)"
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_NTH = r"(?:st|nd|rd|th)"
+_YEAR = r"(?:,?\s+2[01]\d\d)?"
+DATE = (
+    r"\d{4}-\d{2}-\d{2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}\.\s?\d{1,2}\.(?:\s?2[01]\d\d)?|"
+    r"(?!(?:24/7|1/[2348]|2/3|3/[48])(?![/\d]))\d{1,2}/\d{1,2}(?:/2[01]\d\d)?"
+)
+MONTH_DATE = (
+    rf"(?:the\s+)?\d{{1,2}}{_NTH}?\.?\s+(?:of\s+)?{_MONTH}\.?{_YEAR}|"
+    rf"{_MONTH}\.?\s+(?:the\s+)?\d{{1,2}}{_NTH}?{_YEAR}"
+)
+ORDINAL_DAY = rf"(?:the\s+)?\d{{1,2}}{_NTH}"
+_HALVES = r"(?:am|pm|a\.m\.?|p\.m\.?)"
+CLOCK = (
+    rf"\d{{1,2}}(?:[:.]\d{{2}})?\s*{_HALVES}|\d{{1,2}}:\d{{2}}|\d{{1,2}}\s*o'?\s?clock|"
+    r"(?:12\s+)?noon|midday|(?:12\s+)?midnight"
+)
+INSTANT = r"\d{4}-\d{2}-\d{2}t\d{2}:\d{2}(?::\d{2})?(?:z|[+-]\d{2}:\d{2})?"
+_CLOCK = re.compile(rf"(\d{{1,2}})(?:[:.](\d{{2}}))?\s*({_HALVES}|o'?\s?clock)?")
+_MILITARY = re.compile(r"([01]\d|2[0-3])([0-5]\d)")
+_DAY_MONTH = re.compile(
+    rf"(\d{{1,2}}){_NTH}?\.?\s+(?:of\s+)?([a-z]{{3}})[a-z]*\.?(?:,?\s+(\d{{4}}))?"
+)
+_MONTH_DAY = re.compile(
+    rf"([a-z]{{3}})[a-z]*\.?\s+(?:the\s+)?(\d{{1,2}}){_NTH}?(?:,?\s+(\d{{4}}))?"
+)
+_DOTTED = re.compile(r"(\d{1,2})\.\s?(\d{1,2})\.(?:\s?(\d{4}))?")
+_SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(\d{4}))?")
+_ORDINAL = re.compile(rf"(\d{{1,2}}){_NTH}")
+_INSTANT = re.compile(INSTANT)
+_FIRST_DATE, _LAST_DATE = date(2000, 1, 1), date(2199, 12, 31)
+_WEEK = timedelta(days=7)
+
+
+class NoSuchTime(ValueError):
+    """A wall clock time that its day does not have, or one that is over; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A time of day. `is_early`: 1 to 6 o'clock without am, pm or a leading zero, which may be
+    meant in the afternoon; `is_twelve`: it could be (7 to 12 o'clock, too). `ends_day` is 24:00."""
+
+    time: time
+    is_early: bool = False
+    is_twelve: bool = False
+    is_midnight: bool = False
+    ends_day: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day, or what it may be: several `choices` where the words leave it open. A weekday comes
+    again."""
+
+    on: date
+    is_weekday: bool = False
+    choices: tuple[date, ...] = ()
+
+
+_NAMED_CLOCKS = {
+    "noon": Clock(time(12)),
+    "midday": Clock(time(12)),
+    "midnight": Clock(time(0), is_midnight=True),
+}
+
+
+def wall(day: date, clock: time, zone: ZoneInfo) -> datetime:
+    """UTC time of a wall clock time. NoSuchTime when the day does not have it."""
+    local = datetime.combine(day, clock, tzinfo=zone)
+    found = local.astimezone(UTC)
+    if found.astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None):
+        raise NoSuchTime(f"{day.isoformat()} has no {clock:%H:%M} in {zone.key}.")
+    return found
+
+
+def day_bounds(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """Begin of the day and of the next one, UTC; the first second there is."""
+    begins = datetime.combine(day, time(0), tzinfo=zone).astimezone(UTC)
+    ends = datetime.combine(day + timedelta(days=1), time(0), tzinfo=zone).astimezone(UTC)
+    return begins, ends
+
+
+def day_text(seconds: int) -> str:
+    """`1 d 2 h 30 min` for people."""
+    parts = []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        amount, seconds = divmod(seconds, size)
+        if amount:
+            parts.append(f"{amount} {unit}")
+    return " ".join(parts) or "0 s"
+
+
+def clock_read(text: str) -> Clock | None:
+    """The time of day that the words say."""
+    text = re.sub(r"^(?:at|@)\s*", "", text.strip())
+    named = _NAMED_CLOCKS.get(text.removeprefix("12").strip())
+    military = _MILITARY.fullmatch(text)
+    if named or military is None:
+        return named or _on_the_clock(text)
+    return Clock(time(int(military[1]), int(military[2])))
+
+
+def _on_the_clock(text: str) -> Clock | None:
+    found = _CLOCK.fullmatch(text)
+    if not found:
+        return None
+    hour, minute, half = int(found[1]), int(found[2] or 0), (found[3] or "")[:1]
+    if half in ("a", "p"):
+        return _in_half(hour, minute, is_pm=half == "p")
+    if (hour, minute) == (24, 0):
+        return Clock(time(0), ends_day=True)
+    if hour > 23 or minute > 59:
+        return None
+    is_plain = not found[1].startswith("0")
+    return Clock(time(hour, minute), is_plain and 1 <= hour <= 6, is_plain and 1 <= hour <= 12)
+
+
+def _in_half(hour: int, minute: int, *, is_pm: bool) -> Clock | None:
+    if not 1 <= hour <= 12 or minute > 59:
+        return None
+    return Clock(time(hour % 12 + 12 * is_pm, minute))
+
+
+def instant_read(text: str) -> datetime | None:
+    """An ISO 8601 time, aware where it has an offset."""
+    text = re.sub(r"^(?:at|on|@)\s*", "", text.strip())
+    if not _INSTANT.fullmatch(text):
+        return None
+    try:
+        found = datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
+    return found if _FIRST_DATE <= found.date() <= _LAST_DATE else None
+
+
+def day_read(text: str, today: date) -> Day | None:
+    """The day that the words say; None for one that there is not."""
+    text = " ".join(re.sub(r"^(?:on|at)\s+", "", text.strip()).split())
+    ahead = 2 if text.endswith("after tomorrow") else _ahead(text)
+    if ahead is not None:
+        return Day(today + timedelta(days=ahead))
+    named = _weekday(text, today)
+    found = named or _date(text, today)
+    if found is None or not _FIRST_DATE <= found.on <= _LAST_DATE:
+        return None
+    return found
+
+
+def _ahead(text: str) -> int | None:
+    """Days from today."""
+    if text in ("tomorrow", "tmrw", "tmr", "tmw", "tomo", "2morrow"):
+        return 1
+    if text == "today":
+        return 0
+    text = text.removeprefix("in ").removesuffix(" from now")
+    found = re.fullmatch(rf"(\d{{1,3}}|{WORD_NUMBER}|an?) (day|week)s?", text)
+    return number_of(found[1]) * (7 if found[2] == "week" else 1) if found else None
+
+
+def _weekday(text: str, today: date) -> Day | None:
+    """A weekday; `next fri` is open when one comes before next week."""
+    found = re.fullmatch(
+        r"(?:the )?(?:(next|this|coming|this coming) )?([a-z]+)(?: (next|this) week)?", text
+    )
+    weekday = WEEKDAY_WORDS.get(found[2]) if found else None
+    if found is None or weekday is None:
+        return None
+    coming = today + timedelta(days=(weekday - today.weekday()) % 7)
+    in_week = today - timedelta(days=today.weekday()) + timedelta(days=weekday)
+    if found[3]:
+        return Day(in_week + _WEEK * (found[3] == "next"))
+    if found[1] != "next":
+        return Day(coming, is_weekday=True)
+    after_today = coming if coming > today else coming + _WEEK
+    following = in_week + _WEEK
+    choices = () if after_today == following else (after_today, following)
+    return Day(after_today, choices=choices)
+
+
+def _date(text: str, today: date) -> Day | None:
+    text = text.removeprefix("the ")
+    try:
+        if re.fullmatch(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}", text):
+            return Day(date(*map(int, re.split("[-/]", text))))
+        return _date_in_words(text, today)
+    except ValueError:
+        return None
+
+
+def _date_in_words(text: str, today: date) -> Day | None:
+    slashed, ordinal = _SLASHED.fullmatch(text), _ORDINAL.fullmatch(text)
+    if slashed:
+        return _slashed(int(slashed[1]), int(slashed[2]), slashed[3], today)
+    if ordinal:
+        return _of_month(int(ordinal[1]), today)
+    dotted, first = _DOTTED.fullmatch(text), _DAY_MONTH.fullmatch(text)
+    if dotted:
+        return _coming(int(dotted[1]), int(dotted[2]), dotted[3], today)
+    found = first or _MONTH_DAY.fullmatch(text)
+    if found is None:
+        return None
+    number, name = (found[1], found[2]) if first else (found[2], found[1])
+    return _coming(int(number), MONTHS.index(name) + 1, found[3], today)
+
+
+def _slashed(first: int, second: int, year: str | None, today: date) -> Day | None:
+    """27/11 or 11/27; where both could be the month, it is open."""
+    found = []
+    for day, month in ((first, second), (second, first)):
+        if month <= 12:
+            coming = _coming(day, month, year, today)
+            found += [coming.on] if coming else []
+    dates = tuple(dict.fromkeys(found))
+    return Day(dates[0], choices=dates if len(dates) > 1 else ()) if dates else None
+
+
+def _coming(day: int, month: int, year: str | None, today: date) -> Day | None:
+    """The date in that year, or the next that comes."""
+    for each in [int(year)] if year else range(today.year, today.year + 9):
+        try:
+            found = date(each, month, day)
+        except ValueError:
+            continue
+        if year or found >= today:
+            return Day(found)
+    return None
+
+
+def _of_month(number: int, today: date) -> Day | None:
+    """The next day with that number."""
+    if not 1 <= number <= 31:
+        return None
+    day = today
+    while day.day != number:
+        day += timedelta(days=1)
+    return Day(day)

@@ -1,0 +1,1 @@
+"""Rules about nodes: leases, health, clocks, unreachable agents. Pure."""

@@ -1,0 +1,1 @@
+"""The shipped catalogue of GPU models, and `site.toml`."""

@@ -1,0 +1,1 @@
+"""The demo site, lived through by the services with a clock."""

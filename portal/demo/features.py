@@ -1,0 +1,121 @@
+"""One of each of the rarer things, so that their pages have something to show from the start."""
+
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from functools import partial
+from uuid import UUID, uuid5
+
+from allocation.models import Allocation, Blackout, Booking, Gpu, Series
+from allocation.services.blackouts import BlackoutWish, blackout_plan
+from allocation.services.bookings import Wish, booking_extend
+from allocation.services.pause_choices import booking_saved
+from allocation.services.series import Repeat, series_request
+from allocation.services.upkeep import gpu_return
+from billing.rules import midnight
+from portal.demo.nodes import DemoFleet
+from portal.demo.past import Act
+from portal.demo.week import CLIMATE, CRYO, FOLDING, WORDS, ZONE, Line, People, own, person, said
+from tenants.access import Actor
+from tenants.models import User
+
+NAMESPACE = UUID("5b6f3a52-5f1b-5c4f-9a3c-1c7c1b0a6d4e")
+HOUR = timedelta(hours=1)
+# A memory error that could not be corrected: the GPU is out until an operator puts it back.
+BROKEN, XID = "gpu-a1-01", 48
+FANS = "gpu-c1-01"
+# What is asked as the demo begins, as (sign-in name, project, tier, line, name): a share of a GPU,
+# one that borrows and is paused as soon as North Lab wants what it is guaranteed, work by its kind,
+# and three that have to wait.
+NOW_ASKED = (
+    ("mara", FOLDING, "standard", "0.25 l40s 3h", "label-check"),
+    ("mara", WORDS, "spot", "1 h100 3h", "scaling-run"),
+    ("tomas", WORDS, "standard", "1 a100 4h kind:training", "warm-up"),
+    ("tomas", WORDS, "assured", "4 h100 nvlink 8h", "pretrain-7b-big"),
+    ("mara", FOLDING, "standard", "5 h100 nvlink 6h", "protein-fold-big"),
+    ("tomas", WORDS, "standard", "4 a100 nvlink 10h", "distil-big"),
+)
+
+
+def now_lines(day: date) -> Iterator[Line]:
+    """What is asked at the demo's first start of a day, and waits for the portal's next turn."""
+    for number, (owner, project, tier, text, name) in enumerate(NOW_ASKED):
+        yield Line(uuid5(NAMESPACE, f"{day}/{number}"), name, owner, project, tier, text)
+
+
+def feature_acts(people: People, fleet: DemoFleet, today: date) -> Iterator[Act]:
+    """The rarer things of the week before `today`."""
+
+    def at(days: int, hour: float) -> datetime:
+        return midnight(today + timedelta(days=days)) + hour * HOUR
+
+    def line(name: str, owner: str, project: tuple[str, str], tier: str, text: str) -> Line:
+        key = uuid5(NAMESPACE, f"{today}/{name}")
+        return Line(key, name, owner, project, tier, text)
+
+    def on(days: int) -> str:
+        return f"on {today + timedelta(days=days)}"
+
+    # All of a node at the cheapest price, until North Lab wants what it is guaranteed.
+    sweep = line("scaling-sweep", "mara", WORDS, "spot", "8 h100 4h")
+    urgent = line("storm-front", "nils", CLIMATE, "standard", "2 h100 2h")
+    yield Act(at(-7, 0.5), partial(people.asks, sweep))
+    yield Act(at(-7, 1.25), partial(people.asks, urgent))
+    yield Act(at(-7, 1.27), own(booking_saved, sweep.id))
+    yield Act(at(-7, 8.2), series_asked)
+    # A GPU breaks under its booking, and is put back a day later.
+    screen = line("screening", "jonas", FOLDING, "standard", f"1 h100 5h at 10:00 {on(-3)}")
+    yield Act(at(-6, 9), partial(people.asks, screen))
+    yield Act(at(-3, 11.3), partial(_breaks, fleet, screen.id))
+    yield Act(at(-2, 7.5), _returns)
+    # More time is asked for, nobody comes, and a share of a GPU.
+    longer = line("finetune-long", "mara", WORDS, "standard", f"1 a100 4h at 13:00 {on(-2)}")
+    yield Act(at(-4, 15), partial(people.asks, longer))
+    yield Act(at(-2, 15.4), own(_extends, longer.id))
+    nobody = line("poster-figures", "ines", CRYO, "standard", f"1 a100-40 4h at 9:00 {on(-1)}")
+    yield Act(at(-2, 16.1), partial(people.asks, nobody, comes=False))
+    share = line("label-check", "mara", FOLDING, "standard", f"0.25 l40s 3h at 14:00 {on(-1)}")
+    yield Act(at(-1, 8.7), partial(people.asks, share))
+    yield Act(at(-6, 7.6), partial(maintenance_planned, today - timedelta(days=4)))
+
+
+def series_asked(now: datetime) -> None:
+    """Once a month: a course that needs a GPU on two days of the week."""
+    series_id = uuid5(NAMESPACE, f"{now:%Y-%m}/series")
+    text = "1 l40s every mon,wed 9-11 4 times"
+    heard = said(text, now)
+    if heard.repeat is None or Series.objects.filter(id=series_id).exists():
+        return
+    tenant, project = FOLDING
+    wish = Wish(project, "standard", heard.document(first=True), "lab-course", ZONE, text)
+    repeat = Repeat(heard.repeat, is_partial=True)
+    actor = person("mara", tenant)
+    series_request(actor=actor, wish=wish, repeat=repeat, now=now, series_id=series_id)
+
+
+def maintenance_planned(day: date, now: datetime) -> None:
+    """In a night in which nothing is booked there."""
+    begins = midnight(day) + 3 * HOUR
+    if not Blackout.objects.filter(ends__gt=now).exists():
+        wish = BlackoutWish(begins, begins + 2 * HOUR, "New fans", node=FANS)
+        blackout_plan(operator=_operator(), wish=wish, now=now)
+
+
+def _breaks(fleet: DemoFleet, key: UUID, now: datetime) -> None:
+    places = Allocation.objects.filter(booking=key, state=Allocation.State.ACTIVE)
+    found = places.filter(gpu__node__name=BROKEN).values_list("gpu__index", flat=True).first()
+    if found is not None:
+        fleet.fails(BROKEN, found, XID, now)
+
+
+def _returns(now: datetime) -> None:
+    for gpu in Gpu.objects.filter(needs_operator=True):
+        gpu_return(operator=_operator(), gpu=gpu, note="Reset; memory tests pass", now=now)
+
+
+def _extends(*, actor: Actor, booking: Booking, now: datetime) -> None:
+    if booking.planned_ends is not None:
+        booking_extend(booking=booking, until=booking.planned_ends + HOUR, now=now, actor=actor)
+
+
+def _operator() -> User:
+    return User.objects.get(username="olaf")

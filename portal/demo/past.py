@@ -1,0 +1,121 @@
+"""The demo's past, lived through: people act, nodes answer, and the portal decides, by one clock.
+
+Nothing is written here. Every step calls what pages, REST, the reader and the tasks call, at an
+instant of the past; the next step is at the next instant at which anything is due.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F, Min, Q
+from django.db.models.functions import Lower
+
+from allocation.models import Allocation, Booking, Pause
+from allocation.rules.states import State
+from allocation.services.cycle import cycle_run, tick_run
+from allocation.services.lifecycle import is_anyone_waiting
+from allocation.services.pauses import OPEN
+from allocation.services.presence import presence_watch
+from allocation.services.telemetry import use_roll
+from portal.demo.nodes import DemoFleet
+from portal.integrations.mail.send import mails_send
+from portal.integrations.relay import outbox_relay
+from portal.storage.audit_sources import audit_sealed
+from tenants.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often a turn comes while somebody waits, as a claim or a pause may become possible with
+    time; and how often messages, mails, rows of use and seals are made."""
+
+    turn: timedelta = timedelta(minutes=10)
+    housekeeping: timedelta = timedelta(hours=6)
+
+
+RHYTHM = Rhythm()
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something that a person, or hardware, does at an instant. What is refused is not done."""
+
+    at: datetime
+    do: Callable[[datetime], object]
+
+
+def live_through(
+    acts: Iterable[Act],
+    fleet: DemoFleet,
+    *,
+    since: datetime,
+    until: datetime,
+    rhythm: Rhythm = RHYTHM,
+) -> None:
+    """Everything that happens after `since` and before `until`."""
+    waiting = sorted((act for act in acts if since < act.at < until), key=lambda act: act.at)
+    now, kept, clock = since, since, since
+    while (now := min(_instants(now, clock, waiting, fleet), default=until)) < until:
+        news = _acts(waiting, now) or now >= clock
+        freed = fleet.reports(now)
+        if fleet.measures(now):
+            news |= bool(presence_watch(now))
+        if news or freed:
+            (cycle_run if news or is_anyone_waiting() else tick_run)(now)
+            fleet.reads(now)
+            clock = min(_of_the_clock(now, rhythm.turn), default=until)
+        if now - kept >= rhythm.housekeeping:
+            _housekeeping(now)
+            kept = now
+    _housekeeping(until)
+
+
+def _instants(
+    after: datetime, clock: datetime, acts: list[Act], fleet: DemoFleet
+) -> Iterator[datetime]:
+    """When something is due next."""
+    if acts:
+        yield acts[0].at
+    yield from (at for at in (clock, *fleet.due()) if at > after)
+
+
+def _acts(waiting: list[Act], now: datetime) -> bool:
+    """Does what is due; whether anything was."""
+    due = [act for act in waiting if act.at <= now]
+    del waiting[: len(due)]
+    for act in due:
+        with suppress(Refused), transaction.atomic():
+            act.do(now)
+    return bool(due)
+
+
+def _of_the_clock(after: datetime, turn: timedelta) -> Iterator[datetime]:
+    """When a turn is due by the clock alone: starts and ends, changes of a mode ahead of a start,
+    ends of grace."""
+    begins = Q(state__in=(State.SCHEDULED, State.PAUSED), planned_starts__gt=after)
+    ends = Q(state__in=(State.SCHEDULED, State.STARTING, State.ACTIVE), planned_ends__gt=after)
+    bookings = Booking.objects.aggregate(
+        starts=Min("planned_starts", filter=begins), ends=Min("planned_ends", filter=ends)
+    )
+    pauses = Pause.objects.filter(OPEN, emptied_at=None, deadline__gt=after)
+    resets = Allocation.objects.filter(
+        state=Allocation.State.PLANNED, gpu__model__mode_switch="reset", gpu__mode_wanted=""
+    ).exclude(mode=F("gpu__mode"))
+    change = resets.aggregate(at=Min(Lower("period")), ahead=Min("gpu__model__switch_seconds"))
+    found = [bookings["starts"], bookings["ends"], pauses.aggregate(at=Min("deadline"))["at"]]
+    if change["at"] is not None:
+        found.append(change["at"] - timedelta(seconds=change["ahead"]))
+    if Booking.objects.filter(state__in=(State.QUEUED, State.PAUSED)).exists():
+        found.append(after + turn)
+    yield from (at for at in found if at is not None and at > after)
+
+
+def _housekeeping(now: datetime) -> None:
+    """What beat asks for besides turns."""
+    outbox_relay(now)
+    mails_send(now)
+    use_roll(now)
+    audit_sealed(now)

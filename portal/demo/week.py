@@ -1,0 +1,181 @@
+"""What the demo's people do: the same on every site for the same day and the same instant."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from uuid import UUID, uuid5
+from zoneinfo import ZoneInfo
+
+from allocation.models import Booking
+from allocation.queries.fleet.catalogue import ask_catalogue
+from allocation.rules.ask import Parsed, parse_ask
+from allocation.services.bookings import (
+    Wish,
+    booking_cancel,
+    booking_release,
+    booking_request,
+)
+from billing.rules import midnight
+from portal.demo.nodes import Label
+from portal.demo.past import Act
+from tenants.access import Actor, actor_by_id
+from tenants.models import User
+
+NAMESPACE = UUID("0d9f2f7e-7c1d-5b53-9d55-5d6f3c1d8b2e")
+ZONE = "Europe/Berlin"
+PER_PAST_DAY = 9
+PER_COMING_DAY = 5
+FOLDING = ("helix", "protein-folding")
+CRYO = ("helix", "cryo-em")
+WORDS = ("helix", "language-models")
+CLIMATE = ("northlab", "climate")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A kind of job that somebody books again and again; `hours` is from and to."""
+
+    name: str
+    owner: str
+    project: tuple[str, str]
+    tier: str
+    what: str
+    hours: tuple[int, int]
+
+
+WORKS = (
+    Work("protein-fold", "mara", FOLDING, "standard", "4 h100 nvlink", (4, 9)),
+    Work("ablation", "mara", FOLDING, "spot", "2 h100 nvlink", (2, 6)),
+    Work("folding-eval", "jonas", FOLDING, "standard", "1 h100", (2, 6)),
+    Work("msa-build", "mara", FOLDING, "standard", "1 3g.40gb h100", (3, 8)),
+    Work("relax", "jonas", FOLDING, "spot", "2 a100 nvlink", (2, 8)),
+    Work("notebook", "mara", FOLDING, "standard", "1 1g.10gb h100", (4, 9)),
+    Work("refinement", "ines", CRYO, "assured", "2 a100 nvlink", (3, 8)),
+    Work("particle-picking", "ines", CRYO, "standard", "1 3g.20gb a100-40", (2, 6)),
+    Work("3d-classes", "tomas", CRYO, "spot", "2 a100-40 nvlink", (3, 9)),
+    Work("ctf-check", "ines", CRYO, "standard", "2 1g.5gb a100-40", (1, 4)),
+    Work("motion-correction", "tomas", CRYO, "standard", "1 2g.20gb a100", (2, 6)),
+    Work("pretrain-7b", "tomas", WORDS, "assured", "2 h100 nvlink", (6, 12)),
+    Work("finetune-lora", "mara", WORDS, "standard", "1 a100", (3, 8)),
+    Work("eval-suite", "tomas", WORDS, "spot", "1 l40s", (2, 6)),
+    Work("serve-test", "mara", WORDS, "standard", "1 2g.20gb h100", (2, 5)),
+    Work("distil", "tomas", WORDS, "standard", "3 a100 nvlink", (4, 8)),
+    Work("rain-ensemble", "nils", CLIMATE, "standard", "2 h100 nvlink", (3, 8)),
+    Work("downscaling", "nils", CLIMATE, "spot", "1 a100", (3, 9)),
+    Work("reanalysis", "freya", CLIMATE, "assured", "2 a100 nvlink", (4, 8)),
+    Work("emulator", "nils", CLIMATE, "standard", "2 1g.20gb h100", (3, 8)),
+)
+# By place in WORKS: what begins when the demo does.
+STARTING = (0, 3, 5, 6, 8, 12, 13, 14, 17, 19)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A booking as somebody asks for it in one line."""
+
+    id: UUID
+    name: str
+    owner: str
+    project: tuple[str, str]
+    tier: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """What people do, by the services; `absent` collects the bookings that they forget."""
+
+    absent: set[Label]
+
+    def asks(self, line: Line, now: datetime, *, comes: bool = True) -> None:
+        """Somebody types the line and presses *Book*; whoever has done it does it once."""
+        if Booking.objects.filter(id=line.id).exists():
+            return
+        tenant, project = line.project
+        document = said(line.text, now).document()
+        wish = Wish(project, line.tier, document, line.name, ZONE, line.text)
+        actor = person(line.owner, tenant)
+        booking = booking_request(actor=actor, wish=wish, now=now, booking_id=line.id)
+        if not comes:
+            self.absent.add((tenant, booking.label))
+
+
+def person(username: str, tenant: str) -> Actor:
+    """Who acts, as a member of the tenant."""
+    return actor_by_id(User.objects.only("pk").get(username=username).pk, tenant)
+
+
+def said(text: str, now: datetime) -> Parsed:
+    """What the line means to the portal."""
+    return parse_ask(text, catalogue=ask_catalogue(), now=now, zone=ZoneInfo(ZONE))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A line, when it is asked, its window, and what becomes of it besides being used."""
+
+    line: Line
+    asked: datetime
+    starts: datetime
+    ends: datetime
+    fate: str = ""
+
+
+def day_plans(day: date, edge: datetime) -> Iterator[Plan]:
+    """What people want for the UTC day; nothing that would run at `edge`."""
+    dice = random.Random(f"demo {day}")  # noqa: S311 (not for secrets)
+    for number in range(PER_PAST_DAY if midnight(day) < edge else PER_COMING_DAY):
+        work = dice.choice(WORKS)
+        starts = midnight(day) + timedelta(minutes=30 * dice.randrange(5 * 2, 21 * 2))
+        hours = dice.randint(*work.hours)
+        ends = starts + timedelta(hours=hours)
+        asked = min(starts, edge) - timedelta(minutes=30 * dice.randrange(1, 30 * 2))
+        (fate,) = dice.choices(("", "released", "cancelled", "absent"), (79, 11, 8, 2))
+        name = f"{work.name}-{dice.randrange(1, 60)}"
+        if ends <= edge - timedelta(minutes=10) or starts >= edge + timedelta(minutes=45):
+            line = _line(work, uuid5(NAMESPACE, f"{day}/{number}"), name, starts, hours)
+            yield Plan(line, asked, starts, ends, fate)
+
+
+def start_plans(edge: datetime) -> Iterator[Plan]:
+    """What starts at `edge`, and was asked in the hours before."""
+    day = edge.astimezone(UTC).date()
+    for number in STARTING:
+        work = WORKS[number]
+        hours = work.hours[0] + number % 3
+        key = uuid5(NAMESPACE, f"{day}/now/{number}")
+        line = _line(work, key, f"{work.name}-{day:%d%m}", edge, hours)
+        asked = edge - timedelta(minutes=7 * number + 5)
+        yield Plan(line, asked, edge, edge + timedelta(hours=hours))
+
+
+def acts_of(people: People, plans: Iterable[Plan]) -> Iterator[Act]:
+    """Each is asked for, and given back, taken back or forgotten."""
+    for plan in plans:
+        key = plan.line.id
+        yield Act(plan.asked, partial(people.asks, plan.line, comes=plan.fate != "absent"))
+        if plan.fate == "released":
+            used = (plan.ends - plan.starts) * 3 // 5
+            yield Act(plan.starts + used, own(booking_release, key))
+        if plan.fate == "cancelled":
+            yield Act(plan.asked + (plan.starts - plan.asked) // 2, own(booking_cancel, key))
+
+
+def _line(work: Work, key: UUID, name: str, starts: datetime, hours: int) -> Line:
+    local = starts.astimezone(ZoneInfo(ZONE))
+    text = f"{work.what} {hours}h at {local:%H:%M} on {local:%Y-%m-%d}"
+    return Line(key, name, work.owner, work.project, work.tier, text)
+
+
+def own(service: Callable[..., object], key: UUID) -> Callable[[datetime], object]:
+    """The booking's owner does it, if the booking is there."""
+
+    def do(now: datetime) -> None:
+        booking = Booking.objects.select_related("owner", "tenant").filter(id=key).first()
+        if booking is not None:
+            actor = person(booking.owner.username, booking.tenant.slug)
+            service(actor=actor, booking=booking, now=now)
+
+    return do

@@ -1,0 +1,1 @@
+"""Starts and supervises the portal's programs on one machine."""

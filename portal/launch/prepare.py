@@ -1,0 +1,35 @@
+"""Everything a start needs from Django, in one process: migrations, the demo, enrolment tokens.
+
+`python -m portal.launch.prepare FOLDER NODE…` writes a one-time token for each node to FOLDER/NODE.
+"""
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import django
+from django.core.management import call_command
+
+
+def main(folder: Path, nodes: list[str]) -> None:
+    """Migrate, seed (both change nothing the second time) and make tokens for new nodes."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+    django.setup()
+    call_command("migrate", interactive=False, verbosity=0)
+    call_command("seed_demo")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for node in nodes:
+        if not (folder / node).exists():
+            _token_write(folder / node)
+
+
+def _token_write(path: Path) -> None:
+    printed = io.StringIO()
+    call_command("enrol_token", node=path.name, stdout=printed)
+    path.touch(mode=0o600)
+    path.write_text(printed.getvalue().strip(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

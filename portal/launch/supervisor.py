@@ -1,0 +1,247 @@
+"""Runs programs in phases, shows their output line by line, brings the dead back, stops in order.
+
+One thread, no event loop: forking from several threads is not safe, and there is little to do.
+"""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from portal.launch.processes import (
+    DidNotStart,
+    Program,
+    group_kill,
+    pid_write,
+    spawn_options,
+)
+
+BACKOFF_FIRST_SECONDS = 0.5
+BACKOFF_MAX_SECONDS = 30.0
+HEALTHY_AFTER_SECONDS = 10.0
+START_ATTEMPTS = 4
+PUMP_SECONDS = 0.1
+READ_BYTES = 65536
+LAUNCHER = "launcher"
+COLOURS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
+
+
+class StopAsked(Exception):
+    """A signal asked the launcher to stop."""
+
+
+@dataclass
+class Child:
+    """A program and its present process."""
+
+    program: Program
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    is_ready: bool = False
+    deaths: int = 0
+    again_at: float | None = None
+    rest: bytes = b""
+    said: list[str] = field(default_factory=list)
+
+
+class Lines:
+    """Prints lines with the name of who said them; colours only on a terminal.
+
+    With `is_quiet` only the launcher's own are printed; the others are in files in `folder`.
+    """
+
+    def __init__(self, folder: Path, *, is_quiet: bool) -> None:
+        self.folder = folder
+        self.is_quiet = is_quiet
+        self.is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self.colour_of: dict[str, int] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def say(self, name: str, line: str) -> None:
+        """One line of `name`, to the terminal or to its file."""
+        if self.is_quiet and name != LAUNCHER:
+            with (self.folder / f"{name}.log").open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+            return
+        prefix = f"{name:<10} | "
+        if self.is_coloured:
+            colour = self.colour_of.setdefault(name, COLOURS[len(self.colour_of) % len(COLOURS)])
+            prefix = f"\x1b[{colour}m{prefix}\x1b[0m"
+        # Whoever read our output may be gone (`make demo | head`); stopping in order matters more.
+        with suppress(BrokenPipeError):
+            sys.stdout.write(f"{prefix}{line}\n")
+            sys.stdout.flush()
+
+
+class Supervisor:
+    """The programs of one launcher. Signals only set a mark; the loop acts on it."""
+
+    def __init__(self, pids: Path, lines: Lines) -> None:
+        self.pids = pids
+        self.lines = lines
+        self.phases: list[list[Child]] = []
+        self.selector = selectors.DefaultSelector()
+        self.stops_asked = 0
+
+    def listen(self) -> None:
+        """Take Ctrl-C and the usual ways to be told to stop."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: self._stop_asked())
+
+    def start(self, programs: Sequence[Program]) -> None:
+        """Start programs side by side, as one phase, and wait until all are ready.
+
+        Raises DidNotStart, or StopAsked; what runs then is ended by `stop`.
+        """
+        phase = [Child(program) for program in programs]
+        self.phases.append(phase)
+        for child in phase:
+            self._spawn(child)
+        began = time.monotonic()
+        while not all(child.is_ready for child in phase):
+            self.turn()
+            for child in phase:
+                self._check_start(child, time.monotonic() - began)
+
+    def run(self) -> None:
+        """Look after all programs until told to stop."""
+        while True:
+            try:
+                self.turn()
+            except StopAsked:
+                return
+
+    def turn(self) -> None:
+        """Pass on output, note deaths, start again what is due. Raises StopAsked."""
+        self._read(PUMP_SECONDS)
+        for child in self._children():
+            self._look_after(child)
+        if self.stops_asked:
+            raise StopAsked
+
+    def stop(self) -> None:
+        """Stop the phases, last first; a second Ctrl-C ends everything at once."""
+        self.stops_asked = 0
+        for phase in reversed(self.phases):
+            self._stop_phase(phase)
+        self.phases.clear()
+
+    def _stop_asked(self) -> None:
+        self.stops_asked += 1
+
+    def _children(self) -> list[Child]:
+        return [child for phase in self.phases for child in phase]
+
+    def _spawn(self, child: Child) -> None:
+        program = child.program
+        process = subprocess.Popen(  # noqa: S603 (our own programs, never a shell)
+            program.command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            **spawn_options(program),
+        )
+        assert process.stdout is not None  # noqa: S101 (asked for above)
+        os.set_blocking(process.stdout.fileno(), False)
+        self.selector.register(process.stdout, selectors.EVENT_READ, child)
+        pid_write(self.pids, program.name, process.pid)
+        child.process, child.started, child.again_at = process, time.monotonic(), None
+        child.rest = b""
+
+    def _read(self, seconds: float) -> None:
+        if not self.selector.get_map():
+            time.sleep(seconds)
+        for key, _ in self.selector.select(seconds):
+            if not self._read_some(key.data, key.fd):
+                self.selector.unregister(key.fileobj)
+
+    def _read_some(self, child: Child, descriptor: int) -> bool:
+        """Pass on what is there; False at the end of the output."""
+        data = os.read(descriptor, READ_BYTES)
+        *whole, child.rest = (child.rest + data).split(b"\n")
+        for line in whole:
+            self._heard(child, line)
+        return bool(data)
+
+    def _heard(self, child: Child, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").rstrip()
+        child.said = [*child.said[-9:], text]
+        self.lines.say(child.program.name, text)
+
+    def _look_after(self, child: Child) -> None:
+        if child.process is None:
+            if child.again_at is not None and time.monotonic() >= child.again_at:
+                self._spawn(child)
+        elif child.process.poll() is not None:
+            self._died(child)
+        elif not child.is_ready:
+            child.is_ready = child.program.is_ready is None or child.program.is_ready()
+
+    def _died(self, child: Child) -> None:
+        assert child.process is not None  # noqa: S101 (the caller looked)
+        status = child.process.returncode
+        if time.monotonic() - child.started > HEALTHY_AFTER_SECONDS:
+            child.deaths = 0
+        delay = min(BACKOFF_FIRST_SECONDS * 2**child.deaths, BACKOFF_MAX_SECONDS)
+        child.deaths += 1
+        self._drop(child)
+        child.again_at = time.monotonic() + delay
+        self.lines.say(
+            LAUNCHER,
+            f"{child.program.name} ended ({_status_words(status)}); again in {delay:.1f} s",
+        )
+
+    def _drop(self, child: Child) -> None:
+        """Forget an ended process; nothing of its group may outlive it."""
+        assert child.process is not None  # noqa: S101 (the caller looked)
+        group_kill(child.process.pid)
+        output = child.process.stdout
+        if output is not None:
+            with suppress(BlockingIOError):
+                while self._read_some(child, output.fileno()):
+                    pass
+            if output in self.selector.get_map():
+                self.selector.unregister(output)
+            output.close()
+        child.process = None
+        (self.pids / f"{child.program.name}.pid").unlink(missing_ok=True)
+
+    def _check_start(self, child: Child, waited: float) -> None:
+        name = child.program.name
+        if child.deaths >= START_ATTEMPTS:
+            raise DidNotStart(f"{name} ended {child.deaths} times:\n" + "\n".join(child.said))
+        if not child.is_ready and waited > child.program.ready_seconds:
+            raise DidNotStart(f"{name} is not ready after {waited:.0f} s.")
+
+    def _stop_phase(self, phase: list[Child]) -> None:
+        alive = [child for child in phase if child.process is not None]
+        for child in alive:
+            child.again_at = None
+            _signal(child, child.program.stop_signal)
+        began = time.monotonic()
+        while alive:
+            self._read(PUMP_SECONDS)
+            waited = time.monotonic() - began
+            for child in list(alive):
+                if child.process is not None and child.process.poll() is None:
+                    if self.stops_asked or waited > child.program.stop_seconds:
+                        group_kill(child.process.pid)
+                    continue
+                self._drop(child)
+                alive.remove(child)
+
+
+def _signal(child: Child, number: signal.Signals) -> None:
+    if child.process is not None and child.process.poll() is None:
+        child.process.send_signal(number)
+
+
+def _status_words(status: int) -> str:
+    if status < 0:
+        return signal.Signals(-status).name
+    return f"status {status}"

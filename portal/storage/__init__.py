@@ -1,0 +1,1 @@
+"""Databases, backups and the archive."""

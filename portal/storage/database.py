@@ -1,0 +1,230 @@
+"""The database and its roles: who may connect, and who sees past row-level security.
+
+`python -m portal.storage.database` makes both from the environment; the launcher and the tests call
+`roles_ensure`. What a role may do with a table is said by the migration that makes the table.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
+
+from portal.env import BadSetting, env_int, env_secret, env_str
+
+EXTENSIONS = ("btree_gist",)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long PostgreSQL lets a login role's session go on, in seconds; 0 is without end.
+
+    `statement` bounds one statement, `lock` its wait for a lock, and `idle` a transaction in which
+    nothing is asked, and which holds what it has locked.
+    """
+
+    statement: int
+    lock: int
+    idle: int
+
+
+# What they are for is in docs/configuration.md. Each value has a variable of the environment.
+PATIENCE = {
+    "portal_web": Patience(statement=10, lock=5, idle=60),
+    "portal_operators": Patience(statement=30, lock=5, idle=120),
+    "portal_system": Patience(statement=60, lock=20, idle=300),
+    "portal_owner": Patience(statement=0, lock=60, idle=0),
+}
+LONGEST_SECONDS = 24 * 3600
+# The settings of a role that carry its patience.
+TIMEOUTS = {
+    "statement": "statement_timeout",
+    "lock": "lock_timeout",
+    "idle": "idle_in_transaction_session_timeout",
+}
+# A machine that lost its power is noticed after 25 s and its locks fall: a standby solver waits for
+# one of them. Linux alone takes two hours. Sockets of the own machine ignore these.
+KEEPALIVES = {
+    "tcp_keepalives_idle": "10s",
+    "tcp_keepalives_interval": "5s",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25s",
+}
+# Which roles there are, and which of them pass row-level security.
+ROLES_BYPASS = {
+    "portal_owner": True,
+    "portal_web": False,
+    "portal_operators": False,
+    "portal_system": True,
+    "portal_ops": True,
+}
+# Who can become whom: the operators' process begins as the web does and steps up for one
+# transaction at a time. A web process can become nobody else. Who owns all tables enrols the
+# demo's nodes, too.
+MEMBERSHIPS = (
+    ("portal_operators", "portal_web"),
+    ("portal_operators", "portal_ops"),
+    ("portal_owner", "portal_ops"),
+)
+
+
+@dataclass(frozen=True)
+class Passwords:
+    """Passwords of the four roles that may log in."""
+
+    owner: str = field(repr=False)
+    web: str = field(repr=False)
+    operators: str = field(repr=False)
+    system: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Role:
+    """A database role; `bypass` is BYPASSRLS, without a password it can't log in."""
+
+    name: str
+    bypass: bool
+    password: str | None = field(default=None, repr=False)
+
+
+def roles_ensure(
+    admin_dsn: str,
+    passwords: Passwords,
+    *,
+    database: str = "portal",
+    patience: Mapping[str, Patience] = PATIENCE,
+) -> None:
+    """Make roles, database and extensions, or bring existing ones to what is said here.
+
+    `admin_dsn` is a superuser's address in a database that exists (usually `postgres`).
+    Safe to run again. Raises psycopg.Error.
+    """
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        for role in _roles(passwords):
+            _role_ensure(connection, role)
+        connection.execute("REVOKE portal_ops FROM portal_web")
+        for member, becomes in MEMBERSHIPS:
+            connection.execute(
+                sql.SQL("GRANT {} TO {} WITH INHERIT FALSE, SET TRUE").format(
+                    sql.Identifier(becomes), sql.Identifier(member)
+                )
+            )
+        connection.execute("ALTER ROLE portal_operators SET role = portal_web")
+        for name, limits in patience.items():
+            _patience_set(connection, name, limits)
+        _database_ensure(connection, database)
+    with psycopg.connect(database_dsn(admin_dsn, database), autocommit=True) as connection:
+        for extension in EXTENSIONS:
+            connection.execute(
+                sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(extension))
+            )
+        connection.execute("ALTER SCHEMA public OWNER TO portal_owner")
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        connection.execute("GRANT USAGE ON SCHEMA public TO portal_web, portal_system, portal_ops")
+
+
+def database_dsn(
+    dsn: str, database: str, *, user: str | None = None, password: str | None = None
+) -> str:
+    """The URL `dsn` for another database and, if given, another user."""
+    parts = urlsplit(dsn)
+    if user is not None:
+        server = parts.netloc.rpartition("@")[2]
+        parts = parts._replace(netloc=f"{quote(user)}:{quote(password or '', safe='')}@{server}")
+    return urlunsplit(parts._replace(path=f"/{database}"))
+
+
+def _roles(passwords: Passwords) -> tuple[Role, ...]:
+    known = {
+        "portal_owner": passwords.owner,
+        "portal_web": passwords.web,
+        "portal_operators": passwords.operators,
+        "portal_system": passwords.system,
+    }
+    return tuple(Role(name, bypass, known.get(name)) for name, bypass in ROLES_BYPASS.items())
+
+
+def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
+    found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role.name]).fetchone()
+    login = (
+        sql.SQL("NOLOGIN PASSWORD NULL")
+        if role.password is None
+        else sql.SQL("LOGIN PASSWORD {}").format(sql.Literal(role.password))
+    )
+    connection.execute(
+        sql.SQL("{} ROLE {} {} {} NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION").format(
+            sql.SQL("ALTER" if found else "CREATE"),
+            sql.Identifier(role.name),
+            login,
+            sql.SQL("BYPASSRLS" if role.bypass else "NOBYPASSRLS"),
+        )
+    )
+
+
+def _patience_set(connection: psycopg.Connection, role: str, limits: Patience) -> None:
+    settled = {TIMEOUTS[kind]: f"{seconds}s" for kind, seconds in asdict(limits).items()}
+    for setting, value in {**settled, **KEEPALIVES}.items():
+        connection.execute(
+            sql.SQL("ALTER ROLE {} SET {} = {}").format(
+                sql.Identifier(role), sql.Identifier(setting), sql.Literal(value)
+            )
+        )
+
+
+def patience_read() -> dict[str, Patience]:
+    """The limits from the environment, as PORTAL_WEB_STATEMENT_SECONDS. Raises BadSetting."""
+    return {
+        role: Patience(
+            **{
+                kind: env_int(
+                    f"{role.upper()}_{kind.upper()}_SECONDS", usual, low=0, high=LONGEST_SECONDS
+                )
+                for kind, usual in asdict(limits).items()
+            }
+        )
+        for role, limits in PATIENCE.items()
+    }
+
+
+def _database_ensure(connection: psycopg.Connection, database: str) -> None:
+    name = sql.Identifier(database)
+    found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [database])
+    if not found.fetchone():
+        connection.execute(sql.SQL("CREATE DATABASE {} OWNER portal_owner").format(name))
+    connection.execute(sql.SQL("ALTER DATABASE {} SET timezone TO 'UTC'").format(name))
+    database_rights(connection, database)
+
+
+def database_rights(connection: psycopg.Connection, database: str) -> None:
+    """Let the portal's roles in and nobody else; no web process makes temporary tables."""
+    name = sql.Identifier(database)
+    connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name))
+    connection.execute(
+        sql.SQL(
+            "GRANT CONNECT ON DATABASE {} TO portal_web, portal_operators, portal_system"
+        ).format(name)
+    )
+
+
+def main() -> int:
+    """Make roles and database from DATABASE_ADMIN_URL and the four passwords; exit status."""
+    try:
+        passwords = Passwords(
+            owner=env_secret("PORTAL_OWNER_PASSWORD"),
+            web=env_secret("PORTAL_WEB_PASSWORD"),
+            operators=env_secret("PORTAL_OPERATORS_PASSWORD"),
+            system=env_secret("PORTAL_SYSTEM_PASSWORD"),
+        )
+        admin = env_str("DATABASE_ADMIN_URL")
+        database = env_str("PORTAL_DATABASE", "portal")
+        roles_ensure(admin, passwords, database=database, patience=patience_read())
+    except (BadSetting, psycopg.Error) as error:
+        sys.stderr.write(f"The database was not made: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

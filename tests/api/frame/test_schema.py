@@ -1,0 +1,95 @@
+"""The OpenAPI document: checked in, true, and served."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import call_command
+from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
+
+from portal.api.docs import Document, _document
+from portal.api.root import urlpatterns
+from tests.api.builders import Site, said
+
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "openapi.yaml"
+
+
+def test_the_checked_in_document_is_what_the_code_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fresh = tmp_path / "openapi.yaml"
+    call_command("spectacular", file=str(fresh), validate=True, fail_on_warn=True)
+    assert fresh.read_text() == DOCUMENT.read_text(), (
+        "run: manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml"
+    )
+    assert "Warnings: 0" not in capsys.readouterr().out
+
+
+def test_every_route_stands_in_the_document() -> None:
+    paths = yaml.safe_load(DOCUMENT.read_text())["paths"]
+    declared = [
+        str(route.pattern) for route in urlpatterns if hasattr(route.callback, "view_class")
+    ]
+    assert len(paths) == len([path for path in declared if path != "schema/"])
+
+
+@pytest.mark.django_db
+def test_document_and_viewer_are_served_without_inline_script() -> None:
+    client = Client()
+    schema = client.get("/api/v1/schema/")
+    assert schema.status_code == 200
+    assert schema.headers["Content-Type"].startswith("application/vnd.oai.openapi")
+    page = client.get("/api/v1/docs/").content.decode()
+    assert "<script>" not in page
+    assert "<style" not in page
+    start = client.get("/api/v1/docs/start.js")
+    assert start.headers["Content-Type"].startswith("text/javascript")
+
+
+@pytest.mark.django_db
+def test_the_document_is_made_once_and_sent_again_only_when_it_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client, calls = Client(), []
+
+    class Counted(SchemaGenerator):
+        def get_schema(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+            calls.append(named)
+            return super().get_schema(*given, **named)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(Document, "generator_class", Counted)
+    _document.cache_clear()
+    first = client.get("/api/v1/schema/")
+    as_json = client.get("/api/v1/schema/?format=json").json()
+    assert yaml.safe_load(first.content) == as_json == yaml.safe_load(DOCUMENT.read_text())
+    assert first.content == client.get("/api/v1/schema/?version=9&lang=x").content
+    again = client.get("/api/v1/schema/", headers={"If-None-Match": first["ETag"]})
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
+    assert client.head("/api/v1/schema/").status_code == 200
+    assert client.get("/api/v1/schema/?format=none").status_code == 404
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("me", "MeOut"), ("tiers/standard", "TierOut"), ("projects/folding", "ProjectOut"),
+    ],
+)  # fmt: skip
+def test_an_answer_has_exactly_the_documented_fields(site: Site, path: str, name: str) -> None:
+    assert set(said(site.researcher.get(path))) == set(_schema(name)["properties"])
+
+
+def test_a_booking_and_a_problem_have_exactly_the_documented_fields(site: Site) -> None:
+    made = site.researcher.post("bookings", {"project": "folding", "request": "1 h100 for 10m"})
+    assert set(said(made)) == set(_schema("BookingOut")["properties"])
+    missing = said(site.researcher.get("bookings/BK-999"))
+    assert set(missing) == set(_schema("Problem")["properties"])
+
+
+def _schema(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(DOCUMENT.read_text())
+    found: dict[str, Any] = document["components"]["schemas"][name]
+    return found
