@@ -7,7 +7,7 @@ devices on this node are handed over.
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from allocation.agent.cdi import Cdi
@@ -46,8 +46,16 @@ class Bookings:
         folders = root.iterdir() if root.is_dir() else ()
         self._written: dict[str, Part | None] = {folder.name: None for folder in folders}
 
-    def sync(self, parts: Mapping[str, Part]) -> str | None:
-        """Returns what went wrong; it is tried again with the next call."""
+    def open(self, parts: Mapping[str, Part]) -> list[str]:
+        """Opens the devices of these bookings, and closes all others. Returns what went wrong."""
+        return [] if self._doors is None else self._doors.sync(parts)
+
+    def sync(self, opened: Mapping[str, Part], waiting: Collection[str] = ()) -> str | None:
+        """Makes the devices of all these bookings open, and the files of those that don't wait.
+
+        Returns what went wrong; it is tried again with the next call.
+        """
+        parts = {name: part for name, part in opened.items() if name not in waiting}
         troubles = []
         for name in sorted(self._written.keys() | parts.keys()):
             part = parts.get(name)
@@ -63,8 +71,7 @@ class Bookings:
             for name, part in sorted(parts.items())
             if not part.account
         ]
-        if self._doors is not None:
-            troubles += self._doors.sync(parts)
+        troubles += self.open(opened)
         if self._cdi is not None:
             troubles += self._cdi.sync(parts)
         if self._cgroups is not None:

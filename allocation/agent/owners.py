@@ -43,22 +43,17 @@ class Owners:
 
     def tell(self, now: float) -> str | None:
         """Makes files and hooks follow; returns what went wrong."""
-        parts = self._parts(now)
-        troubles = [] if self._node.mps is None else self._daemons(parts)
-        trouble = self._node.bookings.sync(parts)
-        return "; ".join(filter(None, (*troubles, trouble))) or None
-
-    def _daemons(self, parts: dict[str, Part]) -> list[str]:
-        """Makes MPS daemons follow, and leaves out bookings that are new and wait for theirs: a
-        program that finds no daemon would use the GPU without a limit."""
-        mps, bookings = self._node.mps, self._node.bookings
+        parts, mps, bookings = self._parts(now), self._node.mps, self._node.bookings
         if mps is None:
-            return []
+            return bookings.sync(parts)
+        # A program that finds no daemon would use the GPU without a limit, so a new share waits
+        # for its own; the daemon's account needs the device before.
+        new = {name for name, part in parts.items() if part.shares and not bookings.told(name)}
+        if new:
+            bookings.open(parts)
         troubles = mps.want(self._accounts())
-        for name, part in list(parts.items()):
-            if part.shares and not bookings.told(name) and not mps.tried(part.gpus):
-                del parts[name]
-        return troubles
+        waiting = {name for name in new if not mps.tried(parts[name].gpus)}
+        return "; ".join(filter(None, (*troubles, bookings.sync(parts, waiting)))) or None
 
     def _accounts(self) -> dict[str, int | None]:
         """The number of the account that has each shared GPU, until its shares are proven empty;

@@ -3,11 +3,15 @@
 import dataclasses
 import os
 import pwd
+from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from allocation.agent.doors import Doors
 from allocation.agent.mps_units import MpsUnits
+from allocation.agent.parts import Part
 from tests.agent.builders import HOUR, NOW, Rig, a_rig
 from tests.agent.test_shares import a_share, shared
 
@@ -121,6 +125,17 @@ def test_what_systemd_refuses_is_told_and_tried_again(systemd: Systemd, tmp_path
     nowhere.stop()
 
 
+class OpenDoors:
+    """Knows whose devices are open."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+
+    def sync(self, parts: Mapping[str, Part]) -> list[str]:
+        self.opened = sorted(parts)
+        return []
+
+
 def with_daemons(rig: Rig, units: MpsUnits) -> None:
     bookings = rig.node.bookings
     bookings.uid_of = lambda _: os.geteuid()
@@ -166,10 +181,13 @@ def test_a_share_has_no_files_while_its_daemon_is_not_there(tmp_path: Path) -> N
     with a_rig(tmp_path / "state") as rig:
         units = MpsUnits(tmp_path / "mps", str(systemctl))
         with_daemons(rig, units)
+        doors = OpenDoors()
+        rig.node.bookings._doors = cast(Doors, doors)
         rig.desire(shared({rig.gpu: [a_share()]}))
         folder = tmp_path / "state" / "bookings" / "biology.BK-1"
         assert rig.sent.states() == {"s1": "ready"}
         assert not (folder / "booking.json").exists()
+        assert doors.opened == ["biology.BK-1"], "the daemon's account needs the device"
         (tmp_path / "answer").write_text("go on\n")
         assert units._idle.wait(20)
         rig.later(5)
