@@ -12,7 +12,7 @@ from allocation.agent.nvml_watch import NvmlWatch
 from allocation.agent.patient import EVERY
 from allocation.agent.simulated_hardware import Gpu, Hardware, Instance, Process
 from allocation.agent.simulated_models import HardwareFault, fleet_parse
-from allocation.agent.simulated_programs import program, program_toggle
+from allocation.agent.simulated_programs import program, program_change, program_toggle
 from allocation.wire import NOT_ANSWERING, DesiredAllocation
 from tests.simulation.occupancy import is_foreign
 
@@ -72,6 +72,8 @@ class Machine(Hardware):
         woken = found is not None and found.label in self._node.occupancy.goes_on_as
         if found is not None and not found.frozen and not (woken and force):
             self._node.stops(found.label)
+        if found is not None and found.locked and not force:
+            self._node.overlaps.append(f"TERM to {pid}, whose CUDA calls are locked")
         super().process_signal(pid, force=force)
         if found is not None and program(self, pid) is None:
             self._memory_stays(found)
@@ -141,14 +143,19 @@ class SlowSuspender:
     def _begin(self, pid: int, *, frozen: bool) -> None:
         if self.busy(pid):
             return
-        found = program(self._node.hardware, pid)
+        hardware, rng = self._node.hardware, self._node.rng
+        found = program(hardware, pid)
         if found is not None and found.frozen == frozen:
+            if found.locked and not frozen:
+                program_change(hardware, pid, locked=False, frozen=False)
             self._failed[pid] = False
             return
-        rng = self._node.rng
         self._failed[pid] = rng.random() < 0.1
         if not self._failed[pid]:
-            self._node.hardware.toggle(pid, rng.choice((0, 1, 8)))
+            hardware.toggle(pid, rng.choice((0, 1, 8)))
+        elif frozen and found is not None and pid % 2:
+            program_change(hardware, pid, locked=True, frozen=False)
+            self._node.happened["programs left half frozen"] += 1
 
     def busy(self, pid: int) -> bool:
         self._node.hardware.toggles_settle()
