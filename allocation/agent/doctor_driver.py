@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -135,7 +136,8 @@ class Patient:
         self._gpus = self.port.inventory()
         if not self._gpus:
             return Finding("fail", "the driver knows no GPU", "see nvidia-smi -L and lspci")
-        seen = ", ".join(f"{gpu.name} {gpu.memory_mb} MiB" for gpu in self._gpus)
+        kinds = Counter(f"{gpu.name} {gpu.memory_mb} MiB" for gpu in self._gpus)
+        seen = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
         told = attempt(pynvml.nvmlDeviceGetCount)
         do = f"the driver counts {told}: see the kernel's log about the others"
         return found(good=told == len(self._gpus), seen=seen, do=do, otherwise="fail")

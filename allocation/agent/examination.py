@@ -114,7 +114,7 @@ def doctor_command(options: argparse.Namespace) -> list[str]:
 
 def _none(why: str) -> tuple[wire.CheckResult, ...]:
     log.warning("this node was not examined: %s", why)
-    do = "run `python -m allocation.agent doctor` there by hand"
+    do = "run `gpu-agent doctor` there by hand"
     return (wire.CheckResult(name="doctor", state="unknown", seen=_line(why), do=do),)
 
 

@@ -16,6 +16,7 @@ from allocation.agent.nvml_calls import refused as _refused
 from allocation.agent.nvml_compute import compute_create, compute_destroy
 from allocation.agent.nvml_fabric import fabric_unready
 from allocation.agent.nvml_measure import Measures
+from allocation.agent.nvml_places import places_told, step_of
 from allocation.agent.nvml_processes import Present, Processes, lists_scrambled, residue_mb
 from allocation.agent.nvml_reset import gpu_reset
 from allocation.agent.nvml_topology import Topology
@@ -45,6 +46,7 @@ class NvmlGpu:
         self._unwatched = unwatched
         self._handles: dict[str, Handle] = {}
         self._profiles: dict[str, tuple[Handle, ...]] = {}
+        self._steps: dict[str, int] = {}
         self._measures = Measures()
         try:
             pynvml.nvmlInit()
@@ -105,23 +107,25 @@ class NvmlGpu:
         )
 
     def _placements(self, uuid: str) -> Iterator[Placement]:
-        for profile in self._profiles_of(uuid):
-            count = ctypes.c_uint(0)
-            ask = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
-            ref = ctypes.byref(count)
-            if indexed(ask, self._handle(uuid), profile.id, None, ref) is None:
-                continue
-            places = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
-            ask(self._handle(uuid), profile.id, places, ref)
-            for place in places[: count.value]:
-                yield Placement(
-                    profile=_profile_name(profile),
-                    profile_id=profile.id,
-                    start=place.start,
-                    size=place.size,
-                    compute=profile.sliceCount,
-                    max=profile.instanceCount,
-                )
+        step = self._step(uuid)
+        for profile, start, size in places_told(self._handle(uuid), self._profiles_of(uuid)):
+            yield Placement(
+                profile=_profile_name(profile),
+                profile_id=profile.id,
+                start=start // step,
+                size=size // step,
+                compute=profile.sliceCount,
+                max=profile.instanceCount,
+            )
+
+    def _step(self, gpu: str) -> int:
+        """How many of the driver's memory slots are one of ours."""
+        if gpu not in self._steps:
+            told = list(places_told(self._handle(gpu), self._profiles_of(gpu)))
+            if not told:
+                return 1
+            self._steps[gpu] = step_of(told)
+        return self._steps[gpu]
 
     def _profiles_of(self, uuid: str) -> tuple[Handle, ...]:
         if uuid not in self._profiles:
@@ -167,9 +171,10 @@ class NvmlGpu:
                 device = devices.get(info.id)
                 uuid = None if device is None else pynvml.nvmlDeviceGetUUID(device)
                 there = None if uuid is None else self._processes.on(uuid, device, sliced=True)
+                where, step = info.placement, self._step(gpu)
                 yield FoundInstance(
                     id=info.id,
-                    place=Place(profile.id, info.placement.start, info.placement.size),
+                    place=Place(profile.id, where.start // step, where.size // step),
                     profile=_profile_name(profile),
                     uuid=uuid,
                     processes=0 if there is None else there.count,
@@ -241,8 +246,9 @@ class NvmlGpu:
         return self._processes.on(gpu, self._handle(gpu), sliced=False)
 
     def create(self, gpu: str, place: Place) -> None:
-        placement = pynvml.c_nvmlGpuInstancePlacement_t(place.slot, place.size)
         try:
+            step = self._step(gpu)
+            placement = pynvml.c_nvmlGpuInstancePlacement_t(place.slot * step, place.size * step)
             instance = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(
                 self._handle(gpu), place.profile_id, ctypes.byref(placement)
             )

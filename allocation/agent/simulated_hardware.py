@@ -27,8 +27,10 @@ FALLEN_OFF = 79
 Kind = Literal["compute", "graphics", "mps", "file"]
 """How a program uses a GPU, and so which of NVML's lists has it; `file` only has its device file
 open, without a context, and is on no list."""
-# The driver's numbers of GPU instances by their size, as an H100 with driver 580 has them.
+# The driver's numbers of GPU instances by their size: as an H100 with driver 580 has them, and in
+# the same manner for GPUs with twelve slots.
 _NUMBERS = {8: range(1), 4: range(1, 3), 2: range(3, 7), 1: range(7, 15)}
+_NUMBERS |= {12: range(1), 6: range(1, 3), 3: range(3, 7)}
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -24,6 +24,9 @@ Line = Annotated[str, re.compile(f"[^{_UNSAFE}]{{0,{LINE_MOST}}}")]
 CHECKS_MOST = 64
 """Of one Examination."""
 
+SLOTS = 8
+"""Memory slots of a GPU at most, in every message."""
+
 Mode = Literal["whole", "sliced", "shared"]
 """shared: not cut, for several at once; hardware knows no such mode and reports it as whole."""
 AllocationState = Literal["preparing", "ready", "ending", "empty", "failed"]

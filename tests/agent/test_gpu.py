@@ -7,16 +7,19 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pynvml
 import pytest
 
+from allocation import wire
 from allocation.agent import (
     nvml_calls,
     nvml_compute,
     nvml_fabric,
     nvml_gpu,
     nvml_measure,
+    nvml_places,
     nvml_processes,
     nvml_topology,
     nvml_watch,
@@ -24,8 +27,15 @@ from allocation.agent import (
 from allocation.agent.gpu import Fault, GpuError, GpuPort, Place
 from allocation.agent.host import process_signal
 from allocation.agent.nvml_gpu import NvmlGpu
+from allocation.agent.nvml_places import step_of
 from allocation.agent.simulated_hardware import Hardware
-from allocation.agent.simulated_models import HardwareFault, Profile, fleet_parse, models_load
+from allocation.agent.simulated_models import (
+    ALL_SLICES,
+    HardwareFault,
+    Profile,
+    fleet_parse,
+    models_load,
+)
 from allocation.agent.simulated_nvml import SimulatedNvml, installed
 from allocation.agent.simulated_programs import program_toggle, simulated_port
 from tests.agent.builders import FakeTime, cases
@@ -37,11 +47,13 @@ NVML_MODULES = (
     nvml_fabric,
     nvml_gpu,
     nvml_measure,
+    nvml_places,
     nvml_processes,
     nvml_topology,
     nvml_watch,
 )
-SLICED = sorted(slug for slug, model in MODELS.items() if model.profiles)
+TWELVE = {3: (0, 3, 6, 9), 6: (0, 6), 12: (0,)}
+SLICED = sorted(slug for slug, model in MODELS.items() if model.compute == ALL_SLICES)
 
 
 @dataclasses.dataclass
@@ -356,6 +368,33 @@ def test_the_driver_tells_the_placements_of_the_published_tables(slug: str) -> N
         for (number, size, compute, most), starts in table.items()
         for start in starts
     }
+
+
+def test_a_driver_that_numbers_twelve_slots_is_told_and_asked_in_steps_of_three() -> None:
+    with simulate("rtx-pro-6000:1") as node:
+        (gpu,) = node.port.inventory()
+        told = {(p.profile, p.start, p.size, p.compute, p.max) for p in gpu.placements}
+        assert told == {
+            *(("1g.24gb", start, 1, 1, 4) for start in range(4)),
+            *(("2g.48gb", start, 2, 2, 2) for start in (0, 2)),
+            ("4g.96gb", 0, 4, 4, 1),
+        }
+        node.port.set_mode(node.gpu, "sliced")
+        small, half = Place(14, 1, 1), Place(5, 2, 2)
+        for place in (small, half):
+            node.port.create(node.gpu, place)
+        made = node.hardware.gpus[0].instances.values()
+        assert [(each.start, each.profile.size) for each in made] == [(3, 3), (6, 6)]
+        found = node.port.truth(node.gpu).instances
+        assert {each.place for each in found} == {small, half}
+        assert node.port.readings(node.gpu)[1].memory_total_mb in (24_192, 48_512)
+
+
+def test_a_part_of_the_drivers_answers_gives_the_same_step() -> None:
+    whole = [(start, size, size // 3) for size, starts in TWELVE.items() for start in starts]
+    for some in (whole, *([each] for each in whole if each[0] + each[1] > wire.SLOTS)):
+        assert step_of([(SimpleNamespace(sliceCount=c), a, b) for a, b, c in some]) == 3
+    assert step_of([]) == step_of([(SimpleNamespace(sliceCount=7), 0, 8)]) == 1
 
 
 def test_the_simulator_has_every_symbol_that_the_agent_uses() -> None:

@@ -74,9 +74,21 @@ def test_gpus_wait_for_their_model_and_come_in_when_it_is_named(operator: User) 
     assert there().state == Node.State.READY
 
 
-def test_a_driver_that_numbers_more_slots_than_there_are_offers_whole_gpus(operator: User) -> None:
+@pytest.mark.parametrize(
+    "places",
+    [
+        [("1g.24gb", start, 3, 1, 4) for start in (0, 3, 6, 9)],
+        [("1g.10gb", start, 1, 1, 3) for start in range(7)],
+        [(f"1g.10gb+{n}", start, 1, 1, 1) for n in range(8) for start in range(7)],
+        [("1g.10gb", 0, 1, 0, 7)],
+        [("1g.10gb", -1, 1, 1, 7)],
+    ],
+    ids=["twelve slots", "three of seven", "eight times one", "no compute", "before the first"],
+)
+def test_slices_that_can_not_be_planned_offer_whole_gpus(
+    operator: User, places: list[tuple[str, int, int, int, int]]
+) -> None:
     said(operator, dataclasses.replace(H100, product_name="NVIDIA RTX PRO 6000"))
-    places = [("1g.24gb", start, 3, 1, 4) for start in (0, 3, 6, 9)]
     node = enrolled(an_inventory(a_gpu(0, "NVIDIA RTX PRO 6000", *places)))
     assert node.state == Node.State.READY
     with as_system():

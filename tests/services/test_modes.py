@@ -173,3 +173,32 @@ class TestPins:
     def test_a_gpu_is_pinned_only_to_what_it_can_be(self, plant: Plant) -> None:
         with pytest.raises(Refused, match="whole or to sliced"):
             pin(plant, 0, "shared")
+
+
+def test_slices_of_a_gpu_with_twelve_slots_are_booked_made_and_ended(
+    real_db: Servers, tmp_path: Path
+) -> None:
+    gpu_class = a_gpu_class()
+    with as_system():
+        GpuModel.objects.create(
+            slug="rtx", product_name="NVIDIA RTX PRO 6000 Blackwell Server Edition",
+            gpu_class=gpu_class, memory_mb=97_887,
+        )  # fmt: skip
+    a_policy()
+    a_price_book()
+    with a_plant(tmp_path, simulate="rtx-pro-6000:1") as plant:
+        lab = a_lab("helix", gpus=0)
+        half, small = asked(plant, lab, profile="2g.48gb"), asked(plant, lab, 2, "1g.24gb")
+        assert {half.state, small.state} == {State.ACTIVE}
+        (hardware,) = plant.hardware.gpus
+        made = sorted((each.start, each.profile.size) for each in hardware.instances.values())
+        assert [size for _, size in sorted(made, key=lambda each: each[1])] == [3, 3, 6]
+        assert len({slot for start, size in made for slot in range(start, start + size)}) == 12
+        rows = rows_of(half) + rows_of(small)
+        assert sorted((row.start * 3, row.size * 3) for row in rows) == made
+        # The full GPU has no place for a third.
+        third = asked(plant, lab, profile="1g.24gb")
+        assert third.state == State.QUEUED
+        plant.later(timedelta(hours=3))
+        assert [each.profile.size for each in hardware.instances.values()] == [3]
+        assert fresh(third).state == State.ACTIVE

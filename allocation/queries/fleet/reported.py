@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from allocation import wire
 from allocation.models import GpuModel, NodeInventory
 from allocation.rules.site.known_models import KnownModel, known_catalogue
-from allocation.solver.model.inputs import SLOTS_PER_GPU
+from allocation.solver.fleet.mig_geometry import is_expressible
+from allocation.solver.model.inputs import SLOTS_PER_GPU, Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,18 @@ def _named(names: Sequence[str], first: str) -> GpuModel | None:
 
 
 def fits_slots(placements: Sequence[wire.Placement]) -> bool:
-    """Whether there are slices, and all lie within the eight memory slots that the portal plans
-    with. GPUs whose driver numbers more slots are offered whole only."""
-    return bool(placements) and all(
-        place.size >= 1 and place.start + place.size <= SLOTS_PER_GPU for place in placements
+    """Whether there are slices, all lie within the eight memory slots that the portal plans with,
+    and it can plan how many of each fit. Other GPUs are offered whole only."""
+    return (
+        bool(placements)
+        and all(
+            min(place.size, place.compute) >= 1 and 0 <= place.start <= SLOTS_PER_GPU - place.size
+            for place in placements
+        )
+        and is_expressible(
+            Placement(p.profile, p.start, p.size, p.compute, p.profile_id, p.max)
+            for p in placements
+        )
     )
 
 

@@ -6,7 +6,7 @@ those take one more bit, above the slots, so that the mask alone still says what
 is shared has the topmost bit set, and below it the thousandths that are taken.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -75,7 +75,7 @@ class Geometry:
         self.model = model
         self._places: dict[str, tuple[Placement, ...]] = _by_profile(model.placements)
         self._legal = {(p.profile, p.start, p.size) for p in model.placements}
-        self._token = self._tokens()
+        self._token = _tokens(model.slug, self._places)
         self.bits = SLOTS_PER_GPU + len(self._token)
         self._all = np.arange(1 << self.bits, dtype=np.int64)
         self._capacity: dict[str | None, npt.NDArray[np.uint8]] = {
@@ -191,20 +191,6 @@ class Geometry:
         chosen = self._places[profile][number]
         return Place("", profile, chosen.start, chosen.size)
 
-    def _tokens(self) -> dict[str, int]:
-        tokens: dict[str, int] = {}
-        for profile, placements in self._places.items():
-            disjoint = _most_disjoint([_slots(p) for p in placements])
-            limit = placements[0].limit
-            if limit >= disjoint:
-                continue
-            if limit != 1:
-                raise ValueError(f"{self.model.slug} {profile}: limit {limit} of {disjoint} places")
-            tokens[profile] = 1 << (SLOTS_PER_GPU + len(tokens))
-        if len(tokens) > 15 - SLOTS_PER_GPU:
-            raise ValueError(f"{self.model.slug}: {len(tokens)} profiles limited to one")
-        return tokens
-
     def masks_of(self, profile: str | None) -> tuple[int, ...]:
         """Bits of each legal place of a profile, or of the whole GPU. KeyError: not one of it."""
         if profile is None:
@@ -226,6 +212,15 @@ class Geometry:
                 break
             table = grown
         return table
+
+
+def is_expressible(placements: Iterable[Placement]) -> bool:
+    """Whether masks can say what fits of all the profiles beside each other."""
+    try:
+        _tokens("model", _by_profile(placements))
+    except ValueError:
+        return False
+    return True
 
 
 def modes_for(shape: Shape) -> tuple[Mode | None, ...]:
@@ -257,6 +252,22 @@ def _by_profile(placements: Iterable[Placement]) -> dict[str, tuple[Placement, .
     for placement in sorted(placements, key=lambda p: (p.profile_id, p.profile, p.start)):
         found.setdefault(placement.profile, []).append(placement)
     return {profile: tuple(rows) for profile, rows in found.items()}
+
+
+def _tokens(slug: str, places: Mapping[str, Sequence[Placement]]) -> dict[str, int]:
+    """The further bit of each profile that has one. Raises ValueError."""
+    tokens: dict[str, int] = {}
+    for profile, placements in places.items():
+        disjoint = _most_disjoint([_slots(p) for p in placements])
+        limit = placements[0].limit
+        if limit >= disjoint:
+            continue
+        if limit != 1:
+            raise ValueError(f"{slug} {profile}: limit {limit} of {disjoint} places")
+        tokens[profile] = 1 << (SLOTS_PER_GPU + len(tokens))
+    if len(tokens) > 15 - SLOTS_PER_GPU:
+        raise ValueError(f"{slug}: {len(tokens)} profiles limited to one")
+    return tokens
 
 
 def _most_disjoint(masks: list[int]) -> int:
