@@ -111,14 +111,19 @@ def telemetry_sweep(now: datetime) -> int:
     return gone + GpuUse.objects.filter(at__lt=used).delete()[0]
 
 
-_UPDATES = ", ".join(
-    f"{name} = excluded.{name}"
-    for name in columns().split(", ")
-    if name not in ("gpu_id", "slot", "allocation_id", "at")
+_MEASURED = tuple(
+    name for name in columns().split(", ") if name not in ("gpu_id", "slot", "allocation_id", "at")
+)
+_UPDATES = ", ".join(f"{name} = excluded.{name}" for name in _MEASURED)
+# A row that is made again and is the same is not written: each would be a dead one more.
+_IS_OTHER = (
+    f"({', '.join(f'allocation_gpuuse.{name}' for name in _MEASURED)})"
+    f" IS DISTINCT FROM ({', '.join(f'excluded.{name}' for name in _MEASURED)})"
 )
 _ROLL = (
     f"INSERT INTO allocation_gpuuse ({columns()}) {rolled_sql('true')}"
     f" ON CONFLICT ON CONSTRAINT use_once DO UPDATE SET {_UPDATES}"
+    f" WHERE {_IS_OTHER}"
 )
 
 

@@ -230,6 +230,18 @@ def test_what_was_never_rolled_up_is_not_thrown_away(place: Allocation) -> None:
         assert use_roll(NOW) == 1
 
 
+def test_a_row_that_is_the_same_is_not_written_again(place: Allocation) -> None:
+    """The young ones are made anew every two minutes: each would leave ten dead ones behind."""
+    read(place, [50] * 30, first=NOW - timedelta(hours=1))
+    with as_system():
+        assert use_roll(NOW) == 1
+        assert use_roll(NOW) == 0
+    read(place, [90] * 30, first=NOW - timedelta(hours=1) + timedelta(seconds=5))
+    with as_system():
+        assert use_roll(NOW) >= 1
+        assert GpuUse.objects.order_by("at")[0].busy_max == 90
+
+
 def test_a_short_curve_goes_by_the_minute_up_to_this_moment(place: Allocation) -> None:
     now = read(place, [50] * 30)
     found = curve(place, now)
