@@ -58,6 +58,9 @@ KINDS = (
     "programs that are on no list",
     "services stopped for a change",
     "memory that stayed in use",
+    "agents stopped",
+    "outages slept through",
+    "freezes of decisions",
     "slices made by hand",
     *(f"died {point}" for point in CRASH_POINTS),
 )

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from allocation import wire
-from allocation.rules.nodes.leases import TTL_SECONDS
 from tests.simulation.frozen import resumes_on, runs_of, suspended_on
 from tests.simulation.rows import TOLD, Row, Site, Tables
 
 
-def lease_of(tables: Tables, site: Site, node: str, seq: int) -> wire.Envelope:
+def lease_of(tables: Tables, site: Site, node: str, seq: int, seconds: int) -> wire.Envelope:
     """The answer to a heartbeat, signed."""
-    lease = wire.Lease(node=node, epoch=tables.epoch, seq=seq, ttl=TTL_SECONDS)
+    lease = wire.Lease(node=node, epoch=tables.epoch, seq=seq, ttl=seconds)
     return wire.seal(lease, key=site.keys[node], key_version=site.key_version)
 
 

@@ -6,7 +6,7 @@ from allocation.rules.nodes.health import Action, finding_of
 from allocation.solver import Place
 from tests.simulation import lifecycle
 from tests.simulation.accounts import granted_seconds, run_kept_seconds
-from tests.simulation.rows import LIVE, Booking, GpuRow, Row, Site, Tables
+from tests.simulation.rows import LIVE, Booking, GpuRow, Row, Site, Tables, Upkeep
 from tests.simulation.upkeep import is_away, planned
 
 SOON = 3600
@@ -114,12 +114,16 @@ def _marked(gpu: GpuRow, why: str, *, is_so: bool) -> None:
         gpu.health, gpu.why = "ok", ""
 
 
-def hardware_clear(tables: Tables, site: Site, now: float) -> None:
-    """Takes bookings off hardware that they can't stay or start on."""
+def hardware_clear(tables: Tables, site: Site, now: float, *, is_frozen: bool = False) -> None:
+    """Takes bookings off hardware that they can't stay or start on; while decisions are frozen only
+    what runs on hardware that failed."""
     bookings = [tables.bookings[name] for name in sorted(tables.bookings)]
-    leaving = [booking for booking in bookings if _leaves(tables, site, booking, now)]
+    upkeep = [] if is_frozen else planned(tables, now)
+    leaving = [booking for booking in bookings if _leaves(tables, site, booking, now, upkeep)]
     for booking in leaving:
         run_break(tables, booking, now)
+    if is_frozen:
+        return
     for booking in bookings:
         rows = tables.of(booking, "planned")
         placed = booking.state in ("scheduled", "paused")
@@ -127,14 +131,14 @@ def hardware_clear(tables: Tables, site: Site, now: float) -> None:
             _unplace(tables, booking)
 
 
-def _leaves(tables: Tables, site: Site, booking: Booking, now: float) -> bool:
+def _leaves(tables: Tables, site: Site, booking: Booking, now: float, upkeep: list[Upkeep]) -> bool:
     """See _leaving."""
     if booking.state not in (*STARTED, "pausing"):
         return False
     rows = tables.of(booking, *STARTED)
     if booking.state == "pausing":
         rows += [r for r in tables.of(booking, "releasing") if _is_stuck(tables, site, r)]
-    due = [each for each in planned(tables, now) if each.drain_by <= now]
+    due = [each for each in upkeep if each.drain_by <= now]
     return any(_must_leave(tables, site, r, now) or is_away(r, site, due) for r in rows)
 
 

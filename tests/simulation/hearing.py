@@ -1,5 +1,7 @@
 """What nodes say, as the model takes it: see services/reports.py and fleet.py."""
 
+from datetime import UTC, datetime
+
 from allocation import wire
 from allocation.rules.nodes.clocks import clock_is_wrong
 from allocation.rules.nodes.fencing import (
@@ -11,8 +13,9 @@ from allocation.rules.nodes.fencing import (
     is_proof,
     is_stale,
 )
+from allocation.rules.nodes.leases import TTL_SECONDS, lease_seconds
 from tests.simulation import healing, lifecycle, replacing
-from tests.simulation.rows import Row, Site, Tables
+from tests.simulation.rows import NodeRow, Row, Site, Tables
 
 
 def message_of(site: Site, name: str, envelope: wire.Envelope) -> wire.FromAgent | None:
@@ -74,9 +77,29 @@ def _heartbeat(tables: Tables, name: str, message: wire.Heartbeat, now: float) -
     said = _numbered(tables, name, "heartbeat_seq", message.seq)
     if said == "applied":
         node.skew, node.clock_wrong, node.heartbeat_at = skew, wrong, now
+        _lease_note(tables, node, message, now)
         if has_gone_on(message, tables.epoch, node.generation):
             node.ahead = message.epoch
     return said
+
+
+def lease_length(tables: Tables, now: float) -> int:
+    """See lease_seconds."""
+    until = None if tables.outage_until is None else _instant(tables.outage_until)
+    return lease_seconds(until, _instant(now))
+
+
+def _lease_note(tables: Tables, node: NodeRow, message: wire.Heartbeat, now: float) -> None:
+    """See lease_note."""
+    seconds = lease_length(tables, now)
+    node.lease_said = message.lease
+    if seconds > TTL_SECONDS:
+        node.long_lease = max(node.long_lease, seconds)
+        node.long_lease_seq = message.seq
+
+
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _report(tables: Tables, site: Site, name: str, report: wire.Report, now: float) -> str:

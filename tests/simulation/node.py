@@ -96,6 +96,8 @@ class SimNode:
         self.folder.mkdir()
         self.skew = 0.0
         self.disk_full = False
+        # Until when the agent is stopped (SIGSTOP), and does nothing.
+        self.stopped_until: float | None = None
         self._disk = Disk()
         self.armed: tuple[frozenset[str], int] | None = None
         self.hears = self.speaks = True
@@ -234,8 +236,29 @@ class SimNode:
 
     def dies(self) -> None:
         """kill -9; what was on its way to the server is gone with it."""
-        self.agent, self.armed = None, None
+        self.agent, self.armed, self.stopped_until = None, None, None
         self.outbox.clear()
+
+    def stops_for(self, seconds: float) -> None:
+        """SIGSTOP: the process stays, with all that it knows."""
+        self.stopped_until = self._clock() + seconds
+        self.able_since = None
+
+    def goes_on(self) -> None:
+        """SIGCONT: it does what is due by its clock before it reads anything new."""
+        self.stopped_until = None
+        if self.agent is None:
+            return
+        try:
+            with self.at_driver():
+                self.agent.turn(self)
+        except Crash:
+            self.dies()
+        self.look()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.stopped_until is not None and self._clock() < self.stopped_until
 
     def wall(self) -> float:
         """The node's own clock."""
@@ -257,7 +280,9 @@ class SimNode:
 
     def works(self, document: bytes | None, lease: bytes | None = None) -> None:
         """The agent takes what arrived, does what is due and says it; perhaps it dies of it."""
-        if self.agent is None:
+        if self.stopped_until is not None and not self.is_stopped:
+            self.goes_on()
+        if self.agent is None or self.is_stopped:
             return
         arrivals, self.arrivals = self.arrivals, []
         if document is not None:
@@ -277,7 +302,11 @@ class SimNode:
     def waits(self) -> float | None:
         """To be called before time passes: the agent notes what it will be due for, and tells in
         how many seconds."""
-        return None if self.agent is None else self.agent.pause()
+        if self.agent is None:
+            return None
+        if self.stopped_until is not None:
+            return max(0.0, self.stopped_until - self._clock())
+        return self.agent.pause()
 
     def is_on_lease(self) -> bool:
         """Whether something here has to end in time if the portal is not heard."""
@@ -383,7 +412,7 @@ class SimNode:
         self.overlaps += self.occupancy.look()
         lost = any(gpu.lost for gpu in self.hardware.gpus)
         broken = lost or bool(self.hanging) or any(self.driver.faults.values())
-        if self.agent is None or broken:
+        if self.agent is None or self.stopped_until is not None or broken:
             self.able_since = None
         elif self.able_since is None:
             self.able_since = self._clock()

@@ -11,11 +11,14 @@ from typing import Any
 from unittest import mock
 
 from allocation.agent import store
+from allocation.agent.leases import Leases
 from allocation.agent.suspensions import Suspensions
+from allocation.rules.nodes.leases import TTL_SECONDS, LongLeases
 from allocation.solver.cycle import relocation_orders
 from allocation.solver.model import demand
 from allocation.solver.state import space
 from tests.simulation import hearing
+from tests.simulation.portal import ModelPortal
 
 
 def _unsynced(path: Path, raw: bytes) -> None:
@@ -52,6 +55,20 @@ def _mixed(really: Callable[..., Any]) -> Callable[..., Any]:
     return pools_of
 
 
+def _unless_it_slept(really: Callable[..., Any]) -> Callable[..., Any]:
+    """An agent that was stopped takes the gap for a jump of its clock, and fences nothing."""
+    looks: dict[int, float] = {}
+    slept: set[int] = set()
+
+    def fence(leases: Leases, held: Any, steady_now: float) -> Any:  # noqa: ANN401
+        if steady_now - looks.get(id(leases), steady_now) > TTL_SECONDS:
+            slept.add(id(leases))
+        looks[id(leases)] = steady_now
+        return dict(held) if id(leases) in slept else really(leases, held, steady_now)
+
+    return fence
+
+
 # Where, and what takes its place, given what is there.
 Fault = tuple[object, str, Callable[[Any], object]]
 FAULTS: dict[str, Fault] = {
@@ -62,6 +79,11 @@ FAULTS: dict[str, Fault] = {
     "what died while it was frozen goes on": (Suspensions, "_alive", lambda _: lambda *_: True),
     "a class has the GPUs of every class": (space, "pools_of", _mixed),
     "a gang of one node is spread": (demand, "want_of", _anywhere),
+    "an agent that was stopped keeps its lease": (Leases, "fence", _unless_it_slept),
+    "a long lease is over with the portal's outage": (
+        LongLeases, "over", lambda _: lambda _, leases, __: {n: s for n, (s, _) in leases.items()}),
+    "work begins while decisions are frozen": (
+        ModelPortal, "_is_frozen", lambda _: lambda *_: False),
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from allocation import wire
 from allocation.rules.nodes.fencing import STARTED
-from allocation.rules.nodes.leases import LeaseWatch
+from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import SilenceWatch
 from allocation.solver import LEFT, Order, Plan, Policy, Relocation, Snapshot, solve
 from allocation.solver.cycle.compaction import propose
@@ -142,6 +142,23 @@ class ModelPortal:
         """See gpu_return."""
         healing.returned(self.tables, uuid)
 
+    def outage_begin(self, until: float, now: float) -> None:
+        """See outage_begin."""
+        self.tables.outage_until = until
+
+    def freeze_begin(self, until: float | None, now: float) -> None:
+        """See freeze_begin."""
+        self.tables.frozen_since, self.tables.frozen_until = now, until
+
+    def outage_end(self, now: float) -> None:
+        """See mode_end; one that is over stays as it is."""
+        if self.tables.outage_until is not None and self.tables.outage_until > now:
+            self.tables.outage_until = None
+
+    def freeze_end(self, now: float) -> None:
+        """See mode_end."""
+        self.tables.frozen_since = self.tables.frozen_until = None
+
     def order(self, identifier: str, now: float) -> bool:
         """See compaction_order; the best of what is proposed, if anything is."""
         snapshot = snapshot_take(self.tables, self.site, now)
@@ -170,14 +187,22 @@ class ModelPortal:
     def cycle(self, now: float, *, publishes: bool = True, acts: Acts = ()) -> None:
         """One turn; without `publishes` it is one that was killed after it had decided. `acts` come
         between its looks and what is written of them."""
+        is_frozen = self._is_frozen(now)
         lifecycle.ends_due(self.tables, now)
-        healing.hardware_clear(self.tables, self.site, now)
+        healing.hardware_clear(self.tables, self.site, now, is_frozen=is_frozen)
+        if is_frozen:
+            if publishes:
+                self.publish()
+            return
         pausing.pauses_due(self.tables, now)
         if planning.is_anyone_waiting(self.tables):
             self._look_twice(now, acts)
         lifecycle.starts_due(self.tables, now)
         if publishes:
             self.publish()
+
+    def _is_frozen(self, now: float) -> bool:
+        return self.tables.is_frozen(now)
 
     def _look_twice(self, now: float, acts: Acts) -> None:
         is_held, left = self.is_behind, list(acts)
@@ -226,11 +251,21 @@ class ModelPortal:
     def replace_lost(self, now: float) -> None:
         """See Reader: what silent nodes hold on lease begins anew elsewhere."""
         beats = replacing.beats_of_leased(self.tables)
-        for name, seq in self._watch.silent(beats, now).items():
+        for name, seq in self._silent_on_lease(beats, now).items():
             replacing.node_replace(self.tables, self.site, name, seq, now)
+
+    def _silent_on_lease(self, beats: dict[str, int], now: float) -> dict[str, int]:
+        nodes = self.tables.nodes
+        long = {n: (r.long_lease_seq, r.long_lease) for n, r in nodes.items() if r.long_lease}
+        over = self._long.over(long, now)
+        for name in over:
+            nodes[name].long_lease = 0
+        found = self._watch.silent(beats, now)
+        return {name: seq for name, seq in found.items() if name not in long or name in over}
 
     def reader_restarts(self) -> None:
         """Another one knows of no silence yet."""
+        self._long: LongLeases[str] = LongLeases()
         self._watch: LeaseWatch[str] = LeaseWatch()
         self._silence: SilenceWatch[str] = SilenceWatch()
 
@@ -268,7 +303,9 @@ class ModelPortal:
         said = hearing.message_apply(self.tables, self.site, name, message, now)
         cut_off = self.tables.nodes[name].cut_off
         if said == "applied" and isinstance(message, wire.Heartbeat) and not cut_off:
-            self._grant(name, lease_of(self.tables, self.site, name, message.seq).to_json())
+            seconds = hearing.lease_length(self.tables, now)
+            lease = lease_of(self.tables, self.site, name, message.seq, seconds)
+            self._grant(name, lease.to_json())
         return said
 
     # After a disaster.

@@ -55,6 +55,18 @@ def begun_broken(tables: Tables, site: Site, begun: Iterable[Row], now: float) -
             yield f"R78 {row.id} is on {node}/{index}, and was asked for on {pin}"
 
 
+def frozen_broken(tables: Tables, begun: Iterable[Row], now: float) -> Iterable[str]:
+    """While decisions are frozen nothing begins, and nobody is told to pause."""
+    since = tables.frozen_since
+    if since is None or not tables.is_frozen(now):
+        return
+    for row in begun:
+        yield f"R120 {row.id} was begun while decisions were frozen"
+    for pause in tables.pauses.values():
+        if pause.noticed_at > since:
+            yield f"R120 {pause.booking} was told to pause while decisions were frozen"
+
+
 def begun_with(tables: Tables, row: Row) -> list[Row]:
     """The same run of the same booking."""
     rows = tables.of(tables.bookings[row.booking], *STARTED)

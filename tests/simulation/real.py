@@ -23,7 +23,7 @@ from allocation.models import (
     SolverState,
 )
 from allocation.rules.ask import AskDocument
-from allocation.rules.nodes.leases import LeaseWatch
+from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import SilenceWatch
 from allocation.services import assigning, pausing
 from allocation.services import cycle as cycles
@@ -39,10 +39,11 @@ from allocation.services.changes import Changes, changes_of
 from allocation.services.cycle import cycle_run
 from allocation.services.fleet import enrolment_token_create, node_enrol, node_key
 from allocation.services.invariants import invariants_check
-from allocation.services.leases import beats_of_leased
+from allocation.services.leases import beats_of_leased, leases_long, leases_long_end
 from allocation.services.links import agents_redis
 from allocation.services.node_policies import node_policy
 from allocation.services.pause_choices import booking_saved, more_time_ask
+from allocation.services.portal_modes import freeze_begin, mode_end, outage_begin
 from allocation.services.publish import publish_due, republish_all
 from allocation.services.replace import node_replace
 from allocation.services.reports import message_apply
@@ -112,6 +113,7 @@ class BothPortals:
         self._ids, self._pause_ids = names(), names("pause ")
         self._watch: LeaseWatch[UUID] = LeaseWatch()
         self._silence: SilenceWatch[UUID] = SilenceWatch()
+        self._long: LongLeases[UUID] = LongLeases()
         self._operator = a_user("olga", is_staff=True)
         self._upkeep: dict[str, Blackout] = {}
         self._adopt()
@@ -247,6 +249,30 @@ class BothPortals:
         self._model.gpu_return(uuid, now)
         self._compare()
 
+    def outage_begin(self, until: float, now: float) -> None:
+        with as_system():
+            length = when(until) - when(now)
+            outage_begin(operator=self._operator, length=length, reason="new fans", now=when(now))
+        self._model.outage_begin(until, now)
+
+    def freeze_begin(self, until: float | None, now: float) -> None:
+        length = None if until is None else when(until) - when(now)
+        with as_system():
+            freeze_begin(operator=self._operator, reason="a look", length=length, now=when(now))
+        self._model.freeze_begin(until, now)
+
+    def outage_end(self, now: float) -> None:
+        self._mode_end("outage", now)
+        self._model.outage_end(now)
+
+    def freeze_end(self, now: float) -> None:
+        self._mode_end("freeze", now)
+        self._model.freeze_end(now)
+
+    def _mode_end(self, kind: str, now: float) -> None:
+        with as_system(), contextlib.suppress(Refused):
+            mode_end(kind=kind, operator=self._operator, now=when(now))
+
     def mark_silent(self, now: float) -> None:
         with as_system():
             verdict = self._silence.turn(signs_read(), now, node_policy())
@@ -256,13 +282,17 @@ class BothPortals:
 
     def replace_lost(self, now: float) -> None:
         with as_system():
+            long = leases_long()
+            over = self._long.over(long, now)
+            leases_long_end(over)
             for node, seq in self._watch.silent(beats_of_leased(), now).items():
-                node_replace(node_id=node, seq=seq, now=when(now))
+                if node not in long or node in over:
+                    node_replace(node_id=node, seq=seq, now=when(now))
         self._model.replace_lost(now)
         self._compare()
 
     def reader_restarts(self) -> None:
-        self._watch, self._silence = LeaseWatch(), SilenceWatch()
+        self._watch, self._silence, self._long = LeaseWatch(), SilenceWatch(), LongLeases()
         self._model.reader_restarts()
 
     def cycle(self, now: float, *, publishes: bool = True, acts: Acts = ()) -> None:
@@ -361,6 +391,7 @@ class BothPortals:
                 name: (
                     *(n.generation, n.published, n.observed, n.seq, n.takes_work),
                     *(n.silent_since, n.long_silent),
+                    *(n.lease_said, n.long_lease),
                 )
                 for name, n in self.tables.nodes.items()
             }

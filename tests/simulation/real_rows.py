@@ -82,6 +82,8 @@ def real_nodes() -> dict[str, tuple[float | None, ...]]:
             n.takes_work,
             _seconds(n.silent_since),
             n.long_silent,
+            n.lease_said,
+            n.long_lease,
         )
         for n in Node.objects.all()
     }

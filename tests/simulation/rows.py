@@ -175,6 +175,9 @@ class NodeRow:
     ahead: int | None = None
     silent_since: float | None = None
     long_silent: bool = False
+    lease_said: int = 0
+    long_lease: int = 0
+    long_lease_seq: int = 0
 
     @property
     def takes_work(self) -> bool:
@@ -237,7 +240,16 @@ class Tables:
     # Orders of operators to move running work that wait for an answer, and how many were obeyed.
     orders: dict[str, Order] = field(default_factory=dict)
     moved: int = 0
+    # Until when a planned outage lasts; since and until when decisions are frozen (None: no end).
+    outage_until: float | None = None
+    frozen_since: float | None = None
+    frozen_until: float | None = None
     proof_needed: bool = True
+
+    def is_frozen(self, now: float) -> bool:
+        """See decisions_frozen."""
+        is_over = self.frozen_until is not None and self.frozen_until <= now
+        return self.frozen_since is not None and not is_over
 
     def copy(self) -> "Tables":
         """As a backup would hold it."""
@@ -254,6 +266,9 @@ class Tables:
             conflicts={gpu: list(times) for gpu, times in self.conflicts.items()},
             orders=dict(self.orders),
             moved=self.moved,
+            outage_until=self.outage_until,
+            frozen_since=self.frozen_since,
+            frozen_until=self.frozen_until,
             proof_needed=self.proof_needed,
             **tables,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.simulation.actions import weighted
 from tests.simulation.faults import operator_returns, reconnected, strangers_leave, will_die
+from tests.simulation.interludes import SOME_SCHEDULES, interlude
 from tests.simulation.rows import OVER, TRANSITIONAL, Tables
 from tests.simulation.scenes import SCENES
 from tests.simulation.world import Portal, World
@@ -29,6 +30,13 @@ class Schedule:
     can_restore: bool = True
     can_order: bool = True
     happened: Counter[str] = field(default_factory=Counter)
+    # What interludes are drawn from, and whether there are any.
+    more: random.Random = field(init=False)
+    has_interludes: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.more = random.Random(f"{self.world.rng.getstate()[1][:8]} more")  # noqa: S311
+        self.has_interludes = self.more.random() < SOME_SCHEDULES
 
     @property
     def portal(self) -> Portal:
@@ -48,6 +56,8 @@ class Schedule:
         for _ in range(self.world.rng.randint(FEWEST_STEPS, MOST_STEPS)):
             (action,) = self.world.rng.choices(actions, weights)
             action(self)
+            if not self.world.violations:
+                interlude(self)
             if self.world.violations:
                 return
         self.heal()
@@ -61,10 +71,13 @@ class Schedule:
     def heal(self) -> None:
         """Everything works again, and nobody is cut off."""
         self.tell("everything heals")
+        self.portal.outage_end(self.world.now)
+        self.portal.freeze_end(self.world.now)
         for node in self.world.nodes:
             node.skew, node.disk_full, node.armed = 0.0, False, None
             node.hears = node.speaks = True
             node.driver.faults.clear()
+            node.goes_on()
             node.answers()
             strangers_leave(node)
             for gpu in node.hardware.gpus:

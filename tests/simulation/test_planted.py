@@ -17,6 +17,9 @@ FOUND: dict[str, tuple[int, str]] = {
     "what died while it was frozen goes on": (91, "P12"),
     "a class has the GPUs of every class": (11, "P14"),
     "a gang of one node is spread": (52, "R4"),
+    "an agent that was stopped keeps its lease": (454, "P12"),
+    "a long lease is over with the portal's outage": (574, "P12"),
+    "work begins while decisions are frozen": (5, "R120"),
 }
 MORE_SEEDS = 300
 

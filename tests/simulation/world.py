@@ -16,7 +16,13 @@ from tests.simulation.acts import Acts
 from tests.simulation.node import SimNode
 from tests.simulation.people import FIRST_CLASS, SECOND_CLASS, SERVICES, Party, Wish
 from tests.simulation.portal import ModelPortal
-from tests.simulation.promises import begun_broken, promises_broken, runs_broken, stops_broken
+from tests.simulation.promises import (
+    begun_broken,
+    frozen_broken,
+    promises_broken,
+    runs_broken,
+    stops_broken,
+)
 from tests.simulation.rows import TOLD, Site, Tables, Upkeep
 
 NOW = 1_800_014_400.0
@@ -48,6 +54,10 @@ class Portal(Protocol):
     def replace_lost(self, now: float) -> None: ...
     def mark_silent(self, now: float) -> None: ...
     def reader_restarts(self) -> None: ...
+    def outage_begin(self, until: float, now: float) -> None: ...
+    def outage_end(self, now: float) -> None: ...
+    def freeze_begin(self, until: float | None, now: float) -> None: ...
+    def freeze_end(self, now: float) -> None: ...
     def cycle(self, now: float, *, publishes: bool = True, acts: Acts = ()) -> None: ...
     @property
     def withheld(self) -> Counter[str]: ...
@@ -102,6 +112,8 @@ class World:
     ) -> None:
         self.rng = rng
         self.now, self.classes = NOW, classes
+        # The portal's programs are stopped.
+        self.is_away = False
         self.server = Server()
         self.violations: list[str] = []
         self._told: set[str] = set()
@@ -137,7 +149,7 @@ class World:
             if held and self.now < until:
                 for node in held:
                     self.node_works(node)
-                if answered:
+                if answered and not self.is_away:
                     self.portal_hears()
 
     def node_works(self, node: SimNode, *, stale: bool = False) -> None:
@@ -217,6 +229,7 @@ class World:
         told = self._told_now()
         fresh = [tables.rows[name] for name in sorted(told - self._told)]
         self.violations += begun_broken(tables, self.portal.site, fresh, self.now)
+        self.violations += frozen_broken(tables, fresh, self.now)
         self._told = told
         self.marks |= {
             ("nodes silent for long" if node.long_silent else "nodes silent", name)
