@@ -10,7 +10,8 @@ import logging
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,8 @@ CONTROL = Path("/run/systemd/system.control")
 # AllowedCPUs came with this version.
 _OLDEST = 244
 _LIMIT_S = 3.0
+# The agent's loop waits in these calls: leases must not lapse while systemd is silent.
+_SILENT_S = 10.0
 _CHECK_S = 20.0
 # Readable by root on every host, and allowed by no policy unless it is named.
 _PROBE = "/dev/kmsg"
@@ -64,11 +67,22 @@ class Units(Protocol):
 class Systemd:
     """See Units; by systemd's own programs, and by the kernel's files for what only reads."""
 
-    def __init__(self, mount: Path = MOUNT, control: Path = CONTROL, proc: Path = Path("/proc")):
+    def __init__(
+        self,
+        mount: Path = MOUNT,
+        control: Path = CONTROL,
+        proc: Path = Path("/proc"),
+        *,
+        limit_s: float = _LIMIT_S,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Raises OSError where device rules can't be enforced, with the reason."""
         self._mount = mount
         self._control = control
         self._proc = proc
+        self._limit_s = limit_s
+        self._steady = steady
+        self._silent_until = steady()
         self._programs = {
             name: _found(name) for name in ("systemctl", "systemd-run", "busctl", "sh")
         }
@@ -154,11 +168,14 @@ class Systemd:
         return self._mount / "gpu.slice" / f"{PARENT}.slice" / unit
 
     def _run(self, name: str, *arguments: str) -> str:
+        """After a call that was not answered others fail at once for a while."""
+        if self._steady() < self._silent_until:
+            raise OSError("systemd does not answer")
         try:
             done = subprocess.run(  # noqa: S603 (the system's own programs, no shell)
                 [self._programs[name], *arguments],
                 check=True,
-                timeout=_LIMIT_S,
+                timeout=self._limit_s,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
             )
@@ -166,7 +183,8 @@ class Systemd:
             why = error.stderr.decode(errors="replace").strip().splitlines()
             raise OSError(f"{name} refused: {why[-1] if why else error.returncode}") from error
         except subprocess.TimeoutExpired as error:
-            raise OSError(f"{name} took longer than {_LIMIT_S:g} s") from error
+            self._silent_until = self._steady() + _SILENT_S
+            raise OSError(f"{name} took longer than {self._limit_s:g} s") from error
         return done.stdout.decode(errors="replace")
 
 

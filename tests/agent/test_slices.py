@@ -421,6 +421,21 @@ def test_without_rules_that_hold_the_agent_does_not_begin(fake: Fake) -> None:
         fake.units()
 
 
+def test_a_silent_systemd_holds_up_the_agent_once_and_not_for_each_booking(fake: Fake) -> None:
+    steady = FakeTime(1000.0)
+    tree = (fake.folder / "cgroup", fake.folder / "control", fake.folder / "proc")
+    units = Systemd(*tree, limit_s=0.2, steady=steady)
+    answers = (fake.folder / "systemctl").read_text()
+    (fake.folder / "systemctl").write_text("#!/bin/sh\nexec sleep 60\n")
+    with pytest.raises(OSError, match=r"took longer than 0\.2 s"):
+        units.apply(UNIT, ["DevicePolicy=closed"])
+    (fake.folder / "systemctl").write_text(answers)
+    with pytest.raises(OSError, match="does not answer"):
+        units.apply(UNIT, ["DevicePolicy=closed"])
+    steady.now += 10
+    units.apply(UNIT, ["DevicePolicy=closed"])
+
+
 def test_options(tmp_path: Path) -> None:
     more = ["--slice-devices", "/dev/infiniband/rdma_cm,char-infiniband_verbs"]
     options = agent.options_parse(["--device-permissions", "slice+acl", *more], {})
