@@ -101,7 +101,11 @@ TEMPLATES: list[dict[str, Any]] = [
                 "tenants.web.frame.shell",
                 "portal.web.outage.banners",
             ],
-            "builtins": ["allocation.web.booking_links"],
+            "builtins": [
+                "allocation.web.booking_links",
+                "allocation.web.state_pills",
+                "tenants.web.parts",
+            ],
         },
     }
 ]

@@ -7,6 +7,7 @@ form without JavaScript.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from http import HTTPStatus
 from typing import Any, TypeVar
 from uuid import UUID, uuid4, uuid5
@@ -53,6 +54,7 @@ from allocation.web.series_form import (
 )
 from allocation.web.times import length_words, moment_words, window_words
 from billing.rules import money_text
+from billing.web.budget_bar import Meter
 from tenants.access import Actor, access_project
 from tenants.errors import Refused, invalid
 from tenants.models import GpuClass, Project, Tier
@@ -308,13 +310,19 @@ def _effect(quote: Quote, dates: int) -> dict[str, Any] | None:
     if effect is None or not quote.options:
         return None
     price, whole = quote.options[0].price * dates, effect.amount or 1
+    spent, held, added = (
+        money_text(each, effect.currency) for each in (effect.spent, effect.held, price)
+    )
     return {
-        "spent": effect.spent * 100 / whole,
-        "held": effect.held * 100 / whole,
-        "now": min(price * 100 / whole, 100),
-        "spent_text": money_text(effect.spent, effect.currency),
-        "held_text": money_text(effect.held, effect.currency),
-        "price_text": money_text(price, effect.currency),
+        "meter": Meter(
+            effect.spent * 100 / whole,
+            effect.held * 100 / whole,
+            f"Budget: spent {spent}, held {held}, this booking {added}",
+            min(price * 100 / whole, Decimal(100)),
+        ),
+        "spent_text": spent,
+        "held_text": held,
+        "price_text": added,
         "left_text": money_text(effect.left - price, effect.currency),
         "too_much": effect.left < price,
         "until": effect.ends - timedelta(days=1),

@@ -19,6 +19,7 @@ from allocation.queries.bookings.pauses import pauses_of
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.rules.ask import AskDocument
+from allocation.rules.states import State
 from allocation.services.bookings import (
     booking_cancel,
     booking_check_in,
@@ -28,6 +29,7 @@ from allocation.services.bookings import (
 )
 from allocation.services.extending import later_ends
 from allocation.services.pause_choices import booking_saved, more_time_ask
+from allocation.web.booking_cards import place_cards, titles_of, where_words
 from allocation.web.booking_questions import cancel_question, release_question
 from allocation.web.booking_scene import Scene
 from allocation.web.booking_sooner import change_from, outlook_of
@@ -115,7 +117,9 @@ def _booking_answer(
         "booking": booking,
         "title": booking.name or booking.label,
         "story": story,
-        "places": places,
+        "places": place_cards(places, booking.ask),
+        "where": where_words(places),
+        "titles": titles_of(State(booking.state)),
         "commands": commands_of(booking, places),
         "events": history_of(booking),
         "refusal": refusal,

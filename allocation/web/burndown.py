@@ -5,6 +5,9 @@ from datetime import date, timedelta
 from decimal import Decimal
 from itertools import accumulate
 
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
 from allocation.queries.bookings.projects import Forecast, Money
 from billing.rules import money_text
 
@@ -13,15 +16,38 @@ LEFT, RIGHT, TOP, BOTTOM = 60.0, 700.0, 14.0, 218.0
 FLOOR = 238.0
 GRID_LINES = 4
 DAY_LABELS = 6
+ROOM_LEFT = 240.0
+"""From here on a text has room to the left of its point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A text at a point."""
+    """A text at a point. `anchor` is the part of the text that is there."""
 
     x: float
     y: float
     text: str
+    anchor: str = "middle"
+
+    @property
+    def css(self) -> str:
+        """The classes of a day: those inside are left out where the screen is narrow."""
+        return "ax mid" if self.anchor == "middle" else "ax"
+
+    @property
+    def place(self) -> SafeString:
+        """The point as attributes of an SVG text."""
+        return format_html('x="{}" y="{}"', self.at_x, self.at_y)
+
+    @property
+    def at_x(self) -> str:
+        """The coordinate as SVG takes it."""
+        return f"{self.x:.1f}"
+
+    @property
+    def at_y(self) -> str:
+        """The coordinate as SVG takes it."""
+        return f"{self.y:.1f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +65,11 @@ class Burndown:
     forecast_band: str
     runs_out: Mark | None
     text: str
+
+    @property
+    def has_room_left(self) -> bool:
+        """Whether the text of `now` stands to its left; else it stands to its right."""
+        return self.now.x >= ROOM_LEFT
 
 
 def burndown(money: Money) -> Burndown:
@@ -104,7 +135,8 @@ class _Plot:
         found = []
         for number in days:
             day = self.effect.starts + timedelta(days=number)
-            found.append(Mark(self.x(day), HEIGHT - 10, f"{day.day} {day:%b}"))
+            anchor = "start" if number == 0 else "end" if number == self._days else "middle"
+            found.append(Mark(self.x(day), HEIGHT - 10, f"{day.day} {day:%b}", anchor))
         return tuple(found)
 
     def threshold(self) -> Mark:

@@ -32,19 +32,7 @@ from tenants.queries import tiers_all
 from tenants.services import whole_read
 from tenants.web.acts import Act, act_run
 from tenants.web.frame import operator_page
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """An input of a form, with what is in it and what is wrong with that."""
-
-    name: str
-    label: str
-    value: str = ""
-    hint: str = ""
-    error: str = ""
-    required: bool = True
-    kind: str = "text"
+from tenants.web.parts import Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +50,11 @@ class FormShown:
         """Whether it was sent and refused."""
         return self.refusal is not None or any(field.error for field in self.fields)
 
+    @property
+    def inputs(self) -> tuple[Field, ...]:
+        """The fields with ids that no other form of the page has."""
+        return tuple(replace(each, id=f"{self.key}-{each.name}") for each in self.fields)
+
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
@@ -73,6 +66,11 @@ class ClassRow:
     speeds: tuple[tuple[str, str], ...]
     uses: str
     form: FormShown
+
+    @property
+    def model_names(self) -> str:
+        """The names of its models in one line."""
+        return ", ".join(model.product_name for model in self.models)
 
 
 @dataclass(frozen=True, slots=True)

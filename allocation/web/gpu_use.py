@@ -27,6 +27,7 @@ SPANS = (
     ("all", "90 days", timedelta(days=90)),
 )
 
+MODES = {"whole": "Whole", "sliced": "Slices"}
 PINS = (("", "As bookings need it"), ("whole", "Whole only"), ("sliced", "Slices only"))
 
 
@@ -44,7 +45,13 @@ def ops_gpu(request: HttpRequest, operator: User, name: str, index: int) -> Http
     use = card_of(curve, choices, key, base=request.path, zone=zone, now=now) | {"runs": True}
     template = "use" if request.GET.get("part") == "use" else "gpu"
     pinnable = gpu.model.placements.exists()
-    context = {"gpu": gpu, "use": use, "pinnable": pinnable, "pins": PINS}
+    context = {
+        "gpu": gpu,
+        "use": use,
+        "pinnable": pinnable,
+        "pins": PINS,
+        "mode_words": _mode_words(gpu),
+    }
     return render(request, f"allocation/{template}.html", context)
 
 
@@ -60,6 +67,24 @@ def ops_gpu_mode(request: HttpRequest, operator: User, name: str, index: int) ->
     said = f"is pinned to {WORDS[mode]}" if mode else "is given as bookings need it"
     messages.success(request, f"GPU {index} of {name} {said}.")
     return redirect("ops-gpu", name=name, index=index)
+
+
+def _mode_words(gpu: Gpu) -> str:
+    """The mode that it has, the one that it changes to, and the one that it is pinned to."""
+    parts = [f"{MODES[gpu.mode]} now"]
+    if gpu.mode_wanted and gpu.mode_wanted_at is not None:
+        since = timezone.localtime(gpu.mode_wanted_at)
+        parts.append(f"changes to {_mode(gpu.mode_wanted)}, told {since:%H:%M:%S}")
+    if gpu.mode_pinned:
+        pending = gpu.mode_pinned != gpu.mode and not gpu.mode_wanted
+        parts.append(
+            f"pinned to {_mode(gpu.mode_pinned)}{', changes when it is empty' if pending else ''}"
+        )
+    return " · ".join(parts)
+
+
+def _mode(mode: str) -> str:
+    return MODES[mode].lower()
 
 
 def _gpu(name: str, index: int) -> Gpu:

@@ -20,6 +20,7 @@ from allocation.web.first_steps import first_steps
 from allocation.web.pauses import notices_context
 from billing.queries import BudgetEffect
 from billing.rules import money_text
+from billing.web.budget_bar import Meter
 from tenants.access import Actor
 from tenants.models import Project
 from tenants.queries import invitations_to
@@ -66,16 +67,21 @@ def _projects(actor: Actor) -> list[Project]:
 
 def _money(effect: BudgetEffect, project: Project) -> dict[str, Any]:
     whole = effect.amount or 1
-    spent, held = effect.spent * 100 / whole, effect.held * 100 / whole
+    amount, spent, held = (
+        money_text(each, effect.currency) for each in (effect.amount, effect.spent, effect.held)
+    )
     return {
         "name": project.name,
         "slug": project.slug,
         "left": money_text(effect.left, effect.currency),
-        "amount": money_text(effect.amount, effect.currency),
-        "spent_text": money_text(effect.spent, effect.currency),
-        "held_text": money_text(effect.held, effect.currency),
-        "spent": spent,
-        "held": held,
+        "amount": amount,
+        "spent_text": spent,
+        "held_text": held,
+        "meter": Meter(
+            effect.spent * 100 / whole,
+            effect.held * 100 / whole,
+            f"{project.name} budget: spent {spent}, held {held}, of {amount}",
+        ),
         "is_warning": effect.is_warning,
         "until": effect.ends - timedelta(days=1),
     }

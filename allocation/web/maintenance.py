@@ -26,6 +26,7 @@ from allocation.services.blackouts import (
 )
 from allocation.services.operator_losses import end_losses, fence_losses
 from allocation.services.upkeep import gpu_return, hardware_fence
+from allocation.web.maintenance_words import preview_words
 from allocation.web.operator_questions import end_question, fence_question
 from allocation.web.series_form import CHOICES, often_rule
 from tenants.errors import Refused, missing
@@ -55,6 +56,16 @@ class BlackoutRow:
     is_open: bool
     often: str = ""
     more: int = 0
+
+    @property
+    def until(self) -> datetime:
+        """When it ended, or when it ends."""
+        return self.blackout.ended_at or self.blackout.ends
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it has not begun, and is called off rather than ended."""
+        return self.stage == STAGES["planned"][2]
 
 
 class _Local(forms.DateTimeInput):
@@ -134,6 +145,7 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
     context: dict[str, Any] = {
         "form": form,
         "preview": preview,
+        "words": preview and preview_words(preview),
         "is_more": preview is not None and request.POST.get("act") == "save",
         "refusal": refusal,
         "rows": _rows(now),

@@ -73,6 +73,11 @@ class Notice:
     stuck: str
 
     @property
+    def countdown(self) -> str:
+        """What is left, in front of the page's title; empty once it is over."""
+        return f"({self.left_text}) " if self.left else ""
+
+    @property
     def percent(self) -> int:
         """Of the grace, what is left."""
         return round(self.left * 100 / self.whole) if self.whole else 0

@@ -1,5 +1,7 @@
 """Planned outages and freezes of decisions, for operators."""
 
+from dataclasses import dataclass
+
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import path
@@ -11,6 +13,8 @@ from allocation.queries.fleet.portal_modes import mode_open
 from allocation.services.portal_modes import (
     FREEZE,
     OUTAGE,
+    LeaseState,
+    NodeLease,
     freeze_begin,
     leases_of_nodes,
     length_read,
@@ -24,6 +28,24 @@ from tenants.web.acts import Act, act_run
 from tenants.web.frame import operator_page
 
 SHOWN = 10
+LEASES: dict[LeaseState, tuple[str, str]] = {
+    "confirmed": ("check", "Confirmed"),
+    "waiting": ("clock", "Not yet"),
+    "not_heard": ("warn", "Not heard"),
+    "too_old": ("clock", "Can't say"),
+    "cut_off": ("x", "None"),
+}
+"""The symbol and the word of every state of a node's longer lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """A node's lease as the table shows it."""
+
+    of: NodeLease
+    tone: str
+    icon: str
+    word: str
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -41,7 +63,7 @@ def ops_portal(request: HttpRequest, operator: User) -> HttpResponse:
     context = {
         "outage": outage,
         "freeze": mode_open(FREEZE, now),
-        "nodes": nodes,
+        "leases": [_lease_row(node) for node in nodes],
         "unsafe": [node for node in nodes if not node.is_safe],
         "past": PortalMode.objects.select_related("begun_by")[:SHOWN],
         "backup": Backup.objects.first(),
@@ -49,6 +71,11 @@ def ops_portal(request: HttpRequest, operator: User) -> HttpResponse:
         "sent": request.POST,
     }
     return render(request, "allocation/ops_portal.html", context, status=422 if refusal else 200)
+
+
+def _lease_row(lease: NodeLease) -> LeaseRow:
+    tone = "ok" if lease.state == "confirmed" else "idle" if lease.is_safe else "risk"
+    return LeaseRow(lease, tone, *LEASES[lease.state])
 
 
 def _acts(operator: User) -> dict[str, Act]:

@@ -17,7 +17,6 @@ from allocation.rules.site.known_models import known_catalogue
 from allocation.services.fleet import node_ready
 from allocation.services.setup import prices_proposed, usual_tiers_add
 from allocation.web.catalogue import (
-    Field,
     FormShown,
     Sent,
     are_many_known,
@@ -41,6 +40,7 @@ from tenants.services import (
 )
 from tenants.web.acts import Act, act_run, id_read
 from tenants.web.frame import operator_page
+from tenants.web.parts import Field
 
 PRICE_PLACES = 4
 STEPS = (
@@ -289,7 +289,7 @@ def _tenant_form(sent: Sent | None) -> FormShown:
                 hint="An account that is there, or a new one by this name.",
             ),
             Field("admin_name", "Admin's name", hint="For a new account.", required=False),
-            Field("email", "Admin's e-mail, if any", required=False, kind="email"),
+            Field("email", "Admin's e-mail, if any", required=False, type="email"),
         ),
     )
     return sent.into(form) if sent else form

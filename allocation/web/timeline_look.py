@@ -4,12 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
 from allocation.web.timeline_span import Span
 
 ROW = 28
 SLOT_ROW = 20
 Gang = tuple[str, datetime, datetime]
 """A booking's label and one of its windows."""
+BAR_IMAGE = mark_safe('role="img"')
+"""What a bar is that cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,23 @@ class Bar:
     href: str = ""
     count: int = 1
     gpus: int = 1
+
+    @property
+    def tag(self) -> str:
+        """The element: a link where it can be opened."""
+        return "a" if self.href else "span"
+
+    @property
+    def attributes(self) -> SafeString:
+        """The element's attributes. Built here, as a page has thousands of bars."""
+        opens = format_html('href="{}" tabindex="-1"', self.href) if self.href else BAR_IMAGE
+        return format_html(
+            '{} class="{}" style="left:calc({}% + 1px);width:calc({}% - 2px);top:{}px;height:{}px"'
+            ' data-key="{}"{} aria-label="{}" title="{}"',
+            *(opens, self.css, self.left, self.width, self.top, self.height, self.key),
+            format_html(' data-gpus="{}"', self.gpus) if self.gpus > 1 else "",
+            *(self.name, self.name),
+        )
 
 
 @dataclass(frozen=True, slots=True)

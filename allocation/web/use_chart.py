@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import allocations_of
 from allocation.queries.fleet.telemetry import UseCurve, UsePoint, use_of_allocations
@@ -15,16 +18,27 @@ WIDTH, HEIGHT = 720, 190
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 706.0, 12.0, 158.0
 SPANS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "all": timedelta(days=90)}
 CHOICES = (("hour", "Last hour"), ("day", "Last day"), ("all", "All"))
-TICKS = 6
+TICKS, TICK_Y = 6, 180
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A time under the chart."""
+    """A time under the chart. The inner ones are left out where the screen is narrow."""
 
     x: float
     text: str
     anchor: str
+    is_inner: bool
+
+    @property
+    def place(self) -> SafeString:
+        """Where it stands, as attributes of an SVG text."""
+        return format_html('x="{}" y="{}"', f"{self.x:.1f}", TICK_Y)
+
+    @property
+    def css(self) -> str:
+        """The classes of the text."""
+        return "ax mid" if self.is_inner else "ax"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +48,7 @@ class UseChart:
     lines: tuple[str, ...]
     bands: tuple[str, ...]
     memory: tuple[str, ...]
-    grid: tuple[tuple[float, str], ...]
+    grid: tuple[tuple[str, str], ...]
     ticks: tuple[Tick, ...]
     text: str
     facts: tuple[tuple[str, str], ...]
@@ -54,7 +68,9 @@ def use_card(
     )
     runs = booking.released_at is None and booking.ended_at is None
     card = card_of(curve, CHOICES, span, base=base, zone=zone, now=now)
-    return card | {"runs": runs, "signature": signature_of(_moments(curve))}
+    signature = signature_of(_moments(curve))
+    is_weak = signature.kind in ("idle", "held_down")
+    return card | {"runs": runs, "signature": signature, "is_weak": is_weak}
 
 
 def card_of(
@@ -85,7 +101,7 @@ def use_chart(curve: UseCurve, zone: tzinfo, now: datetime) -> UseChart:
         lines=plot.lines(lambda point: point.busy),
         bands=plot.bands(),
         memory=plot.lines(_memory_percent),
-        grid=tuple((plot.y(value), f"{value} %") for value in (0, 50, 100)),
+        grid=tuple((f"{plot.y(value):.1f}", f"{value} %") for value in (0, 50, 100)),
         ticks=plot.ticks(zone, now),
         text=use_words(curve),
         facts=_facts(curve),
@@ -232,10 +248,12 @@ class _Plot:
         long = self.curve.until - self.curve.since > timedelta(days=2)
         every = max(1, self._last // TICKS)
         ticks = []
-        for number in range(0, self._last + 1, every):
+        numbers = range(0, self._last + 1, every)
+        for number in numbers:
             at = self.curve.since + self.curve.step * number
             text = day(at, zone, now) if long else clock(at, zone)
             x = self.x(number)
             anchor = "start" if number == 0 else "end" if x > RIGHT - 30 else "middle"
-            ticks.append(Tick(x, text, anchor))
+            is_inner = number not in (numbers[0], numbers[-1])
+            ticks.append(Tick(x, text, anchor, is_inner))
         return tuple(ticks)

@@ -10,6 +10,16 @@ HUNDRED = Decimal(100)
 
 
 @dataclass(frozen=True, slots=True)
+class Meter:
+    """A bar of three parts in percent of the whole; `label` says the same in words."""
+
+    spent: Decimal
+    held: Decimal
+    label: str
+    now: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetBar:
     """For `billing/parts/budget_effect.html`: money as text, widths in percent of the amount.
 
@@ -31,12 +41,13 @@ class BudgetBar:
     fits: bool
 
     @property
-    def label(self) -> str:
-        """The bar in words, for who can't see it."""
-        return (
+    def meter(self) -> Meter:
+        """The bar itself."""
+        label = (
             f"Budget for {self.period}: {self.spent} spent, {self.held} held, {self.left} left"
             f" of {self.amount}"
         )
+        return Meter(self.spent_percent, self.held_percent, label, self.extra_percent)
 
 
 def budget_bar(effect: BudgetEffect, extra: Decimal = Decimal(0)) -> BudgetBar:

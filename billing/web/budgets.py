@@ -50,6 +50,11 @@ class Row:
     error: Typed | None
 
     @property
+    def is_amount_wrong(self) -> bool:
+        """Whether its form was refused, for another reason than its warning."""
+        return self.error is not None and self.error.param != "warn_percent"
+
+    @property
     def period_text(self) -> str:
         """The period in words."""
         return period_text(self.period)

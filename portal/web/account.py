@@ -49,7 +49,6 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
         "invitations": invitations_to(user.credential, timezone.now()),
         "sessions": sessions_shown(request),
         "refusal": refusal,
-        "typed": request.POST if refusal else QueryDict(),
     }
     return render(request, "portal/account.html", context, status=422 if refusal else 200)
 

@@ -97,7 +97,7 @@ function tellOptions() {
   const options = part().querySelectorAll('.opt');
   const words = options.length
     ? `${options.length} options. First: ${options[0].querySelector('b').textContent}, ${options[0].querySelector('.p').textContent}`
-    : [...part().querySelectorAll('.err, .refusal b')].map((each) => each.textContent).join(' ');
+    : [...part().querySelectorAll('.err, .refusal b')].map((each) => each.textContent.trim()).join(' ');
   document.querySelector('[data-say]').textContent = words;
 }
 

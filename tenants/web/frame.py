@@ -32,6 +32,9 @@ STATUS = {
     "invalid": HTTPStatus.UNPROCESSABLE_ENTITY,
 }
 
+THEMES = ("light", "dark")
+"""What the cookie `theme` may ask for; without it, the reader's system decides."""
+
 FRAME = "portal.frame"
 """Where a request keeps its Frame, so that a refusal's page has the same shell."""
 
@@ -167,7 +170,7 @@ def busy_page() -> HttpResponse:
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `actor`, `tenant`, `projects`, `zone`, `nav`, `is_operator`."""
+    """Context processor: `actor`, `tenant`, `projects`, `zone`, `nav`, `is_operator`, `theme`."""
     frame = request.META.get(FRAME)
     user = getattr(request, "user", None)
     is_operator = isinstance(user, User) and user.is_staff
@@ -181,6 +184,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "zone": _zone(frame.zone, timezone.now()),
         "nav": _nav(request.path, frame, is_operator=is_operator),
         "is_operator": is_operator,
+        "theme": theme if (theme := request.COOKIES.get("theme")) in THEMES else "",
     }
 
 

@@ -14,6 +14,8 @@ from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from tenants.access import Actor, require_tenant_admin
@@ -70,6 +72,15 @@ class LogRow:
     href: str
     changes: tuple[Change, ...]
     address: str
+
+    @property
+    def sentence(self) -> SafeString:
+        """What was done; the object's name leads to it where there is a page for it."""
+        before, behind = self.words
+        name = self.name
+        if name and self.href:
+            name = format_html('<a class="link" href="{}">{}</a>', self.href, name)
+        return format_html("{}{}{}", before, name, behind)
 
 
 class LogForm(forms.Form):

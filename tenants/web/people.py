@@ -1,13 +1,17 @@
 """Who is in which project, and what they may do."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
+from tenants.errors import Refused
 from tenants.models import Invitation, Membership, Project, Role
-from tenants.queries import admins_of, invitations_of, leads_of, people_of
+from tenants.queries import ProjectPeople, admins_of, invitations_of, leads_of, people_of
 from tenants.services import (
     invitation_create,
     invitation_revoke,
@@ -20,6 +24,25 @@ from tenants.services.invitations import may_see
 from tenants.web.acts import act_run, id_read
 from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import tenant_page
+
+
+@dataclass(frozen=True, slots=True)
+class TypedInvite:
+    """What stands in a form that invites: empty, or as it was typed when it was refused."""
+
+    to: str = ""
+    error: str = ""
+    role: str = Role.RESEARCHER
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShown:
+    """A project's card: who is in it, who is invited, and the form that invites."""
+
+    group: ProjectPeople
+    may_change: bool
+    invited: Sequence[Invitation]
+    invite: TypedInvite
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -50,17 +73,33 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     invited = _invited(actor)
     context = {
         "groups": [
-            (group, actor.may_lead(group.project.id), invited.get(group.project.slug, []))
+            GroupShown(
+                group,
+                actor.may_lead(group.project.id),
+                invited.get(group.project.slug, []),
+                _typed_invite(request.POST, refusal, ("project", group.project.slug)),
+            )
             for group in people_of(projects)
         ],
+        "new_admin": _typed_invite(request.POST, refusal, ("role", Role.TENANT_ADMIN)),
+        "new_project": {**request.POST.dict(), "refusal": refusal}
+        if refusal and request.POST.get("act") == "project"
+        else {},
         "invited_admins": invited.get("", []),
         "admins": admins_of(actor.tenant_id),
         "roles": [role for role in Role if role != Role.TENANT_ADMIN],
-        "refusal": refusal,
-        "typed": request.POST,
+        "refusal": None if request.POST.get("act") in ("invite", "project") else refusal,
     }
     status = 422 if refusal else 200
     return render(request, "tenants/people.html", context, status=status)
+
+
+def _typed_invite(form: QueryDict, refusal: Refused | None, to: tuple[str, str]) -> TypedInvite:
+    """What was typed into the form that invites `to` a project or a role, if it was refused."""
+    key, value = to
+    if refusal is None or form.get("act") != "invite" or form.get(key) != value:
+        return TypedInvite()
+    return TypedInvite(form.get("to", ""), refusal.sentence, form.get("role", ""))
 
 
 def _invited(actor: Actor) -> dict[str, list[Invitation]]:

@@ -26,6 +26,8 @@ from tenants.web.frame import tenant_page
 from tenants.web.sessions import sessions_shown
 
 MOST_NAMED = 8
+LIFE_DEFAULT = "90"
+"""Days that a token lives, unless somebody types others."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -54,7 +56,7 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: str) -> HttpResponse:
-    now = timezone.now()
+    now, typed = timezone.now(), request.POST if refusal else QueryDict()
     tokens = tokens_of(actor.tenant_id, None if actor.is_tenant_admin else actor.user_id)
     context = {
         "zones": sorted(name for name in zoneinfo.available_timezones() if _is_place(name)),
@@ -66,7 +68,9 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
         "sessions": sessions_shown(request),
         "clear": clear,
         "refusal": refusal,
-        "typed": request.POST if refusal else QueryDict(),
+        "example": "CI of folding",
+        "name": typed.get("name", ""),
+        "days": typed.get("days", LIFE_DEFAULT),
     }
     return render(request, "tenants/settings.html", context, status=422 if refusal else 200)
 

@@ -1,6 +1,6 @@
 """Quotas as pages: a tenant splits its classes among projects, the platform among tenants."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
@@ -26,6 +26,26 @@ from tenants.web.shares_more import MoreShown, cap_words, more_read, more_shown,
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """A form that was refused, to be shown as it was typed."""
+
+    form: QueryDict
+    refusal: Refused
+
+
+@dataclass(frozen=True, slots=True)
+class ShareInput:
+    """A cell that can be changed. `title` is its column's, `label` says it in full."""
+
+    name: str
+    title: str
+    label: str
+    value: str
+    placeholder: str
+    is_wrong: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RowShown:
     """A share for people: GPUs as text, and how long its bar is, in percent of the scale."""
 
@@ -36,6 +56,17 @@ class RowShown:
     limit: str
     guaranteed_percent: str
     limit_percent: str
+    inputs: tuple[ShareInput, ...] = ()
+    key: str = ""
+    owner_value: str = ""
+
+    @property
+    def words(self) -> str:
+        """The bar in words."""
+        limit = (
+            f"at most {self.limit} with what it borrows" if self.limit else "no limit of its own"
+        )
+        return f"{self.guaranteed} guaranteed, {limit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +80,15 @@ class ClassShown:
     split: str
     free: str
     more: tuple[MoreShown, ...]
+    more_is_open: bool
     cap: str
+
+    @property
+    def borrows(self) -> str:
+        """Up to what the tenant may use in all, and its cap of GPU-hours."""
+        limit = self.total.limit if self.total else ""
+        words = f"at most {limit} with what it borrows" if limit else "no limit to borrow"
+        return f"{words}, {self.cap}" if self.cap else words
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -71,10 +110,10 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
         projects = projects.filter(id__in=actor.roles)
     tenant = Tenant.objects.get(id=actor.tenant_id)
     context = {
-        "classes": _shown(project_shares(tenant, projects), _typed(request, refusal)),
+        "classes": _shown(project_shares(tenant, projects), "project", _sent(request, refusal)),
         "may_change": actor.is_tenant_admin,
+        "owner_key": "project",
         "refusal": refusal,
-        "typed": request.POST,
     }
     return render(request, "tenants/quotas.html", context, status=422 if refusal else 200)
 
@@ -93,10 +132,10 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
         if refusal is None:
             return redirect("ops-quotas")
     context = {
-        "classes": _shown(tenant_shares(), _typed(request, refusal)),
+        "classes": _shown(tenant_shares(), "tenant", _sent(request, refusal)),
         "may_change": True,
+        "owner_key": "tenant",
         "refusal": refusal,
-        "typed": request.POST,
     }
     return render(request, "tenants/ops_quotas.html", context, status=422 if refusal else 200)
 
@@ -147,9 +186,8 @@ def _tenant_more(operator: User, form: QueryDict) -> str:
     return more_words(tenant.name, more)
 
 
-def _typed(request: HttpRequest, refusal: Refused | None) -> QueryDict | None:
-    """What was typed into a form of weights and caps that was refused."""
-    return request.POST if refusal and request.POST.get("act") == "more" else None
+def _sent(request: HttpRequest, refusal: Refused | None) -> Sent | None:
+    return Sent(request.POST, refusal) if refusal else None
 
 
 def _share_read(form: QueryDict) -> Share:
@@ -169,7 +207,7 @@ def _sentence(name: str, share: Share) -> str:
     return f"{name}: {sure} guaranteed, borrows {more}, lends {idle}."
 
 
-def _shown(classes: list[ClassShares], typed: QueryDict | None) -> list[ClassShown]:
+def _shown(classes: list[ClassShares], owner_key: str, sent: Sent | None) -> list[ClassShown]:
     rows = [row for each in classes for row in (*each.rows, *([each.total] if each.total else []))]
     scale = max((max(row.guaranteed_units, row.limit_units or 0) for row in rows), default=0)
     return [
@@ -177,18 +215,71 @@ def _shown(classes: list[ClassShares], typed: QueryDict | None) -> list[ClassSho
             slug=each.gpu_class.slug,
             label=each.gpu_class.label,
             total=_row(each.total, scale) if each.total else None,
-            rows=tuple(_row(row, scale) for row in each.rows),
+            rows=tuple(
+                _row_to_change(_row(row, scale), each.gpu_class.slug, owner_key, sent)
+                for row in each.rows
+            ),
             split=gpus_text(each.split_units),
             free=gpus_text(max(0, each.total.guaranteed_units - each.split_units))
             if each.total
             else "",
-            more=more_shown(
-                each, typed if typed and typed.get("gpu_class") == each.gpu_class.slug else None
-            ),
+            more=more_shown(each, _typed_more(each.gpu_class.slug, sent)),
+            more_is_open=_typed_more(each.gpu_class.slug, sent) is not None,
             cap=_cap(each.total),
         )
         for each in classes
     ]
+
+
+def _typed_more(gpu_class: str, sent: Sent | None) -> QueryDict | None:
+    """What was typed into the form of the class's weights and caps, if that was refused."""
+    is_more = sent is not None and sent.form.get("act") == "more"
+    return sent.form if sent and is_more and sent.form.get("gpu_class") == gpu_class else None
+
+
+def _row_to_change(row: RowShown, gpu_class: str, owner_key: str, sent: Sent | None) -> RowShown:
+    """The row with its inputs, as they were typed if its form was refused."""
+    owner = row.owner
+    owner_value = owner.slug if isinstance(owner, Project) else str(owner.id)
+    form = sent.form if sent else QueryDict()
+    is_sent = form.get("act") not in (None, "more") and (
+        (form.get("gpu_class"), form.get(owner_key)) == (gpu_class, owner_value)
+    )
+    param = sent.refusal.param if sent and is_sent else None
+    wrong = param if param in ("borrow", "lend") else "guaranteed"
+    inputs = (
+        ("guaranteed", "Guaranteed", f"GPUs guaranteed to {owner.name}", row.guaranteed, ""),
+        (
+            "borrow",
+            "Borrows",
+            f"GPUs that {owner.name} may borrow above that, empty for no limit of its own",
+            row.borrow,
+            "no limit",
+        ),
+        (
+            "lend",
+            "Lends",
+            f"Idle GPUs of {owner.name} that others may use, empty for all",
+            row.lend,
+            "all",
+        ),
+    )
+    return replace(
+        row,
+        key=f"{gpu_class}-{owner.slug}",
+        owner_value=owner_value,
+        inputs=tuple(
+            ShareInput(
+                name,
+                title,
+                label,
+                form.get(name, "") if is_sent else value,
+                placeholder,
+                is_wrong=is_sent and name == wrong,
+            )
+            for name, title, label, value, placeholder in inputs
+        ),
+    )
 
 
 def _cap(total: ShareRow | None) -> str:

@@ -48,13 +48,23 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
         invited.setdefault(tenant_id, []).append(invitee)
     context = {
         "rows": [
-            (tenant, admins.get(tenant.id, []), invited.get(tenant.id, []))
+            (
+                tenant,
+                [_admin_name(each) for each in admins.get(tenant.id, [])],
+                invited.get(tenant.id, []),
+            )
             for tenant in tenants_all()
         ],
         "refusal": refusal,
-        "typed": request.POST,
+        "tenant_typed": request.POST if request.POST.get("act") == "create" else {},
+        "account_typed": request.POST if request.POST.get("act") == "account" else {},
     }
     return render(request, "tenants/ops_tenants.html", context, status=422 if refusal else 200)
+
+
+def _admin_name(admin: Membership) -> str:
+    user = admin.user
+    return user.username if user.is_active else f"{user.username} (account closed)"
 
 
 def _create(operator: User, form: QueryDict) -> str:

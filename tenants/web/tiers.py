@@ -23,6 +23,7 @@ from tenants.services import (
 from tenants.web.acts import act_run
 from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import operator_page, tenant_page
+from tenants.web.parts import Field
 
 FLAGS = ("pausable", "counts", "replaces")
 TIMES = ("grace", "protected", "max_duration", "advance", "credit_cap", "more_time")
@@ -73,27 +74,18 @@ EMPTY: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class FieldShown:
-    """A text field with what is in it and what is wrong with that."""
-
-    name: str
-    label: str
-    value: str
-    error: str
-    required: bool
-
-
-@dataclass(frozen=True, slots=True)
 class TierForm:
-    """The form of one tier, or of a new one; `failed` when it was sent and refused."""
+    """The form of one tier, or of a new one; `failed` when it was sent and refused. `key` is in
+    the ids of its inputs."""
 
+    key: str
     slug: str
     title: str
     pausable: bool
     counts: bool
     method: str
     replaces: bool
-    fields: tuple[FieldShown, ...]
+    fields: tuple[Field, ...]
     is_new: bool
     failed: bool
 
@@ -227,13 +219,21 @@ def _form_sent(sent: QueryDict, refusal: Refused, tier: Mapping[str, object] | N
 def _form(
     values: Mapping[str, object], *, flags: Mapping[str, object], is_new: bool = False
 ) -> TierForm:
+    key = "new" if is_new else str(values.get("slug", ""))
     return TierForm(
+        key=key,
         slug=str(values.get("slug", "")),
         title=str(values.get("name", "")),
         method=str(values.get("method", Tier.PauseMethod.STOP)),
         **{name: bool(flags.get(name)) for name in FLAGS},
         fields=tuple(
-            FieldShown(name, label, str(values.get(name, "")), "", name not in OPTIONAL)
+            Field(
+                name,
+                label,
+                str(values.get(name, "")),
+                required=name not in OPTIONAL,
+                id=f"{name}-{key}",
+            )
             for name, label in LABELS.items()
             if is_new or name != "slug"
         ),

@@ -17,6 +17,7 @@ from tenants.wall import tenant_tx
 from tenants.web.csv_text import plain
 from tests.builders import a_member, a_project, a_tenant, a_user, an_actor
 from tests.roles import as_system
+from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_node, a_place
 
 pytestmark = pytest.mark.django_db
@@ -117,7 +118,7 @@ def test_releasing_a_gang_is_asked_first_with_what_is_lost_and_whose() -> None:
     booking = a_booking(mine, now=now, hours=6, name="big")
     for gpu in a_node(now=now, gpus=2).gpus.all():
         a_place(booking, gpu)
-    page = _get(mine, f"bookings/{booking.label}")
+    page = flat(_get(mine, f"bookings/{booking.label}"))
     assert (
         f'<form method="get" action="/t/{mine.tenant.slug}/bookings/{booking.label}/release"'
         in page

@@ -28,7 +28,7 @@ def test_a_template_has_no_inline_script_or_style_and_asks_nobody_else(path: Pat
 @pytest.mark.parametrize("path", TEMPLATES, ids=_name)
 def test_icons_and_files_that_a_template_names_are_there(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    for name in re.findall(r'parts/icon\.html" with name="([a-z]+)"', text):
+    for name in re.findall(r'\{% (?:icon|nothing|pill "[a-z]+") "([a-z]+)"', text):
         assert name in ICONS
     for file in re.findall(r"\{% static '([^']+)' %\}", text):
         assert (STATIC / file).is_file()

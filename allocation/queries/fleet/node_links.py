@@ -65,6 +65,13 @@ class Arrival:
     arrived_at: datetime | None
     until: datetime | None
 
+    @property
+    def tone(self) -> str:
+        """How it looks: it waits, it is there, or it is there and needs approval."""
+        if self.arrived_at is None:
+            return "wait"
+        return "risk" if self.state == "quarantined" else "ok"
+
 
 def hearing_of(node_id: UUID) -> Hearing:
     """For operators: inside `operator_tx`."""

@@ -1,0 +1,76 @@
+"""The headings and the places of a booking's page, as ready words. No database."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from allocation.queries.bookings.bookings import NodePlace, Slots
+from allocation.rules.states import State
+
+WAITS_FOR_PLACE = (State.REQUESTED, State.QUEUED)
+PLANNED = (*WAITS_FOR_PLACE, State.PAUSED)
+HELD_UP = (State.PAUSING, State.PAUSED)
+TURNED_DOWN = (State.REFUSED, State.EXPIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """The headings that depend on the state, and what stands where no place is known."""
+
+    why: str
+    sooner: str
+    place: str
+    no_place: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceCard:
+    """A node of the booking. `words` is its picture in words; `beside` the host's cores and
+    memory, empty when none were asked for."""
+
+    place: NodePlace
+    words: str
+    beside: str
+
+
+def titles_of(state: State) -> Titles:
+    """Returns the headings for a booking in this state."""
+    no_place = "It never had a place."
+    if state == State.REQUESTED:
+        no_place = "Being found."
+    elif state in PLANNED:
+        no_place = "None yet."
+    return Titles(
+        why="Why it was not possible" if state in TURNED_DOWN else "Why it waits",
+        sooner="Sooner, if you take" if state in WAITS_FOR_PLACE else "What would work",
+        place="Promised place" if state in PLANNED else "Place",
+        no_place=no_place,
+        time="When it goes on" if state in HELD_UP else "When",
+    )
+
+
+def place_cards(places: Iterable[NodePlace], ask: Mapping[str, Any]) -> list[PlaceCard]:
+    """Returns a card for each node; `ask` is the booking's request."""
+    return [
+        PlaceCard(
+            place,
+            f"On {place.name}: {'; '.join(_gpu_words(gpu) for gpu in place.gpus)}",
+            _beside(ask.get("cores", 0), ask.get("memory", 0), place.limits),
+        )
+        for place in places
+    ]
+
+
+def where_words(places: Sequence[NodePlace]) -> str:
+    """Returns `on n1, n2`, or nothing without a place."""
+    return f"on {', '.join(place.name for place in places)}" if places else ""
+
+
+def _gpu_words(gpu: Slots) -> str:
+    return f"GPU {gpu.index}" if gpu.whole else f"GPU {gpu.index}, slice {gpu.profile}"
+
+
+def _beside(cores: int, memory: int, limits: str) -> str:
+    parts = [f"{cores} host cores"] * bool(cores) + [f"{memory} GiB of memory"] * bool(memory)
+    return f"With each {' and '.join(parts)}: {limits}." if parts else ""
