@@ -309,7 +309,9 @@ METRICS_ALLOW = env_networks("METRICS_ALLOW")
 # --- Words and time -------------------------------------------------------------------------------
 
 LANGUAGE_CODE = "en-gb"
-USE_I18N = False
+LANGUAGES = [("en-gb", "English")]
+USE_I18N = True
+LOCALE_PATHS = [BASE_DIR / "locale"]
 USE_TZ = True
 TIME_ZONE = "UTC"
 

@@ -10,7 +10,7 @@ from django.db.models import F, Q
 
 from allocation.models.hardware import Gpu, GpuModel
 from allocation.models.series import Series
-from allocation.rules.rule_catalogue import UNPROVEN
+from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import State
 from tenants.models import Project, Tenant, Tier
 

@@ -13,7 +13,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from psycopg.types.json import Jsonb
 
 from allocation.models import Allocation, Booking, BookingEvent, Decision, Gpu
-from allocation.rules.rule_catalogue import BY_ID
+from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.changes import reason_data
 from allocation.services.history import event_of, lines_add

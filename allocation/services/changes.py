@@ -66,12 +66,11 @@ def _waits_on(booking: Booking, now: datetime) -> bool:
 
 
 def reason_data(reason: Reason) -> dict[str, object]:
-    """A reason as JSON: what the API, the page and the mail show."""
+    """A reason as it is stored. `allocation.words` adds its sentence where it is shown."""
     return {
         "rule": reason.rule,
         "code": reason.code,
         "check": reason.check,
-        "sentence": reason.sentence,
         "numbers": dict(reason.numbers),
         "frees_at": instant(reason.frees_at).isoformat() if reason.frees_at else None,
     }

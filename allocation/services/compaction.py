@@ -8,8 +8,8 @@ from datetime import datetime
 from uuid import UUID
 
 from allocation.models import Booking, CompactionOrder, Gpu, PolicyVersion
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask.line.text import duration_text
-from allocation.rules.rule_catalogue import BY_CODE
 from allocation.services.compaction_orders import document_of
 from allocation.services.policies import policy_of
 from allocation.services.snapshot import snapshot_read

@@ -7,6 +7,7 @@ from allocation.models import CompactionOrder, Decision
 from allocation.services.places import place_data, place_of
 from allocation.solver import Carried, Order, Relocation
 from allocation.solver.cycle.compaction import Proposal
+from allocation.words.reasons import sentence
 
 
 def orders_read() -> tuple[Order, ...]:
@@ -18,7 +19,7 @@ def orders_read() -> tuple[Order, ...]:
 
 def order_answer(carried: Carried, decision: Decision, now: datetime) -> bool:
     """Writes the decision's answer; False when the order has one already."""
-    declined = " ".join(reason.sentence for reason in carried.reasons)[:300]
+    declined = " ".join(map(sentence, carried.reasons))[:300]
     waiting = CompactionOrder.objects.filter(id=carried.order, decided_at=None)
     return bool(waiting.update(decided_at=now, decision=decision, declined=declined))
 

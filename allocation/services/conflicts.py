@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import F
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node
-from allocation.rules.rule_catalogue import BY_CODE
+from allocation.reasons.catalogue import BY_CODE
 from allocation.services.tallies import tally
 from tenants.outbox import nudge
 

@@ -11,6 +11,7 @@ from allocation.services.policies import policy_of
 from allocation.services.quote_calendar import published_snapshot
 from allocation.services.snapshot import instant, seconds
 from allocation.solver import Availability
+from allocation.words.reasons import sentence
 from tenants.access import Actor
 from tenants.errors import Refused
 
@@ -69,7 +70,7 @@ class _Trial:
         if why is None:
             return "", ()
         possible = dict(why.numbers).get("possible_until")
-        return why.sentence, () if possible is None else (instant(int(possible)),)
+        return sentence(why), () if possible is None else (instant(int(possible)),)
 
 
 def _site(now: datetime) -> Availability:

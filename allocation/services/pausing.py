@@ -9,8 +9,8 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import Q
 
 from allocation.models import Allocation, Booking, Decision, Own, Pause, PauseCause
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.nodes.suspending import not_suspended
-from allocation.rules.rule_catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.assigning import PlanStale
 from allocation.services.costs import granted_seconds
@@ -20,6 +20,7 @@ from allocation.services.pauses import OPEN, pauses_put_off, pauses_unneeded
 from allocation.services.places import place_data
 from allocation.services.tallies import tally
 from allocation.solver import Place, Reason
+from allocation.words.reasons import sentence
 from tenants.models import Membership, Tier
 
 # A beneficiary that starts this soon anyway is left where it is.
@@ -68,7 +69,7 @@ def pause_begin(
         decision=decision,
         policy_version=decision.policy.number,
         rule=rule,
-        sentence=" ".join(reason.sentence for reason in reasons)[:300],
+        sentence=" ".join(map(sentence, reasons))[:300],
         method=method,
         ready_at=booking.ready_at or now,
         # The solver counts whole seconds, and charging stops no later than the owner is told.

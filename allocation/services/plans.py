@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, SolverState
-from allocation.rules.rule_catalogue import UNPROVEN
+from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import OPEN, TERMINAL, State
 from allocation.services.assigning import (
     Fleet,
@@ -52,6 +52,7 @@ from allocation.solver import (
     narrowed,
     refused_too_early,
 )
+from allocation.words.reasons import sentence
 from billing.rules import money_text
 from billing.services import hold_place
 from tenants.errors import Refused
@@ -255,7 +256,7 @@ def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) ->
     booking.reasons = [reason_data(reason) for reason in wait.reasons]
     _store(booking, "planned_places")
     if is_new or (moved and (has_start or had_start)):
-        because = f" {wait.delayed_by.sentence}" if wait.delayed_by else ""
+        because = f" {sentence(wait.delayed_by)}" if wait.delayed_by else ""
         starts = {"starts": instant(wait.starts).isoformat()} if has_start else {}
         event_add(
             booking,
@@ -271,7 +272,7 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
         booking.decision = decision
         booking.reasons = [reason_data(reason) for reason in refuse.reasons]
         _store(booking)
-        because = refuse.reasons[0].sentence if refuse.reasons else "There is no place to go on."
+        because = sentence(refuse.reasons[0]) if refuse.reasons else "There is no place to go on."
         run_none_left(booking, "not_resumed", because, now)
         return
     booking.charged, booking.ended_at = earlier_settle(booking, now), now
@@ -294,12 +295,12 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
     ]
     booking.planned_places = []
     _store(booking, "outcome", "alternatives", "charged", "ended_at", "planned_places")
-    sentence = refuse.reasons[0].sentence if refuse.reasons else "It can't be placed."
+    because = sentence(refuse.reasons[0]) if refuse.reasons else "It can't be placed."
     freed = money_text(booking.held - booking.charged, booking.currency)
     event_add(
         booking,
         kind=str(booking.state),
-        sentence=f"{sentence} {freed} is free again.",
+        sentence=f"{because} {freed} is free again.",
         now=now,
         detail={"decision": decision.id},
     )
@@ -320,7 +321,7 @@ def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime)
     if booking.extension_until != instant(extend.until) or booking.planned_ends is None:
         raise PlanStale("an extension was withdrawn")
     until = instant(extend.until)
-    refusal = extend.reasons[0].sentence if extend.reasons else _hold_more(booking, until, now)
+    refusal = sentence(extend.reasons[0]) if extend.reasons else _hold_more(booking, until, now)
     if refusal is None:
         live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, left=False)
         for row in live.order_by("id"):

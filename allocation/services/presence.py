@@ -16,9 +16,9 @@ from django.db.models import Max, Min, Q
 
 from allocation.models import Allocation, Booking, GpuSample, PolicyVersion
 from allocation.queries.fleet.portal_modes import decisions_frozen
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.charging import no_show_after, no_show_fee
 from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_due
-from allocation.rules.rule_catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.history import event_add
 from allocation.services.tallies import tally

@@ -22,6 +22,7 @@ from allocation.solver import (
     Question,
     worth_showing,
 )
+from allocation.words.reasons import sentence
 from billing.queries import BudgetEffect, budget_effect, prices_now
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Project, Tier
@@ -83,7 +84,7 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
     starts = options[0].starts if options else terms.not_before
     return Quote(
         options=options,
-        blocking=own.blocked.sentence if own.blocked else None,
+        blocking=sentence(own.blocked) if own.blocked else None,
         effect=budget_effect(project_id=project.id, at=starts),
         expires=now + PRICE_LOCKED,
         lock=price_lock(now),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from allocation.rules.rule_catalogue import BY_CODE
+from allocation.reasons.catalogue import BY_CODE
 from tenants.errors import Kind, Refused
 
 

@@ -10,8 +10,8 @@ from uuid import UUID
 from django.db import transaction
 
 from allocation.models import Allocation, Booking, Node
+from allocation.reasons.catalogue import BY_CODE, Rule
 from allocation.rules.nodes.leases import SILENCE_SECONDS
-from allocation.rules.rule_catalogue import BY_CODE, Rule
 from allocation.rules.states import State
 from allocation.services.conflicts import RULE, conflict_note
 from allocation.services.costs import granted_seconds, run_seconds

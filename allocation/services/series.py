@@ -11,8 +11,8 @@ from django.db import transaction
 
 from allocation.errors import AskError
 from allocation.models import Series
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.recurrence import Dates, Recurrence, dates_of, overlaps
-from allocation.rules.rule_catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.admission import terms_at, terms_check
 from allocation.services.bookings import Taken, Wish, booking_cancel, bookings_take

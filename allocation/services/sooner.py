@@ -7,8 +7,8 @@ from uuid import uuid5
 from django.db import transaction
 
 from allocation.models import Booking
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
-from allocation.rules.rule_catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.bookings import Wish, booking_cancel, booking_request
 from allocation.services.history import event_add

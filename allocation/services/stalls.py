@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
 from allocation.models import Allocation, Booking, GpuEvent, Node
-from allocation.rules.rule_catalogue import BY_CODE
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.history import event_add
 from allocation.services.node_policies import node_policy

@@ -7,8 +7,8 @@ from decimal import Decimal
 from django.db import transaction
 
 from allocation.models import Booking, WorkSpeed
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import LONGEST_SECONDS, AskDocument
-from allocation.rules.rule_catalogue import BY_CODE
 from tenants.audit import audit_everywhere
 from tenants.errors import Refused, invalid, missing
 from tenants.models import GpuClass, User

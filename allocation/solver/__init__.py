@@ -1,5 +1,6 @@
 """The solver's public face: data in, decisions with reasons out; no Django, no clock."""
 
+from allocation.reasons.reason import Reason
 from allocation.solver.cycle.quote import (
     QUARTER,
     Availability,
@@ -46,7 +47,6 @@ from allocation.solver.model.plan import (
     Move,
     Pause,
     Plan,
-    Reason,
     Refuse,
     Waiting,
 )

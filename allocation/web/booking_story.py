@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import NodePlace
+from allocation.reasons.catalogue import BY_ID
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import (
     beside_text,
@@ -18,7 +19,6 @@ from allocation.rules.ask.line.text import (
     pin_words,
     shape_text,
 )
-from allocation.rules.rule_catalogue import BY_ID
 from allocation.rules.states import OPEN, State
 from allocation.services.costs import booking_cost, booking_spent, given_up_cost
 from allocation.services.presence import no_show_limit, presence_policy
@@ -26,6 +26,7 @@ from allocation.solver import UNITS_PER_GPU
 from allocation.web.booking_scene import CostLine, Scene
 from allocation.web.pause_story import paused_words, run_lines
 from allocation.web.times import clock, length_words, moment_words, window_words
+from allocation.words.reasons import stored_sentence
 from billing.rules import money_text
 
 CHECKS = (
@@ -218,10 +219,10 @@ def _detail(booking: Booking, scene: Scene) -> str:
         until = moment_words(booking.extension_until, scene.zone, scene.now)
         return f"An extension until {until} is being decided."
     if state in (State.REFUSED, State.EXPIRED) or _is_stalled(booking):
-        return str(booking.reasons[0]["sentence"]) if booking.reasons else ""
+        return stored_sentence(booking.reasons[0]) if booking.reasons else ""
     sayings = {
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
-        State.QUEUED: str(booking.reasons[0]["sentence"])
+        State.QUEUED: stored_sentence(booking.reasons[0])
         if booking.is_unplanned
         else "A planned start: it may get earlier, and later only if GPUs fail or are taken out of "
         "service, work before it ends late, or a limit is lowered.",
@@ -312,7 +313,7 @@ def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
             Check(
                 name=name,
                 blocks=bool(reasons),
-                sentences=tuple(str(reason["sentence"]) for reason in reasons) or (good,),
+                sentences=tuple(map(stored_sentence, reasons)) or (good,),
                 frees=_frees(reasons, scene),
             )
         )

@@ -6,9 +6,9 @@ from datetime import datetime
 from urllib.parse import quote
 
 from allocation.models import Booking, Pause
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import duration_text, shape_text
-from allocation.rules.rule_catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.web.booking_scene import CostLine, Scene
 from allocation.web.times import clock, length_words, moment_words

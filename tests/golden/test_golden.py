@@ -1,16 +1,20 @@
 """The solver answers every golden with the bytes that are stored, and the goldens cover it."""
 
+import ast
 import dataclasses
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from allocation.reasons.catalogue import BY_CODE, FACTS, TEXTS
 from allocation.solver import Plan, Policy, Question, Snapshot, encode
-from allocation.solver.reasons.explain import RULES
+from allocation.words.reasons import stored_sentence
 from tests.golden.documents import (
     FOLDER,
     canonical,
@@ -25,10 +29,11 @@ from tests.golden.scenes import SCENES
 NAMES = names()
 FEWEST = 60
 MOST_BYTES = 3_000_000
-CODES_LEFT_OUT = {
-    "stronger_claim": "No step of the solver gives it: pauses have codes of their own.",
+SOLVER = Path(__file__).resolve().parents[2] / "allocation/solver"
+FIELDS_LEFT_OUT = {
+    "Move.reasons": "All moves of one cycle have the same one.",
+    "Plan.format": "All plans are written in the format of today.",
 }
-FIELDS_LEFT_OUT = {"Move.reasons": "All moves of one cycle have the same one."}
 
 read = cache(golden_read)
 
@@ -70,9 +75,21 @@ def test_every_code_and_rule_of_the_solver_is_in_an_answer() -> None:
         for golden in map(read, NAMES)
         for row in _reasons(golden.answer)
     }
-    known = {(code, *rule) for code, rule in RULES.items()}
-    assert found <= known
-    assert sorted(code for code, _, _ in known - found) == sorted(CODES_LEFT_OUT)
+    rules = [BY_CODE[code] for code in _cited()]
+    known = {(rule.code, rule.id, rule.check) for rule in rules}
+    assert found == known
+
+
+def test_every_reason_has_the_facts_of_its_rule_and_a_sentence() -> None:
+    for golden in map(read, NAMES):
+        for row in _reasons(golden.answer):
+            rule, facts = BY_CODE[row["code"]], dict(row["numbers"])
+            assert facts.keys() >= set(rule.evidence), row
+            assert facts.keys() <= {*rule.evidence, *rule.optional}, row
+            is_text = {name: isinstance(fact, str) for name, fact in facts.items()}
+            assert is_text == {name: FACTS[name] in TEXTS for name in facts}, row
+            said = stored_sentence({"code": row["code"], "numbers": facts})
+            assert re.fullmatch(r"\w.+\.", said), row
 
 
 def test_every_field_of_an_input_and_of_an_answer_has_different_values_somewhere() -> None:
@@ -93,15 +110,27 @@ def test_every_field_of_an_input_and_of_an_answer_has_different_values_somewhere
     assert {golden.kind for golden in map(read, NAMES)} == {"plan", "quote", "proposals"}
 
 
-def test_meaning_differs_with_a_number_and_not_with_a_sentence() -> None:
+def test_meaning_differs_with_a_fact_and_not_with_what_format_2_has_more() -> None:
     name = next(f"{g.name}.json" for g in map(read, NAMES) if g.plan and g.plan.refusals)
     here = {name: (FOLDER / name).read_bytes()}
-    words, numbers = json.loads(here[name]), json.loads(here[name])
-    words["answer"]["refusals"][0]["reasons"][0]["sentence"] = "Other words."
-    numbers["answer"]["refusals"][0]["reasons"][0]["frees_at"] = 1
-    assert compare(here, {name: canonical(words)}) == {}
-    assert list(compare(here, {name: canonical(numbers)})) == [name]
+    older, other = json.loads(here[name]), json.loads(here[name])
+    for row in _reasons(older["answer"]):
+        row["sentence"], row["numbers"] = "Words.", row["numbers"][:1]
+    del older["answer"]["format"]
+    other["answer"]["refusals"][0]["reasons"][0]["frees_at"] = 1
+    assert compare({name: canonical(older)}, here) == {}
+    assert list(compare(here, {name: canonical(other)})) == [name]
+    assert list(compare({name: canonical(older)}, {name: canonical(other)})) == [name]
     assert compare(here, {}) == {name: "is gone"}
+
+
+def _cited() -> set[str]:
+    """The codes that stand in the solver's source."""
+    trees = (ast.parse(path.read_text()) for path in SOLVER.rglob("*.py"))
+    texts = (
+        node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)
+    )
+    return {text for text in texts if isinstance(text, str) and text in BY_CODE}
 
 
 def _reasons(value: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401  JSON

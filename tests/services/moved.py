@@ -3,17 +3,18 @@
 from datetime import datetime
 
 from allocation.models import Booking
+from allocation.reasons.reason import reason
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.places import place_of_row
 from allocation.services.snapshot import seconds
-from allocation.solver import Move, Place, Reason
+from allocation.solver import Move, Place
 from tests.builders_allocation import HOUR, NOW, Lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant, rows_of
 
 LATER = NOW + HOUR
-R73 = Reason("R73", "laid_anew", "together", "It lies elsewhere at its own time.")
+R73 = reason("laid_anew")
 
 
 def asked(plant: Plant, lab: Lab, ask: AskDocument) -> Booking:

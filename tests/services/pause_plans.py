@@ -3,16 +3,17 @@
 from datetime import datetime, timedelta
 
 from allocation.models import Allocation, Booking, Pause, PolicyVersion, SolverState
+from allocation.reasons.reason import reason
 from allocation.services.changes import changes_of
 from allocation.services.cycle import decision_of
 from allocation.services.plans import plan_apply
 from allocation.services.snapshot import seconds, snapshot_take
-from allocation.solver import Assign, Place, Plan, Reason, Waiting
+from allocation.solver import Assign, Place, Plan, Waiting
 from allocation.solver import Pause as Told
 from tests.roles import as_system
 
 GRACE = timedelta(minutes=10)
-BORROWED = Reason("R7", "stronger_claim", "line", "It uses what a stronger claim needs.")
+BORROWED = reason("taken_back", tier="priority", lost=0)
 
 
 def places_on(booking: Booking) -> tuple[Place, ...]:

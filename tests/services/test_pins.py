@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
-from allocation.rules.rule_catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.bookings import booking_cancel, booking_request
 from allocation.services.cycle import cycle_run

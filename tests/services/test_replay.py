@@ -81,6 +81,7 @@ def test_every_decision_of_a_day_is_the_same_again_byte_for_byte(
         )
     with as_system():
         decision = decisions[0]
+        assert decision_replay(decision).comparison == "bytes"
         with pytest.raises(CommandError, match="Not the same bytes"):
             call_command("decision_replay", decision.id)
         with pytest.raises(CommandError, match="no decision 99999"):

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from allocation.rules.rule_catalogue import BY_ID
+from allocation.reasons.catalogue import BY_ID
 from allocation.solver import (
     CONFLICT,
     Assign,

@@ -10,8 +10,8 @@ from tests.simulation.rows import Booking, Row, Site, Tables
 SILENCE = SILENCE_SECONDS
 MOST, WITHIN = 3, 86_400
 LOSABLE = (*STARTED, "pausing")
-_SILENT = Reason("", "node_silent", "", "")
-_CONFLICT = Reason("", "node_conflict", "", "")
+_SILENT = Reason("", "node_silent", "")
+_CONFLICT = Reason("", "node_conflict", "")
 
 
 def beats_of_leased(tables: Tables) -> dict[str, int]:

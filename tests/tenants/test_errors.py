@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from allocation.rules.rule_catalogue import Owner
+from allocation.reasons.catalogue import Owner
 from tenants.errors import Refused
 
 

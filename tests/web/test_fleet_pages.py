@@ -11,8 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from allocation.models import Decision, EnrolmentToken, Gpu, Node, NodeExamination, PolicyVersion
+from allocation.reasons.reason import reason
 from allocation.solver.model.codec import encode
-from allocation.solver.model.plan import Assign, Plan, Reason, Refuse
+from allocation.solver.model.plan import Assign, Plan, Refuse
 from tests.builders import a_member, a_project, a_tenant, an_operator
 from tests.roles import as_system
 from tests.web.fleet_builders import a_booking, a_node, a_place, measured
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.django_db
 PLAN = Plan(
     assigns=(Assign("a", "h100", (), 0, 3600),),
     waits=(),
-    refusals=(Refuse("b", (Reason("R1", "no_room", "together", "No room."),)),),
+    refusals=(Refuse("b", (reason("too_short"),)),),
     extensions=(),
 )
 

@@ -25,7 +25,7 @@ from allocation.api.bookings.shapes import (
 )
 from allocation.models import Booking
 from allocation.queries.bookings.decided import Decided, allocations_shown
-from allocation.rules.rule_catalogue import BY_ID
+from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.bookings import (
     booking_cancel,
@@ -36,6 +36,7 @@ from allocation.services.bookings import (
     ends_of,
 )
 from allocation.services.pause_choices import booking_saved, more_time_ask
+from allocation.words.reasons import stored_sentence
 from tenants.access import access_project
 from tenants.api.base import ApiView, listed
 from tenants.api.deferred import Wait
@@ -332,7 +333,7 @@ def _refusal(booking: Booking) -> Refused:
     rule = BY_ID.get(reason.get("rule", ""))
     return Refused(
         code=reason.get("code", "refused"),
-        sentence=reason.get("sentence", f"{booking.label} could not be placed."),
+        sentence=stored_sentence(reason) if reason else f"{booking.label} could not be placed.",
         rule=rule.id if rule else None,
         owner=rule.owner if rule else None,
         param="request",

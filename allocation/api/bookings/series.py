@@ -17,7 +17,7 @@ from allocation.api.bookings.requests import WishIn, repeat_of, wish_of
 from allocation.api.bookings.shapes import booking_id_text
 from allocation.models import Series
 from allocation.queries.bookings.series import SeriesDate, SeriesShown, conflicts_of, series_shown
-from allocation.rules.rule_catalogue import BY_CODE
+from allocation.reasons.catalogue import BY_CODE
 from allocation.services.series import series_cancel, series_request
 from tenants.api.base import ApiView, listed
 from tenants.api.deferred import Wait

@@ -9,8 +9,9 @@ from rest_framework import serializers
 from allocation.models import Allocation, Booking, Pause
 from allocation.queries.bookings.outcomes import start_range_of
 from allocation.queries.fleet.portal_modes import freeze_reason
-from allocation.rules.rule_catalogue import BY_ID
+from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import WAITING, State
+from allocation.words.reasons import reason_shown
 from tenants.api.fields import Money, iso_duration
 from tenants.models import Tier
 
@@ -279,7 +280,7 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
 
 
 def _check(said: Iterable[dict[str, Any]], check: str) -> dict[str, Any]:
-    reasons = [reason for reason in said if reason.get("check") == check]
+    reasons = [reason_shown(reason) for reason in said if reason.get("check") == check]
     # What only explains, e.g. why it lies elsewhere, is in nobody's way.
     rules = [BY_ID.get(reason.get("rule", "")) for reason in reasons]
     passed = all(rule is not None and rule.effect == "explains" for rule in rules)
@@ -308,5 +309,5 @@ def _waiting(booking: Booking) -> dict[str, Any] | None:
         "expected_start": booking.expected_start,
         "expected_end": None if booking.is_unplanned else booking.planned_ends,
         "gpu_class": booking.planned_class,
-        "reasons": booking.reasons,
+        "reasons": [reason_shown(reason) for reason in booking.reasons],
     }

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from allocation.models import Backup, Booking, PortalMode
-from allocation.rules.rule_catalogue import BY_CODE
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.states import State
 
 RULE = BY_CODE["decisions_frozen"]

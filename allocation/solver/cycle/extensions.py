@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.model.demand import want_of_held
 from allocation.solver.model.inputs import Extension, Held, Place, Snapshot
-from allocation.solver.model.plan import Extend, Reason
-from allocation.solver.reasons.explain import maintenance, reason, why_quota
+from allocation.solver.model.plan import Extend
+from allocation.solver.reasons.explain import maintenance, why_quota
 from allocation.solver.state.working import Found, Working
 
 
@@ -19,10 +20,7 @@ def extension_decide(
     """
     until = extension.until
     if not held or until <= max(working.now, *(row.starts for row in held)):
-        why = reason(
-            "not_live", "The booking has nothing running or planned that could be extended."
-        )
-        return Extend(extension.booking, until, (why,))
+        return Extend(extension.booking, until, (reason("not_live"),))
     blocked = _pause_blocks(working, held) or _extend(working, held, until, kept)
     return Extend(extension.booking, until, () if blocked is None else (blocked,))
 
@@ -30,7 +28,7 @@ def extension_decide(
 def why_not_longer(working: Working, held: tuple[Held, ...], until: int) -> Reason | None:
     """What forbids a later end as things lie, with nothing moved and nothing changed."""
     if not held:
-        return reason("not_live", "The booking has nothing that could be extended.")
+        return reason("not_live")
     wanted = _rest(working, held, until)
     blocked = (
         _pause_blocks(working, held)
@@ -124,17 +122,14 @@ def _stretch(working: Working, row: Held, starts: int, until: int) -> Found:
 def _pause_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
     """Whose room somebody else has been promised gives it back, when it is told to."""
     if any(row.pausing or working.running.is_promised(row.booking) for row in held):
-        return reason("room_promised", "A stronger claim needs the room of this booking.")
+        return reason("room_promised")
     return None
 
 
 def _hardware_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
     """GPUs out of service finish what they have and take no more."""
     lost = sorted({row.place.gpu for row in held if not working.is_in_service(row.place.gpu)})
-    if not lost:
-        return None
-    sentence = "A GPU of this booking is being taken out of service."
-    return reason("hardware_out", sentence, out=len(lost))
+    return reason("hardware_out", out=len(lost)) if lost else None
 
 
 def _maintenance_blocks(working: Working, wanted: tuple[Found, ...]) -> Reason | None:
@@ -143,7 +138,7 @@ def _maintenance_blocks(working: Working, wanted: tuple[Found, ...]) -> Reason |
         gpus = [place.gpu for place in found.places]
         away, back = working.upkeep.away(found.want.gpu_class, found.window, gpus)
         if away:
-            return maintenance(away, "of this booking", back)
+            return maintenance(away, "booking", back)
     return None
 
 
@@ -178,8 +173,7 @@ def _room_blocks(
 
 
 def _place_taken(working: Working, wanted: tuple[Found, ...]) -> Reason:
-    sentence = "Another booking has the place after this one."
-    return reason("extension_busy", sentence, possible_until=_free_until(working, wanted))
+    return reason("extension_busy", possible_until=_free_until(working, wanted))
 
 
 def _lay_again(

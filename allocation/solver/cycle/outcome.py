@@ -4,19 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from allocation.reasons.reason import Reason
 from allocation.solver.cycle.relocation_orders import Carriage
 from allocation.solver.cycle.resume_in_place import planned_resume
 from allocation.solver.model.inputs import Request, Snapshot
-from allocation.solver.model.plan import (
-    Assign,
-    Carried,
-    Extend,
-    Pause,
-    Plan,
-    Reason,
-    Refuse,
-    Waiting,
-)
+from allocation.solver.model.plan import Assign, Carried, Extend, Pause, Plan, Refuse, Waiting
 from allocation.solver.placement.gang import Want, wants_of
 from allocation.solver.preemption.borrowing import borrows_of, said
 from allocation.solver.preemption.search import Preemption

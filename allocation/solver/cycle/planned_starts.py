@@ -3,16 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.resume_in_place import home_or_earlier
 from allocation.solver.model.inputs import Place, Promise, Request
-from allocation.solver.model.plan import Reason
 from allocation.solver.placement.gang import Want, want_of, wants_of
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.explain import (
     maintenance,
     mode_change,
     possible_wants,
-    reason,
     why_quota,
 )
 from allocation.solver.reasons.matching import not_dearer
@@ -40,7 +39,7 @@ def promises_lay(
     plenty = _with_quota_for_all(working, [found for _, found, _ in planned if found])
     for request, window, lost in planned:
         if window is None:
-            broken[request.booking] = lost or reason("overrun", "Its place is taken.")
+            broken[request.booking] = lost or reason("overrun")
             continue
         lay = _lay_room if window.want.gpu_class in plenty else _lay
         answer = lay(working, preemption, request, window)
@@ -97,7 +96,7 @@ def _lay(
     if standing is not None:
         working.reserve(standing)
         return standing
-    return why or reason("overrun", "Its place is taken.")
+    return why or reason("overrun")
 
 
 def _lay_room(working: Working, _: Preemption, __: Request, found: Found) -> Found | Reason:
@@ -144,11 +143,11 @@ def _planned(
     want = want_of(request.ask, gpu_class, length, owners, request.tier, request.owner)
     found = Found(want, promise.places, starts)
     if length <= 0 or not _matches(working, request, found):
-        return None, reason("ask_changed", "What the booking asks for has changed.")
+        return None, reason("ask_changed")
     gpus = [place.gpu for place in promise.places]
     away, back = working.upkeep.away(gpu_class, found.window, gpus)
     if away:
-        return None, maintenance(away, "it was planned on", back)
+        return None, maintenance(away, "planned", back)
     return found, None
 
 
@@ -160,24 +159,22 @@ def _overrun(working: Working, found: Found) -> Reason | None:
     uncut = [p for p in places if not working.modes.is_free(pool, (p,), found.window)]
     if uncut and working.calendars[name].is_free(places, *found.window):
         return mode_change(name, len(uncut), working.modes.lead(name), found.want.shape)
-    return reason("overrun", "Something in its place ends later than planned.")
+    return reason("overrun", ends_late=1)
 
 
 def _quota_cut(working: Working, found: Found) -> Reason | None:
     if working.over(found.want, found.starts) is None:
         return None
     quota = why_quota(working, found.want, found.starts)
-    sentence = (
-        f"A limit is lower than when the start was promised. {quota.sentence}" if quota else ""
-    )
-    return reason("quota_cut", sentence, quota.frees_at if quota else None)
+    if quota is None:
+        return reason("quota_cut")
+    return reason("quota_cut", quota.frees_at, because=quota.code, **quota.facts)
 
 
 def _hardware_broken(working: Working, promise: Promise) -> Reason | None:
     lost = sorted({p.gpu for p in promise.places if not is_usable(working, p)})
     if not promise.places or lost:
-        sentence = "GPUs it was planned on are out of service."
-        return reason("hardware_lost", sentence, lost=len(lost))
+        return reason("hardware_lost", lost=len(lost))
     return None
 
 

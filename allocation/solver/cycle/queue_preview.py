@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from allocation.reasons.reason import Reason
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.queue import Queues
 from allocation.solver.cycle.series import series_of
 from allocation.solver.cycle.solve import in_turn, newcomer
 from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.ordering import has_promise
-from allocation.solver.model.plan import Reason
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.rebinding.rebinding import Promised
 from allocation.solver.state.working import Found, Working

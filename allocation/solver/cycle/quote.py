@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.extensions import why_not_longer
 from allocation.solver.cycle.planned_starts import promises_lay
 from allocation.solver.cycle.queue_preview import Ahead
 from allocation.solver.model.inputs import Ask, Policy, Request, Snapshot
 from allocation.solver.model.ordering import has_promise, in_order, promise_order
-from allocation.solver.model.plan import Reason
 from allocation.solver.placement.gang import Want, want_of
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.alternatives import Kind, compute_of, in_fleet, next_free, variants
 from allocation.solver.reasons.blockers import why_not_at, why_not_free
-from allocation.solver.reasons.explain import Line, freed_by, possible_wants, reason
+from allocation.solver.reasons.explain import Line, freed_by, possible_wants
 from allocation.solver.reasons.in_service import out_of_service
 from allocation.solver.reasons.resume import last_start
 from allocation.solver.rebinding.rebinding import Promised
@@ -231,17 +231,16 @@ class Availability:
     ) -> Reason:
         working, first = self._working, self._first(question)
         if not wants:
-            return never[0] if never else reason("unknown_class", "No GPU class was named.")
+            return never[0] if never else reason("unknown_class")
         if question.fixed and question.earliest < working.now:
-            return reason("window_past", "The window has begun already.")
+            return reason("window_past", begun=1)
         if first > self._horizon():
-            sentence = "That is further ahead than bookings are planned."
-            return reason("advance_window", sentence, horizon_seconds=working.policy.horizon)
+            return reason("advance_window", horizon_seconds=working.policy.horizon)
         out = None if question.fixed else out_of_service(working, wants, first)
         if out is not None:
             return out
         if not question.fixed and question.latest is not None:
-            return reason("deadline_unreachable", "It cannot be finished before its deadline.")
+            return reason("deadline_unreachable", busy=1)
         return self._blocker(question, wants[0])
 
     def _blocker(self, question: Question, want: Want) -> Reason:

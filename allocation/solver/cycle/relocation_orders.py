@@ -7,20 +7,21 @@ then on the room is the beneficiary's, and each goes on in its new place at the 
 
 from dataclasses import dataclass
 
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.planned_starts import is_usable
 from allocation.solver.model.inputs import Order, Relocation, Request, Snapshot
-from allocation.solver.model.plan import Assign, Carried, Pause, Reason, Waiting
+from allocation.solver.model.plan import Assign, Carried, Pause, Waiting
 from allocation.solver.placement.gang import Want, want_of, wants_of
-from allocation.solver.reasons.explain import placed, reason
+from allocation.solver.reasons.explain import placed
 from allocation.solver.reasons.preemption import makes_room
 from allocation.solver.state.running import Runner
 from allocation.solver.state.working import Found, Working
 
-GONE = "The booking that room was to be made for does not wait any more."
-MOVED = "Not all of the bookings that were to move still run there and may be paused now."
-TAKEN = "A place that the order stands on is taken, or not in service any more."
-TOO_LATE = "It could not end before its deadline."
-LIMIT = "A limit of its organisation or project stands in the way by now."
+GONE = "gone"
+MOVED = "moved"
+TAKEN = "taken"
+TOO_LATE = "too_late"
+LIMIT = "limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def _carried(
         if own is not None:
             working.reserve(own)
             kept[order.beneficiary] = own
-        return Carriage(Carried(order.id, (reason("order_stale", problem),)))
+        return Carriage(Carried(order.id, (reason("order_stale", problem=problem),)))
     for each in moving:
         working.tell(each.runner.booking, found.starts)
     for window in (found, *(each.rest for each in moving)):
@@ -169,8 +170,4 @@ def _done(working: Working, order: Order, found: Found, moving: tuple[_Moving, .
 
 
 def _why(runner: Runner) -> Reason:
-    sentence = (
-        "An operator moves it to another place, so that a waiting booking can start sooner. "
-        "It goes on there as soon as it is out here."
-    )
-    return reason("moved_together", sentence, lost=runner.lost)
+    return reason("moved_together", lost=runner.lost)

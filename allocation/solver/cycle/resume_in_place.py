@@ -7,11 +7,11 @@ it would have to do again.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.model.inputs import Request
-from allocation.solver.model.plan import Reason
 from allocation.solver.placement.gang import Want, wants_of
 from allocation.solver.reasons.blockers import why_waiting
-from allocation.solver.reasons.explain import Line, possible_wants, reason
+from allocation.solver.reasons.explain import Line, possible_wants
 from allocation.solver.reasons.resume import earliest_free, last_start, length_from
 from allocation.solver.state.working import Found, Working
 
@@ -74,8 +74,7 @@ def why_home(request: Request, found: Found | None) -> tuple[Reason, ...]:
     """Why it waits for these GPUs, if it is at home there."""
     if found is None or not is_home(request, found):
         return ()
-    sentence = "It goes on where it was suspended; elsewhere it would begin from its last save."
-    return (reason("suspended_there", sentence),)
+    return (reason("suspended_there"),)
 
 
 def is_home(request: Request, found: Found) -> bool:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from allocation.reasons.reason import reason
 from allocation.solver.model.inputs import Request
 from allocation.solver.model.plan import Refuse
-from allocation.solver.reasons.explain import reason
 
 
 def series_of(requests: Iterable[Request]) -> dict[str, tuple[Request, ...]]:
@@ -27,7 +27,6 @@ def all_or_none(members: Iterable[Request], refused: Iterable[Refuse]) -> list[R
     first = min(each.earliest for each in members if each.booking in failed)
     because = reason(
         "series_conflict",
-        "Another date of the series can't be had, and all of them were asked for together.",
         conflicts=len(failed),
         of=len(members),
         first_conflict=first,

@@ -7,6 +7,7 @@ nobody is ever delayed by a booking that stands behind it in line.
 from dataclasses import replace
 from itertools import filterfalse
 
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.extensions import extensions_decide, withdrawals
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import (
@@ -22,13 +23,12 @@ from allocation.solver.cycle.series import all_or_none, series_of
 from allocation.solver.gc_paused import undisturbed
 from allocation.solver.model.inputs import Policy, Request, Snapshot
 from allocation.solver.model.ordering import has_promise, in_order, promise_order
-from allocation.solver.model.plan import Plan, Reason
+from allocation.solver.model.plan import Plan
 from allocation.solver.placement.gang import Want, wants_of
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.blockers import why_not_at
 from allocation.solver.reasons.explain import (
     possible_wants,
-    reason,
 )
 from allocation.solver.reasons.in_service import out_of_service
 from allocation.solver.reasons.matching import in_time
@@ -180,7 +180,7 @@ def _exactly(outcome: Outcome, request: Request, wants: tuple[Want, ...]) -> Fou
 def _window_reasons(outcome: Outcome, want: Want, starts: int) -> tuple[Reason, ...]:
     """A fixed window waits for nobody, so reservations in its way make it busy, not a line."""
     reasons = why_not_at(outcome.working, want, starts, outcome.line(want.gpu_class))
-    busy = reason("window_busy", "The GPUs are booked by others for some of that window.")
+    busy = reason("window_busy")
     return tuple(busy if each.code == "line" else each for each in reasons)
 
 
@@ -230,11 +230,9 @@ def _without_place(
         return
     blockers = why_not_at(working, wants[0], first, outcome.line(wants[0].gpu_class)) + slow
     if last < horizon and not request.paused:
-        sentence = "It cannot be finished before its deadline."
-        why = reason("deadline_unreachable", sentence, duration=request.duration)
+        why = reason("deadline_unreachable", busy=1, duration=request.duration)
     else:
-        sentence = "There is no room for it as far ahead as bookings are planned."
-        why = reason("no_room_in_horizon", sentence, horizon_seconds=working.policy.horizon)
+        why = reason("no_room_in_horizon", horizon_seconds=working.policy.horizon)
         if request.promise is not None or request.paused:
             outcome.wait(request, nowhere(working, request, wants[0]), (why, *blockers), broken)
             return

@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from allocation.solver.model.format_1 import is_format_1, raised
 from allocation.solver.model.inputs import Policy, Snapshot
 from allocation.solver.model.ordering import in_order
 from allocation.solver.model.plan import Plan
@@ -39,9 +40,13 @@ def digest_of(data: bytes) -> str:
 def decode(kind: type[Document], data: bytes) -> Document:
     """Undo `encode`. ValueError: not JSON, a missing or unknown field, or a wrong type.
 
-    A field that has a default may be missing: older software did not know it.
+    A field that has a default may be missing: older software did not know it. Plans of format 1
+    lose the sentences of their reasons.
     """
-    found = _value(kind, json.loads(data), kind.__name__)
+    document = json.loads(data)
+    if kind is Plan and is_format_1(document):
+        document = {**raised(document), "format": 1}
+    found = _value(kind, document, kind.__name__)
     return cast(Document, found)
 
 

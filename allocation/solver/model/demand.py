@@ -45,12 +45,6 @@ class Want:
         )  # fmt: skip
 
     @property
-    def pin_words(self) -> str:
-        """`n0003`, `GPU 2 of n0003 or n0004`."""
-        split = (name.rpartition("/") for name in self.pin)
-        return " or ".join(f"GPU {last} of {node}" if node else last for node, _, last in split)
-
-    @property
     def of_host(self) -> tuple[int, int]:
         """Cores and memory of each of the `count`."""
         return (self.cores, self.memory)

@@ -2,23 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from allocation.reasons.reason import Reason
 from allocation.solver.model.inputs import SAID, Place
 
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why: a rule id of the catalogue, a stable code, a sentence for people, and the numbers.
-
-    `check` is one of the six: together, line, quota, budget, policy, hardware.
-    `frees_at` is when this stops being in the way, Unix seconds, None when nobody knows.
-    """
-
-    rule: str
-    code: str
-    check: str
-    sentence: str
-    numbers: tuple[tuple[str, int | str], ...] = ()
-    frees_at: int | None = None
+PLAN_FORMAT = 2
+"""The version of the format in which plans are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +139,7 @@ class Plan:
 
     Pauses of `withdrawn` are taken back: these bookings keep their room to the end that they had.
     `claims` are told only while somebody borrows: without that nobody could give room back.
+    `format` is the version that it was written in: in 1, reasons had sentences and fewer facts.
     """
 
     assigns: tuple[Assign, ...]
@@ -163,3 +152,4 @@ class Plan:
     moves: tuple[Move, ...] = field(default=(), metadata=SAID)
     withdrawn: tuple[str, ...] = field(default=(), metadata=SAID)
     orders: tuple[Carried, ...] = field(default=(), metadata=SAID)
+    format: int = PLAN_FORMAT

@@ -8,11 +8,11 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.model.inputs import Request, Snapshot
-from allocation.solver.model.plan import Assign, Borrow, Claim, Reason, Waiting
+from allocation.solver.model.plan import Assign, Borrow, Claim, Waiting
 from allocation.solver.placement.gang import wants_of
 from allocation.solver.quota.quota import Quota, Use
-from allocation.solver.reasons.explain import gpus, reason
 from allocation.solver.state.working import Working
 
 Answer = TypeVar("Answer", Assign, Waiting)
@@ -159,12 +159,5 @@ def _given_rows(
 
 def _reason(borrow: Borrow) -> Reason:
     """What of a booking is borrowed: `8 own + 2 borrowed`."""
-    numbers = {"own": borrow.own, "borrowed": borrow.borrowed}
-    if borrow.at_risk_from is not None:
-        numbers["at_risk_from"] = borrow.at_risk_from
-    asks = ", and one of them asks for them" if borrow.at_risk_from is not None else ""
-    sentence = (
-        f"{gpus(borrow.own)} own + {gpus(borrow.borrowed)} borrowed: what is borrowed may be "
-        f"paused when those who lend it need it{asks}."
-    )
-    return reason("borrowed", sentence, **numbers)
+    facts = {"own": borrow.own, "borrowed": borrow.borrowed, "at_risk_from": borrow.at_risk_from}
+    return reason("borrowed", **facts)

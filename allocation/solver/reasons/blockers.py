@@ -4,18 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from allocation.reasons.reason import Reason, frees, reason
 from allocation.solver.model.inputs import Request
-from allocation.solver.model.plan import Reason
 from allocation.solver.placement.gang import Want, fits, most_together
 from allocation.solver.reasons.explain import (
-    GROUPS,
     Line,
-    frees,
-    gpus,
     maintenance,
     mode_change,
-    of_host,
-    reason,
     shape,
     why_quota,
 )
@@ -102,8 +97,7 @@ def _waiting(
         for blocker in blockers
     ]
     if request.earliest > working.now:
-        sentence = "You asked for it not to start earlier."
-        said.append(reason("not_before", sentence, request.earliest))
+        said.append(reason("not_before", request.earliest))
     return tuple(said)
 
 
@@ -139,13 +133,12 @@ def _why_not_beside(working: Working, want: Want, starts: int) -> tuple[Reason, 
     found = [_host_busy(want) if left.has_gpus else _busy(want, left.together)]
     if want.pin:
         found = [_why_not_there(working, want, starts)]
-    for code, count, words in () if want.pin else missing(pool, want.shape):
+    for code, count in () if want.pin else missing(pool, want.shape):
         if working.would_fit_in_service(want, starts):
-            sentence = f"{count} of {len(pool)} {want.gpu_class} are {words}."
-            found.append(reason(code, sentence, out=count, gpus=len(pool)))
+            found.append(reason(code, out=count, gpus=len(pool), gpu_class=want.gpu_class))
     away, back = working.upkeep.away(want.gpu_class, (starts, starts + want.duration))
     if away:
-        found.append(maintenance(away, f"of {want.gpu_class}", back))
+        found.append(maintenance(away, "class", back, want.gpu_class))
     return (*found, *_why_not_cut_so(working, want, starts))
 
 
@@ -166,23 +159,18 @@ def _why_not_there(working: Working, want: Want, starts: int) -> Reason:
     pool = working.pools[want.gpu_class]
     named = pool.within(want.pin) & pool.suits(want.shape)
     if not (named & pool.usable).any():
-        return reason("pin_out", f"{want.pin_words}: out of service.", out=int(named.sum()))
+        return reason("pin_out", out=int(named.sum()), pin=",".join(want.pin))
     free, at = replace(want, pin=()), np.array([starts], dtype=np.int64)
     is_free = bool(fits(pool, free, *working.busy(free, at))[0])
-    rest = "; elsewhere there is room" if is_free else ""
-    sentence = f"It is pinned to {want.pin_words}, which is not free for that long{rest}."
-    return reason("pinned", sentence, elsewhere=int(is_free))
+    return reason("pinned", elsewhere=int(is_free), pin=",".join(want.pin))
 
 
-def _busy(want: Want, most: int) -> Reason:
-    if want.level == "any":
-        sentence = (
-            f"Running and scheduled bookings leave {most} of {shape(want)} for that long; "
-            f"{want.count} are needed."
-        )
-    else:
-        sentence = f"No {GROUPS[want.level]} has {shape(want)} free for that long."
-    return reason("gpus_busy", sentence, left=most, asked=want.count, group=GROUPS[want.level])
+def _busy(want: Want, most: int, *, planned: bool = False) -> Reason:
+    """`planned`: planned starts take room, too."""
+    flag = 1 if planned else None
+    return reason(
+        "gpus_busy", left=most, asked=want.count, level=want.level, planned=flag, **shape(want)
+    )
 
 
 def why_not_free(working: Working, want: Want, starts: int) -> Reason:
@@ -190,22 +178,14 @@ def why_not_free(working: Working, want: Want, starts: int) -> Reason:
     busy, _ = working.busy(want, np.array([starts], dtype=np.int64))
     most = most_together(working.pools[want.gpu_class], want, busy[0])
     if most >= want.count:
-        return reason("window_busy", "The GPUs are booked by others for some of that time.")
-    if want.level != "any":
-        return _busy(want, most)
-    verb = "is" if most == 1 else "are"
-    sentence = f"{most} of {shape(want)} {verb} free for that long; {want.count} are needed."
-    return reason("gpus_busy", sentence, left=most, asked=want.count, group=GROUPS[want.level])
+        return reason("window_busy")
+    return _busy(want, most, planned=True)
 
 
 def _host_busy(want: Want) -> Reason:
-    sentence = f"GPUs are free, but beside them no node has {of_host(want)} free for that long."
-    return reason("host_busy", sentence, cores=want.cores, memory=want.memory)
+    return reason("host_busy", cores=want.cores, memory=want.memory)
 
 
 def _in_line(want: Want, line: Line) -> Reason:
-    bookings = f"{line.bookings} booking{'s' * (line.bookings != 1)}"
-    sentence = f"Ahead in line for {want.gpu_class}: {bookings}, {gpus(line.units)} GPUs."
-    return reason(
-        "line", sentence, position=line.bookings + 1, ahead=line.bookings, ahead_units=line.units
-    )
+    ahead = {"ahead": line.bookings, "ahead_units": line.units, "position": line.bookings + 1}
+    return reason("line", gpu_class=want.gpu_class, **ahead)

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.plan import Reason
 from allocation.solver.placement.gang import Want
-from allocation.solver.reasons.explain import reason
 from allocation.solver.state.working import Working
 
 
@@ -36,11 +35,10 @@ def _short(working: Working, want: Want, first: int) -> Reason | None:
     is_known = _most(pool, want, ()) >= want.count
     return reason(
         "none_in_service",
-        f"{out} of {len(pool)} {want.gpu_class} are out of service or do not answer, so no start "
-        "can be planned. What waits keeps its place in line until they are back.",
         max(away.values()) if is_known else None,
         out=out,
         gpus=len(pool),
+        gpu_class=want.gpu_class,
     )
 
 

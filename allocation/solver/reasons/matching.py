@@ -5,10 +5,9 @@ begin. With a deadline, cost decides: the classes come in order of cost per unit
 first that meets the deadline is taken. Without one, the earliest end; ties to the first class.
 """
 
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.model.inputs import Request
-from allocation.solver.model.plan import Reason
 from allocation.solver.placement.gang import Want
-from allocation.solver.reasons.explain import reason
 from allocation.solver.state.working import Found, Working
 
 Wants = tuple[Want, ...]
@@ -53,5 +52,5 @@ def not_dearer(request: Request, wants: Wants, kept: Found) -> Wants:
 
 def _too_slow(want: Want, latest: int) -> Reason:
     # Nothing here may change with time alone: a new reason is a new decision.
-    sentence = f"{want.gpu_class} needs longer for it than there is before the deadline."
-    return reason("class_too_slow", sentence, duration=want.duration, deadline=latest)
+    facts = {"deadline": latest, "duration": want.duration}
+    return reason("class_too_slow", gpu_class=want.gpu_class, **facts)

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from allocation.reasons.reason import reason
 from allocation.solver.fleet.groups import Counts
 from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.plan import Move
 from allocation.solver.placement.gang import Want
 from allocation.solver.placement.repack import make_room
-from allocation.solver.reasons.explain import reason
 from allocation.solver.rebinding.neighbourhoods import (
     Reserved,
     at_one_place,
@@ -87,7 +87,7 @@ class Promised:
         for booking, before in sorted((self._written or {}).items()):
             found = self.lying.found(booking, before.want.gpu_class)
             if found is not None and found.places != before.places:
-                why = reason("laid_anew", "It lies elsewhere at its own time, so that more fits.")
+                why = reason("laid_anew")
                 gpu_class, places = found.want.gpu_class, (before.places, found.places)
                 yield Move(booking, gpu_class, *places, *found.window, (why,))
 

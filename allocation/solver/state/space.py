@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allocation.reasons.reason import Reason
 from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.demand_mix import mixes_of
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Pool, pools_of
 from allocation.solver.model.inputs import Place, Snapshot
-from allocation.solver.model.plan import Reason
 from allocation.solver.placement.gang import Choice, Ground, Want, choose, fits, most_together
 from allocation.solver.timeline.gpu_calendar import Calendar
 from allocation.solver.timeline.host_calendar import Free, Hosts

@@ -57,10 +57,10 @@ class Upkeep:
         return gpus_away, max((blackout.ends for blackout in found), default=0)
 
 
-def missing(pool: Pool, shape: Shape) -> Iterator[tuple[str, int, str]]:
-    """What of a pool takes no new work of a shape: the code of the rule, how many, in words."""
+def missing(pool: Pool, shape: Shape) -> Iterator[tuple[str, int]]:
+    """GPUs of a pool that take no new work of a shape: the code of the rule, and how many."""
     out, silent = pool.missing(shape)
     if out:
-        yield "hardware_out", out, "out of service"
+        yield "hardware_out", out
     if silent:
-        yield "node_unanswering", silent, "on nodes that do not answer"
+        yield "node_unanswering", silent

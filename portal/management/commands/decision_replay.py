@@ -1,4 +1,4 @@
-"""Solves a stored decision again and compares the answer byte for byte."""
+"""Solves a stored decision again and compares the plan, byte for byte from plan format 2 on."""
 
 from argparse import ArgumentParser
 from pathlib import Path
@@ -9,6 +9,12 @@ from django.core.management.base import BaseCommand, CommandError
 from allocation.models import Decision
 from allocation.services.replay import decision_replay
 from portal.storage.archive import ArchiveBroken, decision_archived
+
+_SAME = {
+    "bytes": "Same bytes.",
+    "meaning": "Same meaning. The plan has format 1, with sentences that are not written any more: "
+    "codes, rules, facts, times and places were compared.",
+}
 
 
 class Command(BaseCommand):
@@ -36,10 +42,10 @@ class Command(BaseCommand):
         self.stdout.write(f"replayed {replay.plan_sha256}")
         if not replay.is_equal:
             raise CommandError(
-                f"Not the same bytes. It was decided by {decision.software}; "
+                f"Not the same {replay.comparison}. It was decided by {decision.software}; "
                 f"this is {replay.software}."
             )
-        self.stdout.write("Same bytes.")
+        self.stdout.write(_SAME[replay.comparison])
 
 
 def _from_archive(decision: Decision, folder: Path | None) -> Decision:

@@ -9,7 +9,7 @@ from django.db import DataError, IntegrityError, InterfaceError, OperationalErro
 from django.test import Client
 
 from allocation.api.bookings import bookings
-from allocation.rules.rule_catalogue import RULES
+from allocation.reasons.catalogue import RULES
 from portal.api.errors import STATUS_OF_CODE
 from tests.api.builders import Site, a_site, said
 from tests.servers.servers import Servers

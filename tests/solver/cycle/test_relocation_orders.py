@@ -19,6 +19,7 @@ from allocation.solver import (
     solve,
 )
 from allocation.solver.cycle.compaction import Proposal, propose
+from allocation.words.reasons import sentence
 from tests.solver.builders import (
     HOUR,
     NOON,
@@ -73,7 +74,7 @@ def why_not(plan: Plan) -> str:
     assert plan.withdrawn == ()
     (why,) = answer.reasons
     assert (why.rule, why.code) == ("R82", "order_stale")
-    return why.sentence
+    return sentence(why)
 
 
 def test_the_beneficiary_gets_the_room_and_who_moved_goes_on_at_the_same_instant() -> None:

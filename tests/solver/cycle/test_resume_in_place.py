@@ -97,4 +97,4 @@ class TestSilence:
         assert where(kept) == (["n1-1"], HOUR // 2)
         waits = solve(a_snapshot(a_request(), fleet=fleet, held=taken), POLICY).waits
         assert [reason.code for reason in waits[0].reasons] == ["gpus_busy", "node_unanswering"]
-        assert dict(waits[0].reasons[1].numbers) == {"gpus": 3, "out": 2}
+        assert waits[0].reasons[1].facts == {"gpu_class": "h100", "gpus": 3, "out": 2}

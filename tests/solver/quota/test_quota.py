@@ -25,6 +25,7 @@ from allocation.solver.quota.tree import (
     lending_tree,
     sure_tree,
 )
+from allocation.words.reasons import sentence
 from tests.rings import holds_for
 from tests.solver.builders import (
     DAY,
@@ -165,12 +166,12 @@ class TestTiers:
         )
         (why, *_) = answer(plan)
         assert (why.code, dict(why.numbers)["guaranteed"]) == ("guarantee_only", 4 * GPU)
-        assert "can't borrow: 4 of the 4" in why.sentence
+        assert "can't borrow: 4 of the 4" in sentence(why)
 
     def test_what_can_be_paused_borrows_and_is_told_how_much(self) -> None:
         plan = solve(a_snapshot(a_flex("b1", 6), limits=self.LIMITS), POLICY)
         assert starts(plan) == {"b1": 0}
-        assert answer(plan)[-1].sentence.startswith("4 own + 2 borrowed")
+        assert sentence(answer(plan)[-1]).startswith("4 own + 2 borrowed")
         (borrow,) = plan.borrows
         assert (borrow.own, borrow.borrowed, borrow.at_risk_from) == (4 * GPU, 2 * GPU, None)
 
@@ -200,7 +201,7 @@ class TestTiers:
         assert starts(plan) == {"b1": 9 * HOUR}
         (why, *_) = answer(plan)
         assert (why.code, why.frees_at) == ("lent_out", NOON + 9 * HOUR)
-        assert why.sentence.startswith("1 of the 5 h100 would have to be borrowed")
+        assert sentence(why).startswith("1 of the 5 h100 would have to be borrowed")
 
     def test_spot_leaves_the_guarantee_untouched_and_always_borrows(self) -> None:
         held = running(4, "a", tier="spot")
@@ -294,7 +295,7 @@ class TestHours:
         plan = solve(site, POLICY)
         (why, *_) = answer(plan)
         assert why.code == "gpu_hours"
-        assert "20 GPU-hours in the period; 18 are used or booked" in why.sentence
+        assert "20 GPU-hours in the period; 18 are used or booked" in sentence(why)
         assert starts(plan) == {"b1": 10 * HOUR}, "two of the three hours before midnight"
 
     def test_a_rolling_cap_frees_when_old_use_falls_out(self) -> None:
@@ -345,10 +346,10 @@ class TestHours:
         wish = a_request(hours=3, earliest=9 * HOUR)
         assert starts(solve(a_snapshot(wish, caps=(cap,)), POLICY)) == {"b1": 10 * HOUR}
         (why, *_) = answer(solve(a_snapshot(wish, caps=(replace(cap, most=1),)), POLICY))
-        assert "this needs 3" in why.sentence
+        assert "this needs 3" in sentence(why)
         wish = a_request(hours=3, earliest=10 * HOUR)
         (why, *_) = answer(solve(a_snapshot(wish, caps=(replace(cap, most=1),)), POLICY))
-        assert "this needs 2" in why.sentence, "the third hour is tomorrow's"
+        assert "this needs 2" in sentence(why), "the third hour is tomorrow's"
 
 
 @holds_for(

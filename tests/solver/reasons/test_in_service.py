@@ -40,7 +40,7 @@ def test_a_flexible_booking_waits_when_all_of_its_class_are_out_of_service() -> 
     plan = solve(a_snapshot(a_request(), fleet=OUT), POLICY)
     assert only_wait(plan) == (["none_in_service"], None)
     (wait,) = plan.waits
-    assert dict(wait.reasons[0].numbers) == {"out": 2, "gpus": 2}
+    assert wait.reasons[0].facts == {"gpu_class": "h100", "out": 2, "gpus": 2}
     assert wait.places == ()
     assert wait.starts >= NOON + POLICY.horizon
 

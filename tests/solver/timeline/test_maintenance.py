@@ -46,7 +46,7 @@ def test_a_booking_that_would_reach_into_maintenance_waits_until_it_is_over() ->
     assert [reason.code for reason in wait.reasons] == ["gpus_busy", "maintenance"]
     assert wait.reasons[1].rule == "R33"
     assert wait.reasons[1].frees_at == NOON + 2 * HOUR
-    assert dict(wait.reasons[1].numbers) == {"gpus": 1}
+    assert wait.reasons[1].facts == {"gpu_class": "h100", "gpus": 1, "which": "class"}
 
 
 def test_another_gpu_serves_while_one_is_away() -> None:

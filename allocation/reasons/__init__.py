@@ -1,0 +1,1 @@
+"""Codes, rules and the facts of a reason: what the solver and the services cite."""

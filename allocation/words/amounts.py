@@ -1,0 +1,89 @@
+"""Facts of a reason as text: `2 h100`, `16 cores and 64 GiB`, `GPU 2 of n0003`."""
+
+from collections.abc import Mapping
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from allocation.reasons.reason import Fact
+
+UNITS_PER_GPU = 56_000
+LEVELS = {
+    "gpu": gettext_lazy("single GPU"),
+    "domain": gettext_lazy("NVLink domain"),
+    "node": gettext_lazy("node"),
+    "rack": gettext_lazy("rack"),
+    "any": gettext_lazy("class"),
+}
+
+
+class Facts(dict[str, Fact]):
+    """The facts of a reason, and the texts that are made from them, for `%`.
+
+    `NAME_gpus` is the fact NAME in GPUs instead of units, `NAME_grouped` has separators.
+    """
+
+    def __missing__(self, name: str) -> str:
+        """The text of that name. KeyError: there is no fact that it is made from."""
+        if name.endswith("_gpus"):
+            return gpus(int(self[name.removesuffix("_gpus")]))
+        if name.endswith("_grouped"):
+            return f"{int(self[name.removesuffix('_grouped')]):,}"
+        return _TEXTS[name](self)
+
+
+def gpus(units: int) -> str:
+    """Quota units as GPUs: `8`, `2.86`."""
+    hundredths = (units * 100 + UNITS_PER_GPU // 2) // UNITS_PER_GPU
+    return f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
+
+
+def thousandths(amount: int) -> str:
+    """`0.25`, `16`."""
+    whole, rest = divmod(amount, 1_000)
+    return f"{whole}.{rest:03}".rstrip("0").rstrip(".")
+
+
+def _shape(facts: Mapping[str, Fact]) -> str:
+    """`2 h100` or `2 × 3g.40gb on h100`."""
+    if "share" in facts:
+        share = {"share": thousandths(int(facts["share"])), "gpu_class": facts["gpu_class"]}
+        return _("%(share)s of one %(gpu_class)s, shared") % share
+    if "profile" in facts:
+        return _("%(asked)s × %(profile)s on %(gpu_class)s") % facts
+    return f"{facts['asked']} {facts['gpu_class']}"
+
+
+def _host(facts: Mapping[str, Fact]) -> str:
+    """`16 cores and 64 GiB`."""
+    cores, memory = int(facts["cores"]), int(facts["memory"])
+    both = {"cores": thousandths(cores), "memory": thousandths(memory * 1000 // 1024)}
+    if cores and memory:
+        return _("%(cores)s cores and %(memory)s GiB") % both
+    return (_("%(cores)s cores") if cores else _("%(memory)s GiB")) % both
+
+
+def _pins(facts: Mapping[str, Fact]) -> str:
+    """`n0003`, `GPU 2 of n0003 or n0004`."""
+    split = (name.rpartition("/") for name in str(facts["pin"]).split(","))
+    return _(" or ").join(
+        _("GPU %(index)s of %(node)s") % {"index": last, "node": node} if node else last
+        for node, _slash, last in split
+    )
+
+
+def _nodes(facts: Mapping[str, Fact]) -> str:
+    """The nodes that are named, `n0001, n0002 and more`."""
+    names = str(facts["on"]).split(",")
+    text = ", ".join(names)
+    return _("%(names)s and more") % {"names": text} if int(facts["nodes"]) > len(names) else text
+
+
+_TEXTS = {
+    "group": lambda facts: str(LEVELS[str(facts["level"])]),
+    "host": _host,
+    "kind": lambda facts: str(facts.get("profile", facts["gpu_class"])),
+    "on_nodes": _nodes,
+    "pins": _pins,
+    "shape": _shape,
+}

@@ -1,0 +1,393 @@
+"""The sentence of every reason that a decision gives.
+
+A sentence names no clock time, because each page knows its reader's zone: `frees_at` says when.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from allocation.reasons.reason import Reason
+from allocation.words.amounts import Facts
+
+Text = Callable[[Facts], str] | Promise | str
+
+
+def sentence(why: Reason) -> str:
+    """Returns the sentence of a reason.
+
+    Raises:
+        KeyError: no sentence for its code, or a fact is missing.
+    """
+    return _sentence(why.code, Facts(why.numbers))
+
+
+def stored_sentence(data: Mapping[str, Any]) -> str:
+    """Returns the sentence of a stored reason; one that was stored with its sentence keeps it."""
+    if "sentence" in data:
+        return str(data["sentence"])
+    return _sentence(data["code"], Facts(data["numbers"]))
+
+
+def reason_shown(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a stored reason with its sentence, as REST and pages show it."""
+    return {
+        "rule": data["rule"],
+        "code": data["code"],
+        "check": data["check"],
+        "sentence": stored_sentence(data),
+        "numbers": data["numbers"],
+        "frees_at": data["frees_at"],
+    }
+
+
+def _sentence(code: str, facts: Facts) -> str:
+    text = _SENTENCES[code]
+    return text(facts) if callable(text) else str(text) % facts
+
+
+def _unknown_class(facts: Facts) -> str:
+    if "gpu_class" not in facts:
+        return _("No GPU class was named.")
+    return _("There is no GPU class %(gpu_class)s in the fleet.") % facts
+
+
+def _impossible_together(facts: Facts) -> str:
+    if "profile" in facts and facts["level"] == "domain":
+        return _("Slices have no NVLink: ask for one node, or for whole GPUs.")
+    return _("No %(group)s has room for more than %(most)s of %(shape)s.") % facts
+
+
+def _gpus_busy(facts: Facts) -> str:
+    if facts["level"] != "any":
+        return _("No %(group)s has %(shape)s free for that long.") % facts
+    if "planned" not in facts:
+        text = _(
+            "Running and scheduled bookings leave %(left)s of %(shape)s for that long; "
+            "%(asked)s are needed."
+        )
+        return text % facts
+    text = ngettext(
+        "%(left)s of %(shape)s is free for that long; %(asked)s are needed.",
+        "%(left)s of %(shape)s are free for that long; %(asked)s are needed.",
+        int(facts["left"]),
+    )
+    return text % facts
+
+
+def _line(facts: Facts) -> str:
+    text = ngettext(
+        "Ahead in line for %(gpu_class)s: %(ahead)s booking, %(ahead_units_gpus)s GPUs.",
+        "Ahead in line for %(gpu_class)s: %(ahead)s bookings, %(ahead_units_gpus)s GPUs.",
+        int(facts["ahead"]),
+    )
+    return text % facts
+
+
+def _tenant_quota(facts: Facts) -> str:
+    if "used" not in facts:
+        text = _(
+            "Your organisation may use %(limit_gpus)s %(gpu_class)s at once; "
+            "this needs %(asked_gpus)s."
+        )
+    else:
+        text = _(
+            "Your organisation has %(used_gpus)s of %(limit_gpus)s %(gpu_class)s in use or booked; "
+            "this needs %(asked_gpus)s more."
+        )
+    return text % facts
+
+
+def _project_quota(facts: Facts) -> str:
+    if "used" not in facts:
+        text = _(
+            "Your project may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s."
+        )
+    else:
+        text = _(
+            "Your project has %(used_gpus)s of %(limit_gpus)s %(gpu_class)s in use or booked; "
+            "this needs %(asked_gpus)s more."
+        )
+    return text % facts
+
+
+def _window_past(facts: Facts) -> str:
+    return _("The window has begun already.") if "begun" in facts else _("The window is over.")
+
+
+def _deadline_unreachable(facts: Facts) -> str:
+    if "busy" in facts:
+        return _("It cannot be finished before its deadline.")
+    return _("There is less time before the deadline than the booking is long.")
+
+
+def _hardware_out(facts: Facts) -> str:
+    if "gpus" not in facts:
+        return _("A GPU of this booking is being taken out of service.")
+    return _("%(out)s of %(gpus)s %(gpu_class)s are out of service.") % facts
+
+
+def _overrun(facts: Facts) -> str:
+    if "ends_late" in facts:
+        return _("Something in its place ends later than planned.")
+    return _("Its place is taken.")
+
+
+def _mode_fixed(facts: Facts) -> str:
+    is_all = facts["fixed"] == facts["gpus"]
+    if facts["mode"] == "whole":
+        text = (
+            _("All %(gpu_class)s GPUs are set to whole GPUs only.")
+            if is_all
+            else _("%(fixed)s of %(gpus)s %(gpu_class)s GPUs are set to whole GPUs only.")
+        )
+    else:
+        text = (
+            _("All %(gpu_class)s GPUs are set to slices only.")
+            if is_all
+            else _("%(fixed)s of %(gpus)s %(gpu_class)s GPUs are set to slices only.")
+        )
+    return text % facts
+
+
+def _mode_pinned(facts: Facts) -> str:
+    if facts["mode"] == "whole":
+        text = _("An operator has pinned %(pinned)s of %(gpus)s %(gpu_class)s to whole GPUs only.")
+    else:
+        text = _("An operator has pinned %(pinned)s of %(gpus)s %(gpu_class)s to slices only.")
+    return text % facts
+
+
+def _mode_change(facts: Facts) -> str:
+    count = int(facts["gpus"])
+    if facts["mode"] == "sliced":
+        text = ngettext(
+            "%(gpus)s %(gpu_class)s GPU changes to slices first, "
+            "which takes %(seconds)s s on an empty GPU.",
+            "%(gpus)s %(gpu_class)s GPUs change to slices first, "
+            "which takes %(seconds)s s on an empty GPU.",
+            count,
+        )
+    else:
+        text = ngettext(
+            "%(gpus)s %(gpu_class)s GPU changes to whole first, "
+            "which takes %(seconds)s s on an empty GPU.",
+            "%(gpus)s %(gpu_class)s GPUs change to whole first, "
+            "which takes %(seconds)s s on an empty GPU.",
+            count,
+        )
+    return text % facts
+
+
+def _quota_cut(facts: Facts) -> str:
+    first = _("A limit is lower than when the start was promised.")
+    if "because" not in facts:
+        return first
+    return f"{first} {_sentence(str(facts['because']), facts)}"
+
+
+def _maintenance(facts: Facts) -> str:
+    count = int(facts["gpus"])
+    if facts["which"] == "class":
+        text = ngettext(
+            "%(gpus)s GPU of %(gpu_class)s is away for maintenance in that time.",
+            "%(gpus)s GPUs of %(gpu_class)s are away for maintenance in that time.",
+            count,
+        )
+    elif facts["which"] == "booking":
+        text = ngettext(
+            "%(gpus)s GPU of this booking is away for maintenance in that time.",
+            "%(gpus)s GPUs of this booking are away for maintenance in that time.",
+            count,
+        )
+    else:
+        text = ngettext(
+            "%(gpus)s GPU it was planned on is away for maintenance in that time.",
+            "%(gpus)s GPUs it was planned on are away for maintenance in that time.",
+            count,
+        )
+    return text % facts
+
+
+def _guarantee_only(facts: Facts) -> str:
+    left = Facts({**facts, "left": int(facts["guaranteed"]) - int(facts["used"])})
+    text = _(
+        "A tier that is never paused can't borrow: %(left_gpus)s of the %(guaranteed_gpus)s "
+        "%(gpu_class)s guaranteed to your project are left; this needs %(asked_gpus)s."
+    )
+    return text % left
+
+
+def _gpu_hours(facts: Facts) -> str:
+    words = Facts({**facts, "whom": str(_WHOSE[str(facts["whose"])])})
+    if "days" not in facts:
+        text = _(
+            "%(whom)s may have %(limit_grouped)s GPU-hours in the period; %(used_grouped)s are "
+            "used or booked, and this needs %(asked_grouped)s."
+        )
+        return text % words
+    text = _(
+        "%(whom)s may have %(limit_grouped)s GPU-hours in any %(days)s days; %(used_grouped)s are "
+        "used or booked, and this needs %(asked_grouped)s."
+    )
+    return text % words
+
+
+def _borrowed(facts: Facts) -> str:
+    if "at_risk_from" not in facts:
+        text = _(
+            "%(own_gpus)s own + %(borrowed_gpus)s borrowed: what is borrowed may be paused when "
+            "those who lend it need it."
+        )
+    else:
+        text = _(
+            "%(own_gpus)s own + %(borrowed_gpus)s borrowed: what is borrowed may be paused when "
+            "those who lend it need it, and one of them asks for them."
+        )
+    return text % facts
+
+
+def _makes_room(facts: Facts) -> str:
+    text = ngettext(
+        "It starts when %(pauses)s paused booking has made room.",
+        "It starts when %(pauses)s paused bookings have made room.",
+        int(facts["pauses"]),
+    )
+    return text % facts
+
+
+def _least_lost(because: Promise | str) -> Callable[[Facts], str]:
+    def paused(facts: Facts) -> str:
+        minutes = -(-int(facts["lost"]) // 60)
+        text = ngettext(
+            "%(because)s What is paused for it loses the least: here %(minutes)s GPU-minute since "
+            "the last save.",
+            "%(because)s What is paused for it loses the least: here %(minutes)s GPU-minutes since "
+            "the last save.",
+            minutes,
+        )
+        return text % {"because": because, "minutes": f"{minutes:,}"}
+
+    return paused
+
+
+def _host_too_small(facts: Facts) -> str:
+    if facts["most"] and facts["level"] == "any":
+        return _("The nodes have %(host)s for %(most)s %(gpu_class)s in all.") % facts
+    return _("No node has %(host)s for each of %(asked)s %(gpu_class)s.") % facts
+
+
+def _pin_too_small(facts: Facts) -> str:
+    if facts["level"] == "any":
+        return _("%(pins)s has room for %(most)s of %(shape)s.") % facts
+    return _("%(pins)s has room for %(most)s of %(shape)s in one %(group)s.") % facts
+
+
+def _pinned(facts: Facts) -> str:
+    if facts["elsewhere"]:
+        text = _(
+            "It is pinned to %(pins)s, which is not free for that long; elsewhere there is room."
+        )
+        return text % facts
+    return _("It is pinned to %(pins)s, which is not free for that long.") % facts
+
+
+def _order_stale(facts: Facts) -> str:
+    return str(_PROBLEMS[str(facts["problem"])])
+
+
+_WHOSE = {
+    "tenant": gettext_lazy("Your organisation"),
+    "project": gettext_lazy("Your project"),
+}
+_PROBLEMS = {
+    "gone": gettext_lazy("The booking that room was to be made for does not wait any more."),
+    "moved": gettext_lazy(
+        "Not all of the bookings that were to move still run there and may be paused now."
+    ),
+    "taken": gettext_lazy("A place that the order stands on is taken, or not in service any more."),
+    "too_late": gettext_lazy("It could not end before its deadline."),
+    "limit": gettext_lazy("A limit of its organisation or project stands in the way by now."),
+}
+_SENTENCES: dict[str, Text] = {
+    "unknown_class": _unknown_class,
+    "impossible_profile": gettext_lazy("%(gpu_class)s GPUs have no slice %(profile)s."),
+    "impossible_together": _impossible_together,
+    "gpus_busy": _gpus_busy,
+    "line": _line,
+    "tenant_quota": _tenant_quota,
+    "project_quota": _project_quota,
+    "not_enough_gpus": gettext_lazy("The fleet has room for %(most)s × %(kind)s in all."),
+    "advance_window": gettext_lazy("That is further ahead than bookings are planned."),
+    "window_past": _window_past,
+    "deadline_passed": gettext_lazy("The deadline has passed."),
+    "deadline_unreachable": _deadline_unreachable,
+    "window_busy": gettext_lazy("The GPUs are booked by others for some of that time."),
+    "hardware_out": _hardware_out,
+    "not_before": gettext_lazy("You asked for it not to start earlier."),
+    "no_room_in_horizon": gettext_lazy(
+        "There is no room for it as far ahead as bookings are planned."
+    ),
+    "extension_busy": gettext_lazy("Another booking has the place after this one."),
+    "hardware_lost": gettext_lazy("GPUs it was planned on are out of service."),
+    "overrun": _overrun,
+    "too_short": gettext_lazy("The booking has no time left."),
+    "mode_fixed": _mode_fixed,
+    "quota_cut": _quota_cut,
+    "maintenance": _maintenance,
+    "placed": gettext_lazy("%(shape)s fit on %(on_nodes)s."),
+    "ask_changed": gettext_lazy("What the booking asks for has changed."),
+    "not_live": gettext_lazy("The booking has nothing running or planned that could be extended."),
+    "guarantee_only": _guarantee_only,
+    "lent_out": gettext_lazy(
+        "%(borrowed_gpus)s of the %(asked_gpus)s %(gpu_class)s would have to be borrowed, "
+        "and others do not lend so many."
+    ),
+    "gpu_hours": _gpu_hours,
+    "borrowed": _borrowed,
+    "makes_room": _makes_room,
+    "taken_back": _least_lost(gettext_lazy("A stronger claim takes back what was borrowed.")),
+    "higher_tier": _least_lost(
+        gettext_lazy("A booking of a higher tier in your organisation needs the room.")
+    ),
+    "fairer_share": _least_lost(
+        gettext_lazy("A stronger claim needs the room: your organisation borrows more than it.")
+    ),
+    "room_promised": gettext_lazy("A stronger claim needs the room of this booking."),
+    "host_busy": gettext_lazy(
+        "GPUs are free, but beside them no node has %(host)s free for that long."
+    ),
+    "host_too_small": _host_too_small,
+    "share_of_one": gettext_lazy("A share is a part of one whole GPU."),
+    "series_conflict": gettext_lazy(
+        "Another date of the series can't be had, and all of them were asked for together."
+    ),
+    "class_too_slow": gettext_lazy(
+        "%(gpu_class)s needs longer for it than there is before the deadline."
+    ),
+    "laid_anew": gettext_lazy("It lies elsewhere at its own time, so that more fits."),
+    "pin_elsewhere": gettext_lazy("There are no %(gpu_class)s on %(pins)s."),
+    "pin_too_small": _pin_too_small,
+    "pinned": _pinned,
+    "pin_out": gettext_lazy("%(pins)s: out of service."),
+    "none_in_service": gettext_lazy(
+        "%(out)s of %(gpus)s %(gpu_class)s are out of service or do not answer, so no start "
+        "can be planned. What waits keeps its place in line until they are back."
+    ),
+    "moved_together": gettext_lazy(
+        "An operator moves it to another place, so that a waiting booking can start sooner. "
+        "It goes on there as soon as it is out here."
+    ),
+    "order_stale": _order_stale,
+    "node_unanswering": gettext_lazy(
+        "%(out)s of %(gpus)s %(gpu_class)s are on nodes that do not answer."
+    ),
+    "suspended_there": gettext_lazy(
+        "It goes on where it was suspended; elsewhere it would begin from its last save."
+    ),
+    "mode_pinned": _mode_pinned,
+    "mode_change": _mode_change,
+}
