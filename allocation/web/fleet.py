@@ -79,9 +79,18 @@ class BlockRow:
     trace: str
 
     @property
-    def last_slot(self) -> int:
-        """The last of its memory slots."""
-        return self.block.start + self.block.size - 1
+    def part(self) -> str:
+        """Which part of the GPU it is: for who may know it a share or a slice, else its slots."""
+        block = self.block
+        if block.thousandths:
+            return f"{block.share} of it, shared" if block.label else "a share"
+        if block.whole:
+            return "whole GPU"
+        if block.label:
+            return block.profile or ""
+        if block.size == 1:
+            return f"slot {block.start}"
+        return f"slots {block.start} to {block.start + block.size - 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +104,25 @@ class GpuCard:
     away: Sequence[Blackout] = ()
 
     @property
-    def watts(self) -> int | None:
-        """Power, None when not measured."""
-        if self.reading is None or self.reading.power_mw is None:
-            return None
-        return round(self.reading.power_mw / 1000)
+    def model(self) -> str:
+        """The model with the mode that it has or gets."""
+        words = [self.gpu.model]
+        words += ["sliced"] * self.gpu.sliced
+        if self.gpu.mode_wanted:
+            words.append(f"changes to {'slices' if self.gpu.mode_wanted == 'sliced' else 'whole'}")
+        elif self.gpu.mode_pinned:
+            words.append("pinned")
+        return ", ".join(words)
+
+    @property
+    def measured(self) -> str:
+        """Power and temperature, as far as they were measured."""
+        words = []
+        if self.reading is not None and self.reading.power_mw is not None:
+            words.append(f"{round(self.reading.power_mw / 1000)} W")
+        if self.reading is not None and self.reading.temperature_c is not None:
+            words.append(f"{self.reading.temperature_c} °C")
+        return " · ".join(words)
 
 
 @dataclass(frozen=True, slots=True)

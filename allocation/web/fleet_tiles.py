@@ -21,6 +21,7 @@ class Cell:
     span: int
     kind: str
     text: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +120,16 @@ def geometry(gpu: GpuNow) -> Geometry:
     for start, size, block in _stretches(gpu):
         room = max(0, min(size, gpu.compute_slices - start))
         if block is None:
-            memory += [Cell(1, "", "") for _ in range(size)]
+            memory += [Cell(1, "", "", "free") for _ in range(size)]
             compute += [Cell(1, "", "") for _ in range(room)]
         else:
-            memory.append(Cell(size, block_kind(block), _block_name(block)))
+            name = _block_name(block)
+            memory.append(Cell(size, block_kind(block), name, name or "free"))
             lost = _compute_cells(compute, block, room)
             stranded += lost
     missing = SLOTS - sum(cell.span for cell in compute)
-    compute += [Cell(1, "none", "-") for _ in range(missing)]
+    why = f"compute has {gpu.compute_slices} slices, memory has {SLOTS}"
+    compute += [Cell(1, "none", "-", why) for _ in range(missing)]
     return Geometry(tuple(memory), tuple(compute), _geometry_text(gpu, stranded), stranded)
 
 
@@ -277,12 +280,13 @@ def _compute_cells(compute: list[Cell], block: Block, room: int) -> int:
     if not room:
         return 0
     if block.compute is None:
-        compute.append(Cell(room, "oth", "not known"))
+        compute.append(Cell(room, "oth", "not known", "not known"))
         return 0
     used = min(block.compute, room)
     if used:
-        compute.append(Cell(used, block_kind(block), f"{used}" if block.whole else ""))
-    compute.extend(Cell(1, "x", "") for _ in range(room - used))
+        text = f"{used}" if block.whole else ""
+        compute.append(Cell(used, block_kind(block), text, text))
+    compute.extend(Cell(1, "x", "", "no memory left for this slice") for _ in range(room - used))
     return room - used
 
 

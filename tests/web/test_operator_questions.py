@@ -26,6 +26,7 @@ from tenants.services import seconds_text
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import HOUR, a_booking, an_allocation
 from tests.roles import as_system
+from tests.web.flat import flat
 
 pytestmark = pytest.mark.django_db
 NODE = "gpu-a1-01"
@@ -211,7 +212,7 @@ def test_a_bad_policy_is_refused_with_what_was_typed(
     operator: Client, field: str, text: str, sentence: str
 ) -> None:
     answer = operator.post("/ops/policy", _policy_form(**{field: text}))
-    body = unescape(answer.content.decode())
+    body = flat(unescape(answer.content.decode()))
     assert answer.status_code == 422
     assert sentence in body
     assert f'id="p-{field}" name="{field}" value="{text}"' in body

@@ -22,6 +22,7 @@ from tenants.models import Membership, Role, Tier
 from tenants.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_tier, an_actor
 from tests.roles import as_system
+from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_node, a_place
 
 pytestmark = pytest.mark.django_db
@@ -275,7 +276,7 @@ def test_the_page_of_28_gpus_and_a_day_is_small_and_asks_a_fixed_number_of_quest
 def test_the_grid_alone_is_what_a_live_page_fetches() -> None:
     mine = a_member(a_project())
     a_node(now=timezone.now(), gpus=1)
-    fragment = _page(mine, "?part=grid&span=6h").decode()
+    fragment = flat(_page(mine, "?part=grid&span=6h").decode())
     assert fragment.startswith('<div class="tl-live" id="timeline-grid"')
     assert "span=6h" in fragment
     assert "part=grid" in fragment
