@@ -5,8 +5,8 @@ from uuid import UUID
 
 from allocation.models import Booking, Series
 from tenants.access import Actor
-from tenants.errors import denied, missing
-from tenants.log_ids import log_id
+from tenants.platform.errors import denied, missing
+from tenants.platform.log_ids import log_id
 
 LABEL = re.compile(r"BK-([1-9][0-9]{0,17})", re.IGNORECASE)
 IDENTIFIER = re.compile(r"bk_([0-9a-f]{32})")

@@ -20,7 +20,7 @@ from django.db import Error as DatabaseFault
 from django.urls import path
 from django.utils import timezone
 
-from allocation.services.live import numbers_last
+from allocation.services.publish.live import numbers_last
 from tenants.services.sessions import Reader, readers_of, session_digest
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,7 @@
-"""What the pure code of this app refuses with; edges turn it into `tenants.errors.Refused`."""
+"""What the pure code of this app refuses with.
+
+Edges turn it into `tenants.platform.errors.Refused`.
+"""
 
 
 class AskError(ValueError):

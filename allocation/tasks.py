@@ -9,16 +9,16 @@ from pathlib import Path
 from celery import shared_task
 from django.utils import timezone
 
-from allocation.services.clock import ClockReading, clock_holds
-from allocation.services.cycle import cycle_run, tick_run
-from allocation.services.presence import presence_watch
-from allocation.services.publish import publish_due
-from allocation.services.seen import program_seen
-from allocation.services.stalls import stalls_tell
-from allocation.services.telemetry import telemetry_sweep, use_roll
-from allocation.services.watch import invariants_watch
-from tenants.log_ids import log_ids
+from allocation.services.decide.cycle import cycle_run, tick_run
+from allocation.services.decide.self_check import invariants_watch
+from allocation.services.nodes.clock import ClockReading, clock_holds
+from allocation.services.nodes.telemetry import telemetry_sweep, use_roll
+from allocation.services.publish.publish import publish_due
+from allocation.services.record.liveness import program_seen
+from allocation.services.runs.no_shows import presence_watch
+from allocation.services.runs.stalls import stalls_tell
 from tenants.outbox import nudge_taken
+from tenants.platform.log_ids import log_ids
 
 # A turn after the other would take the machine from those whose words they turn on.
 MOST_REST_SECONDS = 2.0

@@ -1,42 +1,25 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.web import (
-    booking_list,
-    booking_panel,
-    bookings,
-    calendars,
-    catalogue,
-    compaction,
-    corrections,
-    fleet,
-    gpu_use,
-    home,
-    maintenance,
-    policy,
-    portal_modes,
-    projects,
-    search,
-    series,
-    site_setup,
-    speeds,
-    strangers,
-    timeline,
-)
+from allocation.web.bookings import booking_pages, list_page, panel, series
+from allocation.web.fleet import compaction, fleet_pages, gpu_use, maintenance, unbooked_use
+from allocation.web.home import calendars, projects, search, start_page
+from allocation.web.site import catalogue, corrections, policy, portal_modes, site_setup, speeds
+from allocation.web.timeline import timeline_page
 
 urlpatterns = [
-    *home.urlpatterns,
+    *start_page.urlpatterns,
     *search.urlpatterns,
-    *timeline.urlpatterns,
-    *booking_panel.urlpatterns,
-    *booking_list.urlpatterns,
-    *bookings.urlpatterns,
+    *timeline_page.urlpatterns,
+    *panel.urlpatterns,
+    *list_page.urlpatterns,
+    *booking_pages.urlpatterns,
     *series.urlpatterns,
     *calendars.urlpatterns,
     *speeds.urlpatterns,
     *corrections.urlpatterns,
-    *strangers.urlpatterns,
+    *unbooked_use.urlpatterns,
     *projects.urlpatterns,
-    *fleet.urlpatterns,
+    *fleet_pages.urlpatterns,
     *catalogue.urlpatterns,
     *site_setup.urlpatterns,
     *gpu_use.urlpatterns,

@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 
 from billing.models import Budget, Price, PriceBook, Transfer
 from billing.rules import Period
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 
-from tenants.errors import invalid
+from tenants.platform.errors import invalid
 
 UNITS_PER_GPU = 56_000
 LEDGER_STEP = Decimal("0.000001")

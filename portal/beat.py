@@ -13,7 +13,7 @@ from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from django.conf import settings
 
-from allocation.services.seen import program_seen
+from allocation.services.record.liveness import program_seen
 
 logger = logging.getLogger(__name__)
 

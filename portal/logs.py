@@ -4,7 +4,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
-from tenants.log_ids import log_ids_now, text_of
+from tenants.platform.log_ids import log_ids_now, text_of
 
 
 class LineFormatter(logging.Formatter):

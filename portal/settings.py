@@ -77,7 +77,7 @@ MIDDLEWARE = [
     "tenants.web.sessions.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "tenants.web.text.TextMiddleware",
+    "tenants.platform.form_text.TextMiddleware",
     "tenants.web.address.AddressMiddleware",
     "portal.web.outage.OutageMiddleware",
     # Last: what it passes on has been through everything above as any other request.
@@ -102,8 +102,8 @@ TEMPLATES: list[dict[str, Any]] = [
                 "portal.web.outage.banners",
             ],
             "builtins": [
-                "allocation.web.booking_links",
-                "allocation.web.state_pills",
+                "allocation.web.parts.booking_links",
+                "allocation.web.parts.state_pills",
                 "tenants.web.parts",
             ],
         },
@@ -144,7 +144,7 @@ CACHE_REDIS_URL = redis_database(_redis_url, 2)
 _agents_url = redis_apart(env_str("AGENTS_REDIS_URL"), _redis_url)
 AGENTS_REDIS_URL = redis_database(_agents_url, 0, "AGENTS_REDIS_URL")
 # Where agents find that server. What it says of user and password is replaced by those of an
-# account of the node's own (allocation/services/links.py).
+# account of the node's own (allocation/services/nodes/redis_accounts.py).
 AGENTS_REDIS_PUBLIC_URL = redis_database(
     env_str("AGENTS_REDIS_PUBLIC_URL", _agents_url), 0, "AGENTS_REDIS_PUBLIC_URL"
 )

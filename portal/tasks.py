@@ -7,7 +7,7 @@ from celery import shared_task
 from django.utils import timezone
 from redis.exceptions import RedisError
 
-from allocation.services.seen import program_seen
+from allocation.services.record.liveness import program_seen
 from portal.integrations.live.push import beat
 from portal.integrations.mail.send import mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay as relay

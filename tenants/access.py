@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.db import connection
 
-from tenants.errors import denied, missing
 from tenants.models import Project, Role, User
+from tenants.platform.errors import denied, missing
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,7 @@ import dataclasses
 import itertools
 import logging
 import os
-import re
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,60 +20,72 @@ from pathlib import Path
 from typing import Any
 
 from allocation import wire
-from allocation.agent import doctor, run, saved, unit
-from allocation.agent.accounts import Accounts
-from allocation.agent.bookings import Bookings
-from allocation.agent.cdi import Cdi, DeviceNodes, driver_edits
-from allocation.agent.cgroups import Cgroups, NoCgroups, subtree_open
-from allocation.agent.device_nodes import DriverDeviceNodes
-from allocation.agent.directory import Directory
-from allocation.agent.doors import Access, Doors, SetFacl
-from allocation.agent.enrol import (
+from allocation.agent import run, saved, unit
+from allocation.agent.doctor import command
+from allocation.agent.host.device_nodes import DriverDeviceNodes
+from allocation.agent.host.machine import (
+    Host,
+    host_read,
+    host_simulated,
+    inventory_take,
+    process_signal,
+)
+from allocation.agent.host.network import network_find
+from allocation.agent.host.open_files import HostOpenFiles
+from allocation.agent.host.other_owners import OtherOwners
+from allocation.agent.node import Node
+from allocation.agent.nvml.gpu import NvmlGpu
+from allocation.agent.nvml.timeout_wrapper import (
+    EVERY,
+    PatientDeviceNodes,
+    PatientGpu,
+    PatientWatch,
+)
+from allocation.agent.nvml.watch import NvmlWatch, process_user
+from allocation.agent.options import options_parse
+from allocation.agent.owner.accounts import Accounts
+from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.cdi import Cdi, DeviceNodes, driver_edits
+from allocation.agent.owner.cgroups import Cgroups, NoCgroups, subtree_open
+from allocation.agent.owner.device_acls import Access, Doors, SetFacl
+from allocation.agent.owner.directory import Directory
+from allocation.agent.owner.hooks import Hooks
+from allocation.agent.owner.mode_hooks import ModeHooks
+from allocation.agent.owner.mps_units import FOLDER, MpsUnits
+from allocation.agent.owner.shares import Place, cuda_order
+from allocation.agent.owner.slices import LOGINS, Account, Site, Slices, device_number
+from allocation.agent.ports.gpu import GpuError, GpuPort, WatchPort, watched
+from allocation.agent.ports.handover import Handover, Owner
+from allocation.agent.ports.host_cores import topology_read, topology_simulated
+from allocation.agent.ports.link import Link
+from allocation.agent.ports.programs import HostPrograms, Programs
+from allocation.agent.ports.supervisor import Supervisor
+from allocation.agent.ports.suspender import Suspender, suspender_find
+from allocation.agent.ports.systemd import Systemd, Units, offers_limits, unit_of
+from allocation.agent.ports.worker_threads import OPEN_S, Lanes
+from allocation.agent.process import Agent, Stop
+from allocation.agent.report.examination import Examiner, doctor_command
+from allocation.agent.report.metrics import Board, metrics_serve
+from allocation.agent.simulated.checkpoint import SimulatedSuspender
+from allocation.agent.simulated.device_nodes import (
+    SimulatedAccess,
+    SimulatedDeviceNodes,
+    SimulatedUnits,
+)
+from allocation.agent.simulated.hardware import Hardware
+from allocation.agent.simulated.models import fleet_parse
+from allocation.agent.simulated.nvml import installed
+from allocation.agent.simulated.owners import SimulatedOwners
+from allocation.agent.simulated.programs import SimulatedPrograms, simulated_port
+from allocation.agent.state.documents import Keys
+from allocation.agent.state.enrol import (
     EnrolmentRefused,
     Identity,
     PortalUnreachable,
     enrol,
     identity_load,
 )
-from allocation.agent.examination import Examiner, doctor_command
-from allocation.agent.follow import Keys
-from allocation.agent.gpu import GpuError, GpuPort, WatchPort, watched
-from allocation.agent.handover import Handover, Owner
-from allocation.agent.hooks import Hooks
-from allocation.agent.host import Host, host_read, host_simulated, inventory_take, process_signal
-from allocation.agent.host_cores import topology_read, topology_simulated
-from allocation.agent.lanes import OPEN_S, Lanes
-from allocation.agent.link import Link
-from allocation.agent.metrics import Board, address_parse, metrics_serve
-from allocation.agent.mode_hooks import ModeHooks
-from allocation.agent.mps_units import FOLDER, MpsUnits
-from allocation.agent.network import network_find
-from allocation.agent.node import Node
-from allocation.agent.nvml_gpu import NvmlGpu
-from allocation.agent.nvml_watch import NvmlWatch, process_user
-from allocation.agent.open_files import HostOpenFiles
-from allocation.agent.other_owners import OtherOwners
-from allocation.agent.parts import Place, cuda_order
-from allocation.agent.patient import EVERY, PatientDeviceNodes, PatientGpu, PatientWatch
-from allocation.agent.process import Agent, Stop
-from allocation.agent.programs import HostPrograms, Programs
-from allocation.agent.simulated_checkpoint import SimulatedSuspender
-from allocation.agent.simulated_device_nodes import (
-    SimulatedAccess,
-    SimulatedDeviceNodes,
-    SimulatedUnits,
-)
-from allocation.agent.simulated_drivers import DEFAULT, DRIVERS
-from allocation.agent.simulated_hardware import Hardware
-from allocation.agent.simulated_models import fleet_parse
-from allocation.agent.simulated_nvml import installed
-from allocation.agent.simulated_owners import SimulatedOwners
-from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port
-from allocation.agent.slices import LOGINS, Account, Site, Slices, device_number
-from allocation.agent.store import Store, StoreError, folder_locked
-from allocation.agent.supervisor import Supervisor
-from allocation.agent.suspender import Suspender, suspender_find
-from allocation.agent.systemd import Systemd, Units, offers_limits, unit_of
+from allocation.agent.state.store import Store, StoreError, folder_locked
 
 log = logging.getLogger("allocation.agent")
 
@@ -83,167 +93,6 @@ IDENTITY = "identity.json"
 LOGIN = "login"
 ACCOUNTS = "accounts.json"
 _LONGEST_RETRY_S = 30
-PERMISSIONS = ("off", "acl", "slice", "slice+acl")
-_DEVICE = re.compile(r"(/dev/|char-|block-)[A-Za-z0-9_./*:-]+")
-
-
-def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
-    """Arguments win over GPU_AGENT_* of the environment."""
-    parser = argparse.ArgumentParser(prog="gpu-agent", description=__doc__)
-    default = environment.get
-    parser.add_argument(
-        "--portal",
-        default=default("GPU_AGENT_PORTAL"),
-        help="address of the portal, as https://gpus.example.org (first start only)",
-    )
-    parser.add_argument(
-        "--token",
-        default=default("GPU_AGENT_TOKEN"),
-        help="one-time enrolment token (first start only; better by environment)",
-    )
-    parser.add_argument(
-        "--enrol-again",
-        action="store_true",
-        help="enrol although this node was enrolled before, after it was locked out",
-    )
-    parser.add_argument(
-        "--state",
-        type=Path,
-        default=Path(default("GPU_AGENT_STATE", "/var/lib/gpu-agent")),
-        help="folder for identity, state and bookings",
-    )
-    parser.add_argument(
-        "--name",
-        default=default("GPU_AGENT_NAME") or socket.gethostname(),
-        help="name of this node (default: the host's)",
-    )
-    _hand_over_options(parser, environment)
-    parser.add_argument(
-        "--simulate",
-        default=default("GPU_AGENT_SIMULATE"),
-        metavar="MODEL:COUNT[,…]",
-        help="simulated GPUs, as h100:8,l40s:4",
-    )
-    parser.add_argument(
-        "--simulate-driver",
-        default=default("GPU_AGENT_SIMULATE_DRIVER", DEFAULT),
-        metavar="BRANCH",
-        help=f"with --simulate: the driver's branch, one of {', '.join(DRIVERS)} ({DEFAULT})",
-    )
-    parser.add_argument(
-        "--metrics",
-        type=address_parse,
-        default=default("GPU_AGENT_METRICS"),
-        metavar="ADDRESS:PORT",
-        help="tell a Prometheus what is measured, as 127.0.0.1:9835 (default: off)",
-    )
-    return parser.parse_args(arguments)
-
-
-def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    default = environment.get
-    parser.add_argument(
-        "--cdi",
-        type=Path,
-        default=default("GPU_AGENT_CDI"),
-        metavar="DIR",
-        help="write a CDI specification per booking to this directory, as /var/run/cdi",
-    )
-    parser.add_argument(
-        "--hooks",
-        type=Path,
-        default=default("GPU_AGENT_HOOKS"),
-        metavar="DIR",
-        help="run the executables in DIR/start, notice, pause, resume and end for each booking,"
-        " and DIR/login to learn which local account a member has",
-    )
-    parser.add_argument(
-        "--pause-signal",
-        type=_signal,
-        default=default("GPU_AGENT_PAUSE_SIGNAL", "USR1"),
-        metavar="NAME",
-        help="signal for programs that handle it when a pause is announced (default: USR1), or off",
-    )
-    parser.add_argument(
-        "--device-permissions",
-        choices=PERMISSIONS,
-        default=default("GPU_AGENT_DEVICE_PERMISSIONS", "off"),
-        help="acl: open the device files of a booking to its owner's account (needs setfacl);"
-        " slice: let a systemd slice per booking open its devices only; slice+acl: both",
-    )
-    parser.add_argument(
-        "--slice-devices",
-        type=_devices,
-        default=default("GPU_AGENT_SLICE_DEVICES", "/dev/fuse,/dev/net/tun"),
-        metavar="DEVICE[,…]",
-        help="with slice: further devices that every booking may open, as systemd's DeviceAllow"
-        " names them, for example /dev/infiniband/rdma_cm,char-infiniband_verbs",
-    )
-    parser.add_argument(
-        "--cgroup",
-        default=default("GPU_AGENT_CGROUP", "off"),
-        metavar="own|DIR|off",
-        help="keep bookings to their host cores and memory by cgroup v2: in the agent's own group"
-        " (a unit with Delegate=yes), or below a folder that is the agent's (default: off)",
-    )
-    parser.add_argument(
-        "--mps",
-        type=Path,
-        default=Path(default("GPU_AGENT_MPS", str(FOLDER))),
-        metavar="DIR",
-        help="where the MPS daemon of each shared GPU listens, in a folder named as its UUID",
-    )
-    parser.add_argument(
-        "--mps-units",
-        action="store_true",
-        default=default("GPU_AGENT_MPS_UNITS") == "1",
-        help="start and stop the MPS daemon of each shared GPU, as gpu-mps@UUID.service",
-    )
-    parser.add_argument(
-        "--interface",
-        default=default("GPU_AGENT_INTERFACE"),
-        metavar="NAME",
-        help="network interface to the other nodes, for NCCL and Gloo (default: that of the"
-        " default route)",
-    )
-    _protection_options(parser, environment)
-
-
-def _protection_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    default = environment.get
-    parser.add_argument(
-        "--never-end-strangers",
-        action="store_true",
-        default=default("GPU_AGENT_NEVER_END_STRANGERS") == "1",
-        help="end no program because its device was given to nobody, whatever the portal says",
-    )
-    parser.add_argument(
-        "--gpu-services",
-        default=default("GPU_AGENT_GPU_SERVICES", ""),
-        metavar="NAME[,…]",
-        help="further services of the system's accounts, by their program's name, that may keep"
-        " device files open while GPUs change hands, because they only watch them",
-    )
-    parser.add_argument(
-        "--many-accounts",
-        action="store_true",
-        default=default("GPU_AGENT_MANY_ACCOUNTS") == "1",
-        help="let several accounts have shares of one GPU at a time",
-    )
-
-
-def _devices(text: str) -> tuple[str, ...]:
-    """Raises ValueError."""
-    names = tuple(filter(None, text.split(",")))
-    wrong = [name for name in names if not _DEVICE.fullmatch(name)]
-    if wrong:
-        raise ValueError(f"{wrong[0]} is no device as DeviceAllow names them")
-    return names
-
-
-def _signal(name: str) -> int | None:
-    """Raises ValueError."""
-    return None if name == "off" else int(signal.Signals[f"SIG{name.removeprefix('SIG')}"])
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -253,7 +102,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     if arguments[:1] == ["saved"]:
         return saved.main(arguments[1:], environment)
     if arguments[:1] == ["doctor"]:
-        return doctor.main(arguments[1:], environment)
+        return command.main(arguments[1:], environment)
     if arguments[:1] == ["unit"]:
         return unit.main(arguments[1:])
     options = options_parse(arguments, environment)

@@ -4,17 +4,17 @@ import dataclasses
 from collections.abc import Callable
 
 from allocation import wire
-from allocation.agent.bookings import Bookings
-from allocation.agent.follow import Keys
-from allocation.agent.gpu import GpuPort, WatchPort
-from allocation.agent.handover import Handover
-from allocation.agent.metrics import Board
-from allocation.agent.mps_units import MpsUnits
-from allocation.agent.parts import Place
-from allocation.agent.programs import Programs, account_same
-from allocation.agent.slices import Slices
-from allocation.agent.store import Store
-from allocation.agent.suspender import Suspender
+from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.mps_units import MpsUnits
+from allocation.agent.owner.shares import Place
+from allocation.agent.owner.slices import Slices
+from allocation.agent.ports.gpu import GpuPort, WatchPort
+from allocation.agent.ports.handover import Handover
+from allocation.agent.ports.programs import Programs, account_same
+from allocation.agent.ports.suspender import Suspender
+from allocation.agent.report.metrics import Board
+from allocation.agent.state.documents import Keys
+from allocation.agent.state.store import Store
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

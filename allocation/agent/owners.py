@@ -4,18 +4,18 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from allocation.agent.gpu import GpuError
-from allocation.agent.handover import full_name
-from allocation.agent.holders import share_holders
+from allocation.agent.act.suspensions import Suspensions
 from allocation.agent.node import Node
-from allocation.agent.notices import heard, open_notices, programs_warn, told_since
-from allocation.agent.parts import Part, Place, parts_of
-from allocation.agent.pauses import Seen, method_of
-from allocation.agent.reconcile import Held, Task, Wish
-from allocation.agent.records import Records
-from allocation.agent.slices import claims_of
-from allocation.agent.store import StoreError
-from allocation.agent.suspensions import Suspensions
+from allocation.agent.owner.device_holders import share_holders
+from allocation.agent.owner.notices import heard, open_notices, programs_warn, told_since
+from allocation.agent.owner.shares import Part, Place, parts_of
+from allocation.agent.owner.slices import claims_of
+from allocation.agent.plan.pauses import Seen, method_of
+from allocation.agent.plan.reconcile import Held, Task, Wish
+from allocation.agent.ports.gpu import GpuError
+from allocation.agent.ports.handover import full_name
+from allocation.agent.state.records import Records
+from allocation.agent.state.store import StoreError
 
 log = logging.getLogger(__name__)
 

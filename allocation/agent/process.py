@@ -6,23 +6,24 @@ import logging
 import queue
 from collections.abc import Callable, Collection
 
-from allocation.agent import link as links
-from allocation.agent import reconcile, reports
-from allocation.agent.apply import Applier, Outcome
-from allocation.agent.clock import Clock
-from allocation.agent.endings import Endings
-from allocation.agent.examination import Examined
-from allocation.agent.follow import Follower
-from allocation.agent.gpu import GpuError
-from allocation.agent.intruders import Intruders
-from allocation.agent.leases import Leases, lapsed_of, lapsed_tell
+from allocation.agent.act.apply import Applier, Outcome
+from allocation.agent.act.endings import Endings
+from allocation.agent.act.leases import Leases, lapsed_of, lapsed_tell
+from allocation.agent.act.suspensions import Suspensions
+from allocation.agent.act.unbooked_processes import Intruders
 from allocation.agent.node import Node
 from allocation.agent.owners import Owners
-from allocation.agent.records import Records
-from allocation.agent.store import StoreError
-from allocation.agent.suspensions import Suspensions
-from allocation.agent.voice import Sender, Voice
-from allocation.agent.watch import Watch
+from allocation.agent.plan import reconcile
+from allocation.agent.ports import link as links
+from allocation.agent.ports.clock import Clock
+from allocation.agent.ports.gpu import GpuError
+from allocation.agent.report import reports
+from allocation.agent.report.examination import Examined
+from allocation.agent.report.sender import Sender, Voice
+from allocation.agent.report.watch import Watch
+from allocation.agent.state.documents import Follower
+from allocation.agent.state.records import Records
+from allocation.agent.state.store import StoreError
 
 log = logging.getLogger(__name__)
 

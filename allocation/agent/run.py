@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from allocation.agent.parts import meeting_port, tensorflow
-from allocation.agent.systemd import is_inside
+from allocation.agent.owner.shares import meeting_port, tensorflow
+from allocation.agent.ports.systemd import is_inside
 
 RUN = "GPU_BOOKING_RUN"
 NOT_ACTIVE = 4

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from allocation.agent.parts import SAVED
+from allocation.agent.owner.shares import SAVED
 from allocation.agent.run import NOT_ACTIVE, NotNow, account_here, booking_find, state_option
 
 

@@ -3,7 +3,7 @@
 from django.db import migrations
 
 from allocation.rules.states import TRANSITIONS
-from tenants.wall import append_only, open_table, protect, system_table, tenant_key
+from tenants.platform.wall import append_only, open_table, protect, system_table, tenant_key
 
 LIVE = "state IN ('planned', 'starting', 'active', 'releasing')"
 

@@ -5,7 +5,7 @@ import uuid
 from django.conf import settings
 from django.db import migrations, models
 
-from tenants.wall import open_table, system_table
+from tenants.platform.wall import open_table, system_table
 
 # A run that hardware broke off, and for which there is no room any more.
 STEPS = """

@@ -6,7 +6,7 @@ from importlib import import_module
 import django.db.models.deletion
 from django.db import migrations, models
 
-from tenants.wall import protect, system_table, tenant_key
+from tenants.platform.wall import protect, system_table, tenant_key
 
 # The owner says "saved", asks for more time and ends it; all else of a receipt is the system's.
 WALL = "\n".join(

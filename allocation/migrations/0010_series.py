@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import migrations, models
 from django.db.models import Q
 
-from tenants.wall import open_table, protect, tenant_key
+from tenants.platform.wall import open_table, protect, tenant_key
 
 WALL = "\n".join(
     [

@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from tenants.wall import open_table, protect
+from tenants.platform.wall import open_table, protect
 
 # A tally tells nothing of tenants: the web only reads it. What was read twice in one moment, by a
 # reader that was killed, is one reading.

@@ -7,7 +7,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from tenants.wall import system_table
+from tenants.platform.wall import system_table
 
 # What was kept of broken runs so far was laid to the end of the last of them; it stays there.
 KEPT = """

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import migrations, models
 from django.db.models import Q
 
-from tenants.wall import protect, tenant_key
+from tenants.platform.wall import protect, tenant_key
 
 LIVE = "state IN ('planned', 'starting', 'active', 'releasing')"
 ME = "nullif(current_setting('portal.tenant', true), '')::uuid"

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from tenants.wall import system_table
+from tenants.platform.wall import system_table
 
 
 class Migration(migrations.Migration):

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from tenants.wall import append_only
+from tenants.platform.wall import append_only
 
 # A version goes out of use once, and stays what it was.
 VERSIONS = """

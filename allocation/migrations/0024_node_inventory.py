@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from tenants.wall import system_table
+from tenants.platform.wall import system_table
 
 
 class Migration(migrations.Migration):

@@ -6,7 +6,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from tenants.wall import open_table
+from tenants.platform.wall import open_table
 
 
 class Migration(migrations.Migration):

@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from tenants.wall import system_table
+from tenants.platform.wall import system_table
 
 # A node says this: what it may fill is bounded where it is stored, too.
 BOUNDED = """

@@ -17,10 +17,10 @@ from billing.rules import Period, month_after, month_of
 from billing.services import budget_set
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Day, Money, Strict, Text, Whole
-from tenants.api.schema import described, page
-from tenants.errors import missing
 from tenants.models import Project
+from tenants.platform.errors import missing
+from tenants.platform.fields import Day, Money, Strict, Text, Whole
+from tenants.platform.schema import described, page
 
 
 class BudgetOut(serializers.Serializer[Any]):

@@ -11,11 +11,11 @@ from rest_framework.response import Response
 from billing.models import PriceBook
 from billing.services import price_book_publish
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Instant, Money, Strict, Text
-from tenants.api.pages import PageQuery, page_of
-from tenants.api.schema import described, page
-from tenants.errors import invalid, missing
-from tenants.wall import operator_tx
+from tenants.platform.errors import invalid, missing
+from tenants.platform.fields import Instant, Money, Strict, Text
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
 
 
 class PriceOut(Strict):

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from tenants.wall import append_only, open_table, protect, tenant_key
+from tenants.platform.wall import append_only, open_table, protect, tenant_key
 
 # AFTER INSERT, never BEFORE: a BEFORE trigger also runs for a row that ON CONFLICT DO NOTHING
 # drops, and then a repeated hold is counted twice. Only budget accounts keep a running balance:

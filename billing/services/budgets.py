@@ -17,8 +17,8 @@ from billing.rules import (
 )
 from billing.services.ledger import OVERSPENT, account_of, constraint_of, figures_of
 from tenants.audit import audit_record
-from tenants.errors import Refused, invalid
 from tenants.models import Project
+from tenants.platform.errors import Refused, invalid
 
 
 def budget_set(

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from billing.models import Account, Transfer
 from billing.rules import cents_down, ledger_amount, money_text
 from billing.services.ledger import OVERSPENT, constraint_of
-from tenants.errors import Refused, invalid
+from tenants.platform.errors import Refused, invalid
 
 
 @transaction.atomic

@@ -23,8 +23,8 @@ from billing.rules import (
     uncovered_from,
 )
 from billing.services.ledger import OVERSPENT, account_of, constraint_of, figures_of
-from tenants.errors import Refused
 from tenants.models import Project
+from tenants.platform.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from django.db import IntegrityError, transaction
 
 from billing.models import Price, PriceBook
 from tenants.audit import audit_everywhere
-from tenants.errors import Refused, invalid
 from tenants.models import GpuClass, Tier
+from tenants.platform.errors import Refused, invalid
 
 FURTHEST = timedelta(days=3653)
 

@@ -17,8 +17,8 @@ from billing.rules import Period, amount_parse, money_text, month_of, period_tex
 from billing.services import budget_set
 from billing.web.budget_bar import BudgetBar, budget_bar
 from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.errors import Refused, invalid
 from tenants.models import Project
+from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import tenant_page
 
 WARN_DEFAULT = 80

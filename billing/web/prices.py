@@ -16,9 +16,9 @@ from billing.queries import money_held, price_book_after, price_book_at, prices_
 from billing.rules import amount_parse, money_text
 from billing.services import price_book_check, price_book_publish, price_param
 from tenants.access import Actor
-from tenants.errors import Refused, invalid
 from tenants.models import GpuClass, Tier, User
-from tenants.web.confirm import SURE, Question, confirm_page
+from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import operator_page, tenant_page
 
 Prices = Mapping[tuple[str, str], Decimal]

@@ -10,7 +10,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from allocation.errors import AskError
-from tenants.errors import Refused, missing
+from tenants.platform.errors import Refused, missing
 
 DOCS = "/api/v1/docs/"
 PROBLEM_JSON = "application/problem+json"

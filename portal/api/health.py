@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from allocation.models import PortalMode
 from allocation.queries.fleet.portal_modes import backup_age, modes_open
-from allocation.services.watch import watch_read
+from allocation.services.decide.self_check import watch_read
 
 PROBE = "readyz"
 

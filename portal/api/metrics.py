@@ -14,13 +14,13 @@ from rest_framework.exceptions import AuthenticationFailed
 
 from allocation.queries.bookings.delays import delays_of, sizes_of
 from allocation.queries.fleet.metrics import metrics_of
-from allocation.services.seen import programs_read, reader_lag_read
-from allocation.services.watch import watch_read
+from allocation.services.decide.self_check import watch_read
+from allocation.services.record.liveness import programs_read, reader_lag_read
 from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition
 from portal.traffic import traffic_read
 from tenants.api.auth import TokenAuthentication
+from tenants.platform.wall import operator_tx
 from tenants.queries import mails_counted, outbox_waiting
-from tenants.wall import operator_tx
 
 QUEUES = ("default", "solver")
 # kombu puts its prefix before the name of the queue.

@@ -9,7 +9,7 @@ import billing.api.urls
 import tenants.api.urls
 from portal.api.docs import Document, docs_page, docs_start
 from portal.api.errors import PROBLEM_JSON, problem
-from tenants.errors import missing
+from tenants.platform.errors import missing
 
 
 @csrf_exempt

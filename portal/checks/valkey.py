@@ -7,7 +7,7 @@ import redis
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
-from allocation.services.links import rights_beyond
+from allocation.services.nodes.redis_accounts import rights_beyond
 
 STORES = {"REDIS_URL": "BROKER_REDIS_URL", "AGENTS_REDIS_URL": "AGENTS_REDIS_URL"}
 HOW = "docs/operator.md, The agents' server, has the settings of both."

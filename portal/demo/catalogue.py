@@ -3,7 +3,7 @@ find, and what it costs."""
 
 from datetime import datetime, timedelta
 
-from allocation.agent.simulated_models import Model, models_load
+from allocation.agent.simulated.models import Model, models_load
 from allocation.models import GpuModel, WorkSpeed
 from allocation.rules.site.known_models import KnownModel, known_catalogue
 from billing.models import PriceBook

@@ -6,11 +6,11 @@ from functools import partial
 from uuid import UUID, uuid5
 
 from allocation.models import Allocation, Blackout, Booking, Gpu, Series
-from allocation.services.blackouts import BlackoutWish, blackout_plan
-from allocation.services.bookings import Wish, booking_extend
-from allocation.services.pause_choices import booking_saved
-from allocation.services.series import Repeat, series_request
-from allocation.services.upkeep import gpu_return
+from allocation.services.bookings.bookings import Wish, booking_extend
+from allocation.services.bookings.series import Repeat, series_request
+from allocation.services.operate.drain import gpu_return
+from allocation.services.operate.maintenance import BlackoutWish, blackout_plan
+from allocation.services.runs.pause_choices import booking_saved
 from billing.rules import midnight
 from portal.demo.nodes import DemoFleet
 from portal.demo.past import Act

@@ -12,15 +12,15 @@ from datetime import datetime, timedelta
 from uuid import NAMESPACE_DNS, uuid5
 
 from allocation import wire
-from allocation.agent.host import host_simulated, inventory_take
-from allocation.agent.nvml_gpu import NvmlGpu
-from allocation.agent.simulated_hardware import Hardware
-from allocation.agent.simulated_models import fleet_parse
-from allocation.agent.simulated_nvml import installed
+from allocation.agent.host.machine import host_simulated, inventory_take
+from allocation.agent.nvml.gpu import NvmlGpu
+from allocation.agent.simulated.hardware import Hardware
+from allocation.agent.simulated.models import fleet_parse
+from allocation.agent.simulated.nvml import installed
 from allocation.models import Node, SolverState
-from allocation.services.fleet import enrolment_token_create, node_enrol, node_key
-from allocation.services.hearing import Said, messages_apply
-from allocation.services.links import agents_redis
+from allocation.services.inbox.batch import Said, messages_apply
+from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_key
+from allocation.services.nodes.redis_accounts import agents_redis
 from portal.local import AGENTS
 
 MINUTE = timedelta(minutes=1)

@@ -15,16 +15,16 @@ from django.db.models.functions import Lower
 
 from allocation.models import Allocation, Booking, Pause
 from allocation.rules.states import State
-from allocation.services.cycle import cycle_run, tick_run
-from allocation.services.lifecycle import is_anyone_waiting
-from allocation.services.pauses import OPEN
-from allocation.services.presence import presence_watch
-from allocation.services.telemetry import use_roll
+from allocation.services.decide.cycle import cycle_run, tick_run
+from allocation.services.nodes.telemetry import use_roll
+from allocation.services.record.open_pauses import OPEN
+from allocation.services.runs.lifecycle import is_anyone_waiting
+from allocation.services.runs.no_shows import presence_watch
 from portal.demo.nodes import DemoFleet
 from portal.integrations.mail.send import mails_send
 from portal.integrations.relay import outbox_relay
 from portal.storage.audit_sources import audit_sealed
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)

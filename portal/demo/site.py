@@ -22,8 +22,8 @@ from portal.demo.past import live_through
 from portal.demo.people import keys_write, people_seed
 from portal.demo.week import People, acts_of, day_plans, start_plans
 from tenants.audit import audit_record
-from tenants.errors import Refused
 from tenants.models import AuditEntry, Tenant
+from tenants.platform.errors import Refused
 
 PAST_DAYS = 7
 COMING_DAYS = 7

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import Parsed, parse_ask
-from allocation.services.bookings import (
+from allocation.services.bookings.bookings import (
     Wish,
     booking_cancel,
     booking_release,

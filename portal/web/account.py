@@ -10,8 +10,9 @@ from django.views.decorators.http import require_http_methods
 from portal.web.limits import Attempt, sign_in_done, sign_in_try
 from portal.web.sign_in import LONGEST_PASSWORD, own_path
 from tenants.access import client_address
-from tenants.errors import Refused, invalid
 from tenants.models import User
+from tenants.platform.acts import act_run, id_read
+from tenants.platform.errors import Refused, invalid
 from tenants.queries import invitations_to
 from tenants.services import (
     invitation_accept,
@@ -21,7 +22,6 @@ from tenants.services import (
     own_sessions_end,
 )
 from tenants.services.passwords import password_holder, password_prove
-from tenants.web.acts import act_run, id_read
 from tenants.web.frame import person_page
 from tenants.web.sessions import sessions_shown
 

@@ -10,7 +10,7 @@ from django.template import loader
 from rest_framework.renderers import JSONRenderer
 
 from portal.api.errors import PROBLEM_JSON, problem
-from tenants.errors import Refused, missing
+from tenants.platform.errors import Refused, missing
 from tenants.web.frame import busy_page, refused_page
 
 

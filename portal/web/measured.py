@@ -12,9 +12,9 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 
-from allocation.services.seen import program_seen
+from allocation.services.record.liveness import program_seen
 from portal.traffic import answer_counts, traffic_add
-from tenants.log_ids import log_ids
+from tenants.platform.log_ids import log_ids
 
 EVERY_SECONDS = 2.0
 REQUEST_ID = "X-Request-Id"

@@ -17,8 +17,8 @@ from django.http.request import RawPostDataException
 
 from portal.web.errors import busy
 from portal.web.threads import BODY
-from tenants.errors import missing
-from tenants.wall import ServedElsewhere
+from tenants.platform.errors import missing
+from tenants.platform.wall import ServedElsewhere
 from tenants.web.frame import refused_page
 
 # What the web process says of a request that it passes on. What a client sends is taken out.

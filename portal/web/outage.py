@@ -16,7 +16,7 @@ from rest_framework.renderers import JSONRenderer
 from allocation.models import PortalMode
 from allocation.queries.fleet.portal_modes import freeze_sentence, mode_open, modes_open
 from portal.api.errors import PROBLEM_JSON, problem
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # Signing in and out, and what operators do about the outage itself.

@@ -24,7 +24,7 @@ from django.http.response import HttpResponseBase
 from portal.api.errors import PROBLEM_JSON
 from portal.api.problems import API, problem_of
 from portal.web.waiting import waiting_here
-from tenants.api.deferred import DeferredResponse
+from tenants.platform.deferred import DeferredResponse
 
 Message = Mapping[str, Any]
 

@@ -20,9 +20,9 @@ from django.http.response import HttpResponseBase
 from redis.exceptions import RedisError
 
 from allocation.queries.bookings.decided import decided_among, decided_read
-from allocation.services.live import DECIDED_CHANNEL
-from tenants.api.deferred import Deferred, DeferredResponse
-from tenants.wall import tenant_tx
+from allocation.services.publish.live import DECIDED_CHANNEL
+from tenants.platform.deferred import Deferred, DeferredResponse
+from tenants.platform.wall import tenant_tx
 
 logger = logging.getLogger(__name__)
 

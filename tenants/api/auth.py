@@ -12,8 +12,8 @@ from rest_framework.request import Request
 
 from tenants.access import Actor, account_of
 from tenants.models import Tenant, User
+from tenants.platform.wall import operator_tx, require_operators_process
 from tenants.services import TokenHolder, token_verify
-from tenants.wall import operator_tx, require_operators_process
 
 SENTENCE = "Send a valid token, as in `Authorization: Bearer gpup_pat_…`."
 

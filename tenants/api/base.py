@@ -18,9 +18,6 @@ from rest_framework.views import APIView
 
 from tenants.access import Actor, client_address
 from tenants.api.auth import Caller, TokenAuthentication
-from tenants.api.body import Body, body_of
-from tenants.api.deferred import Deferred, DeferredResponse, Wait
-from tenants.api.fields import Strict, checked, one_each
 from tenants.api.idempotency import (
     NOT_KEPT,
     Asked,
@@ -29,11 +26,14 @@ from tenants.api.idempotency import (
     key_keep,
     key_take,
 )
-from tenants.errors import Refused, denied
-from tenants.log_ids import log_id
 from tenants.models import User
+from tenants.platform.body import Body, body_of
+from tenants.platform.deferred import Deferred, DeferredResponse, Wait
+from tenants.platform.errors import Refused, denied
+from tenants.platform.fields import Strict, checked, one_each
+from tenants.platform.log_ids import log_id
+from tenants.platform.wall import tenant_tx
 from tenants.services.calls import call_count
-from tenants.wall import tenant_tx
 
 
 class ApiView(APIView):

@@ -19,8 +19,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.access import Actor
-from tenants.errors import invalid
 from tenants.models import IdempotencyKey
+from tenants.platform.errors import invalid
 
 KEY_MAX = 255
 # These say nothing about the work: the same request may well succeed later.

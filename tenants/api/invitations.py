@@ -9,11 +9,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Strict, Text
-from tenants.api.pages import PageQuery, page_of
-from tenants.api.schema import described, page
-from tenants.errors import missing
 from tenants.models import Invitation, Role
+from tenants.platform.errors import missing
+from tenants.platform.fields import Strict, Text
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
 from tenants.queries import invitations_of, invitations_to
 from tenants.services import (
     invitation_accept,

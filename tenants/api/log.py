@@ -8,13 +8,13 @@ from rest_framework.response import Response
 
 from tenants.access import require_tenant_admin
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Instant, Text
-from tenants.api.pages import PageQuery, page_of
-from tenants.api.schema import described, page
 from tenants.models import AuditEntry
+from tenants.platform.fields import Instant, Text
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
 from tenants.rules.audit_words import ACTIONS, object_name
 from tenants.services.audit_log import LogWanted, log_entries, log_names
-from tenants.wall import operator_tx
 
 
 class LogQuery(PageQuery):

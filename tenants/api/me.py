@@ -9,10 +9,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Strict, Text, Whole
-from tenants.api.pages import PageQuery, page_of, page_of_rows
-from tenants.api.schema import described, page
 from tenants.models import ApiToken, Project, Tenant, User
+from tenants.platform.fields import Strict, Text, Whole
+from tenants.platform.pagination import PageQuery, page_of, page_of_rows
+from tenants.platform.schema import described, page
 from tenants.services import (
     own_session_end,
     own_sessions_end,

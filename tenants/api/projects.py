@@ -10,10 +10,10 @@ from rest_framework.response import Response
 
 from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Flag, Strict, Text
-from tenants.api.pages import PageQuery, page_of
-from tenants.api.schema import described, page
 from tenants.models import Membership, Project
+from tenants.platform.fields import Flag, Strict, Text
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
 from tenants.services import (
     membership_remove,
     membership_role_set,

@@ -8,12 +8,12 @@ from rest_framework.response import Response
 
 from tenants.access import access_project, require_tenant_admin
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Flag, Strict, Text, Whole
-from tenants.api.schema import described, page
-from tenants.errors import invalid, missing
 from tenants.models import Quota, Tenant, Tier, User
+from tenants.platform.errors import invalid, missing
+from tenants.platform.fields import Flag, Strict, Text, Whole
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
 from tenants.services import Share, ShareMore, TierTerms, quota_set, tenant_quota_set, tier_set
-from tenants.wall import operator_tx
 
 
 class TierTermsIn(Strict):

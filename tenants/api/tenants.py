@@ -8,12 +8,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Strict, Text
-from tenants.api.schema import described, page
 from tenants.models import User
+from tenants.platform.fields import Strict, Text
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
 from tenants.queries import tenants_all
 from tenants.services import NewAdmin, tenant_begin
-from tenants.wall import operator_tx
 
 
 class TenantIn(Strict):

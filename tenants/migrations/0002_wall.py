@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from tenants.wall import (
+from tenants.platform.wall import (
     APPEND_ONLY_FUNCTION,
     TENANT_FUNCTION,
     append_only,

@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from tenants.wall import protect
+from tenants.platform.wall import protect
 
 
 class Migration(migrations.Migration):

@@ -6,7 +6,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from tenants.wall import open_table
+from tenants.platform.wall import open_table
 
 # Whatever changes the password or closes the account, in whichever program: the sessions are gone
 # with the same commit. A definer function, as not everybody who may do that may touch sessions.

@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from tenants.wall import tenant_key
+from tenants.platform.wall import tenant_key
 
 
 class Migration(migrations.Migration):

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import migrations, models
 from django.db.models import Q
 
-from tenants.wall import protect, tenant_key
+from tenants.platform.wall import protect, tenant_key
 
 # What a person is invited to, before they are in the tenant. An invitation holds as long as who
 # made it may still give its role.

@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from tenants.wall import system_table
+from tenants.platform.wall import system_table
 
 MOVE = "INSERT INTO tenants_password (user_id, encoded) SELECT id, password FROM tenants_user;"
 

@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.contrib.postgres.fields import ArrayField
 from django.db import migrations, models
 
-from tenants.wall import append_only, protect
+from tenants.platform.wall import append_only, protect
 
 # Nobody changes what was written: the trigger refuses everybody, and these roles may not even ask.
 KEPT = """

@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from tenants.wall import append_only, protect
+from tenants.platform.wall import append_only, protect
 
 # Whoever owns a table could switch its triggers off; the program that archives need not.
 ARCHIVING = """

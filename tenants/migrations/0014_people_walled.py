@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from tenants.wall import protect
+from tenants.platform.wall import protect
 
 # Whoever is a member of a tenant, was one, or has acted there as an operator. A web process adds
 # nobody: it can't insert memberships, and what it writes into the log names nobody new.

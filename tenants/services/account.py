@@ -13,8 +13,8 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
 
-from tenants.errors import invalid, missing
 from tenants.models import Proof, User
+from tenants.platform.errors import invalid, missing
 from tenants.services.passwords import password_replace
 from tenants.services.sessions import sessions_end
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import redis
 from django.conf import settings
 
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 
 logger = logging.getLogger(__name__)
 

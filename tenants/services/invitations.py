@@ -17,12 +17,12 @@ from django.db import connection, transaction
 
 from tenants.access import Actor
 from tenants.audit import audit_record, platform_record
-from tenants.errors import Refused, invalid, missing
 from tenants.models import Invitation, Project, Role, Tenant, User
 from tenants.outbox import outbox_add
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.wall import tenant_tx
 from tenants.queries import InvitedTo, invitations_to
 from tenants.services.people import place_read
-from tenants.wall import tenant_tx
 
 LIVES = timedelta(days=14)
 # Answers go to people who did not ask for them.

@@ -8,8 +8,8 @@ from django.db import transaction
 
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import audit_record
-from tenants.errors import Refused, denied, invalid, missing
 from tenants.models import Membership, Project, Role, User
+from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.services.words import name_read, slug_read
 
 PROJECT_ROLES = (Role.VIEWER, Role.RESEARCHER, Role.LEAD)

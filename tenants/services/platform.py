@@ -12,8 +12,8 @@ from django.core.validators import validate_email
 from django.db import transaction
 
 from tenants.audit import audit_everywhere, audit_record, platform_record
-from tenants.errors import Refused, invalid
 from tenants.models import Membership, Role, Tenant, Tier, User
+from tenants.platform.errors import Refused, invalid
 from tenants.services.account import password_check
 from tenants.services.words import name_read, slug_read
 

@@ -11,8 +11,8 @@ from django.db.models import QuerySet, Sum
 
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record, platform_record
-from tenants.errors import Refused, invalid, missing
 from tenants.models import GpuClass, Project, Quota, Tenant, User
+from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.words import gpus_text
 
 

@@ -14,10 +14,10 @@ from django.db.models import QuerySet
 
 from tenants.access import Actor, actor_of
 from tenants.audit import audit_record
-from tenants.errors import Refused, denied, invalid, missing
 from tenants.models import ApiToken, User
+from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.platform.wall import require_operators_process, tenant_tx
 from tenants.services.words import name_read
-from tenants.wall import require_operators_process, tenant_tx
 
 BRAND = "gpup_pat_"
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase

@@ -4,8 +4,8 @@ import re
 import unicodedata
 from decimal import Decimal
 
-from tenants.errors import invalid
-from tenants.rules.text import unseen
+from tenants.platform.errors import invalid
+from tenants.platform.text import unseen
 
 UNITS_PER_GPU = 56_000
 MOST_GPUS = 100_000

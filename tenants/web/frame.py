@@ -18,11 +18,11 @@ from django.template.response import SimpleTemplateResponse
 from django.utils import timezone
 
 from tenants.access import Actor, actor_in, tenants_of
-from tenants.errors import Refused, missing
-from tenants.log_ids import log_id
 from tenants.models import Project, Tenant, User
-from tenants.wall import operator_tx, require_operators_process, tenant_tx
-from tenants.web.text import form_fault
+from tenants.platform.errors import Refused, missing
+from tenants.platform.form_text import form_fault
+from tenants.platform.log_ids import log_id
+from tenants.platform.wall import operator_tx, require_operators_process, tenant_tx
 
 View = Callable[..., HttpResponse]
 

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_safe
 
 from tenants.access import Actor, require_tenant_admin
 from tenants.models import AuditEntry, User
+from tenants.platform.csv_text import plain
 from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
 from tenants.services.audit_log import (
     SYSTEM,
@@ -31,7 +32,6 @@ from tenants.services.audit_log import (
     seal_state,
     verified_last,
 )
-from tenants.web.csv_text import plain
 from tenants.web.frame import operator_page, tenant_page
 
 MOST_EXPORTED = 10_000

@@ -10,7 +10,7 @@ from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 
 register = template.Library()
 

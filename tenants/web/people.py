@@ -9,8 +9,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
-from tenants.errors import Refused
 from tenants.models import Invitation, Membership, Project, Role
+from tenants.platform.acts import act_run, id_read
+from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.errors import Refused
 from tenants.queries import ProjectPeople, admins_of, invitations_of, leads_of, people_of
 from tenants.services import (
     invitation_create,
@@ -21,8 +23,6 @@ from tenants.services import (
     project_open_set,
 )
 from tenants.services.invitations import may_see
-from tenants.web.acts import act_run, id_read
-from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import tenant_page
 
 

@@ -9,8 +9,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
-from tenants.errors import Refused
 from tenants.models import ApiToken, User
+from tenants.platform.acts import act_run, id_read
+from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.errors import Refused
 from tenants.queries import tokens_of
 from tenants.services import (
     token_create,
@@ -20,8 +22,6 @@ from tenants.services import (
     user_zone_set,
     whole_read,
 )
-from tenants.web.acts import act_run, id_read
-from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import tenant_page
 from tenants.web.sessions import sessions_shown
 

@@ -8,8 +8,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.errors import Refused, missing
 from tenants.models import Project, Tenant, User
+from tenants.platform.acts import Act, act_run, id_read
+from tenants.platform.errors import Refused, missing
 from tenants.queries import ClassShares, ShareRow, project_shares, tenant_shares
 from tenants.services import (
     Share,
@@ -20,7 +21,6 @@ from tenants.services import (
     tenant_quota_set,
     units_read,
 )
-from tenants.web.acts import Act, act_run, id_read
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.shares_more import MoreShown, cap_words, more_read, more_shown, more_words
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from django.http import QueryDict
 
-from tenants.errors import invalid
+from tenants.platform.errors import invalid
 from tenants.queries import ClassShares
 from tenants.services import ShareMore
 

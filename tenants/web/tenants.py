@@ -5,8 +5,10 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from tenants.errors import missing
 from tenants.models import Membership, Role, Tenant, User
+from tenants.platform.acts import act_run, id_read
+from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.errors import missing
 from tenants.queries import admins_invited, tenant_counts, tenants_all
 from tenants.services import (
     NewAccount,
@@ -15,8 +17,6 @@ from tenants.services import (
     tenant_create,
     tenant_open_set,
 )
-from tenants.web.acts import act_run, id_read
-from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import operator_page
 
 

@@ -9,8 +9,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from tenants.access import Actor
-from tenants.errors import Refused, invalid
 from tenants.models import Tier, User
+from tenants.platform.acts import act_run
+from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.errors import Refused, invalid
 from tenants.queries import tiers_all
 from tenants.services import (
     TierTerms,
@@ -20,8 +22,6 @@ from tenants.services import (
     tier_set,
     whole_read,
 )
-from tenants.web.acts import act_run
-from tenants.web.confirm import SURE, Question, confirm_page
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import Field
 

@@ -10,27 +10,27 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from allocation import wire
-from allocation.agent.bookings import Bookings
-from allocation.agent.cdi import Cdi
-from allocation.agent.clock import Clock
-from allocation.agent.enrol import Identity
-from allocation.agent.follow import Keys
-from allocation.agent.handover import Handover, Owner
-from allocation.agent.host import host_simulated, inventory_take
-from allocation.agent.link import Delivered, Document, Outgoing
+from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.node import Node
-from allocation.agent.nvml_watch import NvmlWatch
+from allocation.agent.nvml.watch import NvmlWatch
+from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.cdi import Cdi
+from allocation.agent.owner.slices import Slices
+from allocation.agent.ports.clock import Clock
+from allocation.agent.ports.handover import Handover, Owner
+from allocation.agent.ports.link import Delivered, Document, Outgoing
+from allocation.agent.ports.suspender import Suspender
 from allocation.agent.process import Agent
-from allocation.agent.simulated_checkpoint import SimulatedSuspender
-from allocation.agent.simulated_device_nodes import SimulatedDeviceNodes
-from allocation.agent.simulated_drivers import DEFAULT
-from allocation.agent.simulated_hardware import Hardware
-from allocation.agent.simulated_models import fleet_parse
-from allocation.agent.simulated_nvml import SimulatedNvml, installed
-from allocation.agent.simulated_programs import SimulatedPrograms, simulated_port
-from allocation.agent.slices import Slices
-from allocation.agent.store import Store
-from allocation.agent.suspender import Suspender
+from allocation.agent.simulated.checkpoint import SimulatedSuspender
+from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
+from allocation.agent.simulated.drivers import DEFAULT
+from allocation.agent.simulated.hardware import Hardware
+from allocation.agent.simulated.models import fleet_parse
+from allocation.agent.simulated.nvml import SimulatedNvml, installed
+from allocation.agent.simulated.programs import SimulatedPrograms, simulated_port
+from allocation.agent.state.documents import Keys
+from allocation.agent.state.enrol import Identity
+from allocation.agent.state.store import Store
 
 NODE = "node-1"
 KEY = b"k" * 32

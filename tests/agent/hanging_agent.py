@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 from allocation.agent.__main__ import main
-from allocation.agent.simulated_calls import Calls
-from allocation.agent.simulated_hardware import Hardware
+from allocation.agent.simulated.calls import Calls
+from allocation.agent.simulated.hardware import Hardware
 
 POLL_S = 0.05
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from allocation import wire
-from allocation.agent.endings import KILL_AFTER_S
-from allocation.agent.link import Connected
-from allocation.agent.simulated_owners import SimulatedOwners
+from allocation.agent.act.endings import KILL_AFTER_S
+from allocation.agent.ports.link import Connected
+from allocation.agent.simulated.owners import SimulatedOwners
 from tests.agent.builders import (
     HOUR,
     KEY,

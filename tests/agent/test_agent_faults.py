@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent import store
-from allocation.agent.link import Document
+from allocation.agent.ports.link import Document
+from allocation.agent.state import store
 from tests.agent.builders import (
     NOW,
     Rig,

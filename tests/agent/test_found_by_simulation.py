@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent import handover, store
-from allocation.agent.gpu import GpuError, Place
-from allocation.agent.link import Document
-from allocation.agent.nvml_gpu import NvmlGpu
-from allocation.agent.reconcile import Held
-from allocation.agent.store import Store, StoreError
+from allocation.agent.nvml.gpu import NvmlGpu
+from allocation.agent.plan.reconcile import Held
+from allocation.agent.ports import handover
+from allocation.agent.ports.gpu import GpuError, Place
+from allocation.agent.ports.link import Document
+from allocation.agent.state import store
+from allocation.agent.state.store import Store, StoreError
 from tests.agent.builders import (
     KEYS,
     NOW,

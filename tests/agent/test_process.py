@@ -15,7 +15,12 @@ import pytest
 import redis
 
 from allocation import wire
-from allocation.services.links import link_open, link_password, link_replace, link_url
+from allocation.services.nodes.redis_accounts import (
+    link_open,
+    link_password,
+    link_replace,
+    link_url,
+)
 from tests.agent.builders import HOUR, NODE, a_document, a_slice, a_whole, noticed
 from tests.agent.processes import Portal, Process
 from tests.servers.waiting import wait_until

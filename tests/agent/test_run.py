@@ -11,10 +11,10 @@ import pytest
 
 from allocation import wire
 from allocation.agent import run
-from allocation.agent.bookings import Bookings
-from allocation.agent.parts import Part, Place, parts_of
+from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.shares import Part, Place, parts_of
 from tests.agent.builders import NODE, NOW, a_document, a_whole, cases
-from tests.agent.test_hand_over import GANG, NAME
+from tests.agent.ports.test_hand_over import GANG, NAME
 
 
 def ran(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

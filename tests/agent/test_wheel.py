@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from allocation.agent.enrol import Identity, identity_save
+from allocation.agent.state.enrol import Identity, identity_save
 from tests.agent.builders import KEYS, NODE
 from tests.servers.servers import ROOT
 

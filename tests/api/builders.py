@@ -18,10 +18,10 @@ from billing.models import Budget
 from billing.rules import Period, month_after, month_of
 from billing.services import budget_set, price_book_publish
 from tenants.access import Actor
-from tenants.api.deferred import DeferredResponse
 from tenants.models import Project, Role, Tenant, User
+from tenants.platform.deferred import DeferredResponse
+from tenants.platform.wall import tenant_tx
 from tenants.services import token_create
-from tenants.wall import tenant_tx
 from tests.builders import (
     a_gpu_class,
     a_member,

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.bench import admissions, agents, bookings, latency, memory, noise, waiting
+from tests.bench.live import admissions, agents, bookings, latency, memory, noise, waiting
 from tests.bench.machine import ROOT, report
 from tests.bench.site import launched
 
@@ -57,7 +57,15 @@ def _alone(bench: ModuleType, options: list[str]) -> Result:
 
 
 def _cycle() -> Result:
-    command = [sys.executable, "-m", "tests.bench.cycle", "--gpus", "256", "--bookings", "1000"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.solver.cycle",
+        "--gpus",
+        "256",
+        "--bookings",
+        "1000",
+    ]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     found: Result = json.loads(done.stdout)
     return found

@@ -28,7 +28,7 @@ from allocation.models import (
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, parse_ask
 from allocation.rules.states import State
-from allocation.services.invariants import invariants_check
+from allocation.services.decide.invariants import invariants_check
 from billing.queries import ledger_check, reference_totals
 from portal.demo import past as seed_past
 from portal.demo.nodes import inventory_of

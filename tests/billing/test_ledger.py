@@ -12,9 +12,9 @@ from billing.models import Account, Budget, Transfer
 from billing.queries import BudgetEffect, budget_effect, ledger_check, reference_totals
 from billing.rules import Period
 from billing.services import HoldWish, hold_release, hold_settle, hold_settle_part, holds_move
-from tenants.errors import Refused
 from tenants.models import AuditEntry, Project
-from tenants.wall import tenant_tx
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
 from tests.billing.builders import (
     DECEMBER,
     NOVEMBER,

@@ -9,8 +9,8 @@ import pytest
 from billing.models import PriceBook
 from billing.queries import price_at, price_of, prices_now
 from billing.services import price_book_publish
-from tenants.errors import Refused
 from tenants.models import AuditEntry
+from tenants.platform.errors import Refused
 from tests.billing.builders import NOW, PRICES, a_catalogue, a_price_book, a_project
 from tests.roles import as_system
 

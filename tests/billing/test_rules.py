@@ -20,7 +20,7 @@ from billing.rules import (
     split_by_seconds,
     uncovered_from,
 )
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 
 NOVEMBER = Period(date(2026, 11, 1), date(2026, 12, 1))
 DECEMBER = Period(date(2026, 12, 1), date(2027, 1, 1))

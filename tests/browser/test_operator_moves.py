@@ -9,7 +9,7 @@ from allocation.models import CompactionOrder
 from tests.browser.chromium import chromium
 from tests.builders import an_operator
 from tests.roles import as_system
-from tests.web.test_compaction_page import a_full_site
+from tests.web.fleet.test_compaction_page import a_full_site
 
 pytestmark = pytest.mark.browser
 

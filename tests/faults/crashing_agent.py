@@ -8,7 +8,7 @@ import signal
 import sys
 
 from allocation.agent.__main__ import main
-from allocation.agent.simulated_hardware import Gpu, Hardware, Instance
+from allocation.agent.simulated.hardware import Gpu, Hardware, Instance
 
 
 def dies(_: Hardware, __: Gpu, ___: Instance, ____: int | None = None) -> None:

@@ -14,23 +14,27 @@ import django
 
 # Where it dies: just before this function is called for the n-th time.
 POINTS = {
-    "before the plan is written": ("allocation.services.cycle", "plan_apply", 1),
-    "in the middle of writing it": ("allocation.services.assigning", "_write", 1),
-    "before its history is written": ("allocation.services.assigning", "lines_add", 1),
-    "after it is committed": ("allocation.services.cycle", "starts_due", 1),
-    "in the middle of starts": ("allocation.services.starts", "_begin", 1),
-    "when starts are nearly written": ("allocation.services.starts", "events_add", 1),
-    "before nodes are told": ("allocation.services.cycle", "publish_due", 1),
+    "before the plan is written": ("allocation.services.decide.cycle", "plan_apply", 1),
+    "in the middle of writing it": ("allocation.services.decide.apply_assignments", "_write", 1),
+    "before its history is written": (
+        "allocation.services.decide.apply_assignments",
+        "lines_add",
+        1,
+    ),
+    "after it is committed": ("allocation.services.decide.cycle", "starts_due", 1),
+    "in the middle of starts": ("allocation.services.runs.starts", "_begin", 1),
+    "when starts are nearly written": ("allocation.services.runs.starts", "events_add", 1),
+    "before nodes are told": ("allocation.services.decide.cycle", "publish_due", 1),
     "while a node is told": ("allocation.wire", "seal", 1),
 }
 # Where it dies if it moves something.
 OF_MOVES = {
-    "when the old places are left": ("allocation.services.plans", "rows_write", 1),
-    "when the new places are taken": ("allocation.services.plans", "move_tell", 1),
-    "when the move is committed": ("allocation.services.cycle", "starts_due", 1),
+    "when the old places are left": ("allocation.services.decide.plans", "rows_write", 1),
+    "when the new places are taken": ("allocation.services.decide.plans", "move_tell", 1),
+    "when the move is committed": ("allocation.services.decide.cycle", "starts_due", 1),
 }
 # Where it dies if it ends something.
-OF_ENDS = {"in the middle of an end": ("allocation.services.lifecycle", "nodes_bump", 1)}
+OF_ENDS = {"in the middle of an end": ("allocation.services.runs.lifecycle", "nodes_bump", 1)}
 
 
 def dying(
@@ -51,7 +55,7 @@ def dying(
 def main(point: str, now: str, number: str = "SIGKILL") -> None:
     """Comes back only from a stop."""
     django.setup()
-    from allocation.services.cycle import cycle_run  # noqa: PLC0415 (needs the settings)
+    from allocation.services.decide.cycle import cycle_run  # noqa: PLC0415 (needs the settings)
 
     name, function, times = (POINTS | OF_MOVES | OF_ENDS)[point]
     module = importlib.import_module(name)

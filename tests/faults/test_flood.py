@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from allocation.models import Node, SolverState
-from allocation.services.links import links_ensure
+from allocation.services.nodes.redis_accounts import links_ensure
 from portal.launch.processes import Program, start, stop
-from tests.bench.agents import Talker
-from tests.bench.flood import Voices, account, flood, peak_mb
-from tests.bench.inside import nodes_add
+from tests.bench.live.agents import Talker
+from tests.bench.live.flood import Voices, account, flood, peak_mb
+from tests.bench.live.inside import nodes_add
 from tests.bench.machine import spread
 from tests.builders_allocation import a_model
 from tests.roles import as_system

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from allocation.models import Booking, GpuEvent, Node
 from allocation.rules.nodes.node_policy import NodePolicy
-from allocation.services.invariants import invariants_check
-from allocation.services.stalls import stalls_tell
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.runs.stalls import stalls_tell
 from tests.builders_allocation import an_ask
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.test_site_killed import SECONDS, Site, is_enrolled

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from allocation.models import Allocation, BookingEvent, Decision
-from allocation.services.invariants import invariants_check
+from allocation.services.decide.invariants import invariants_check
 from tests.builders_allocation import an_ask
 from tests.faults.test_site_killed import Site, is_enrolled
 from tests.roles import as_system

@@ -14,11 +14,11 @@ from django.utils import timezone
 
 from allocation.models import Booking, Node
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings import booking_release, booking_request
-from allocation.services.cycle import cycle_run
-from allocation.services.fleet import enrolment_token_create
-from allocation.services.invariants import invariants_check
-from allocation.services.links import agents_redis
+from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.decide.cycle import cycle_run
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.nodes.fleet import enrolment_token_create
+from allocation.services.nodes.redis_accounts import agents_redis
 from portal.launch.processes import Program, start, stop
 from tests.builders_allocation import Lab, a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
 from tests.roles import as_system

@@ -13,11 +13,11 @@ import pytest
 
 from allocation import wire
 from allocation.models import Allocation, BookingEvent, Decision, Gpu
-from allocation.services.bookings import booking_release, booking_request
-from allocation.services.cycle import CYCLE_LOCK, cycle_run, silent_turn_end
-from allocation.services.invariants import invariants_check
-from allocation.services.lifecycle import nodes_bump
-from allocation.services.links import agents_redis
+from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.decide.cycle import CYCLE_LOCK, cycle_run, silent_turn_end
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.nodes.redis_accounts import agents_redis
+from allocation.services.runs.lifecycle import nodes_bump
 from tests.builders_allocation import NOW, a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
 from tests.faults.crashing_cycle import OF_MOVES, POINTS
 from tests.roles import as_system
@@ -139,7 +139,7 @@ def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
 ) -> None:
     """SIGSTOP, and the connection stays open: outside a transaction, in one, and while it writes to
     the agents' server, where no transaction keeps a late word out."""
-    monkeypatch.setattr("allocation.services.cycle.SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("allocation.services.decide.cycle.SILENT_SECONDS", 0.2)
     lab = a_lab("helix", gpus=0)
     with as_system():
         booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)

@@ -15,7 +15,7 @@ import pytest
 from django.db import connections
 
 from allocation.models import Booking
-from allocation.services.invariants import invariants_check
+from allocation.services.decide.invariants import invariants_check
 from billing.models import Transfer
 from portal.launch.embedded import free_port, http_answers
 from portal.launch.processes import Program, start, stop

@@ -24,7 +24,7 @@ from tests.golden import sites
 from tests.golden.capture import Asked, Recorder
 from tests.golden.documents import Golden, canonical, golden_read, names
 from tests.golden.scenes import DECISION, SCENES, Scene
-from tests.simulation.schedule import schedule_run
+from tests.simulation.schedules.schedule import schedule_run
 from tests.solver.builders import POLICY
 from tests.solver.dense import a_dense_site
 from tests.solver.preemption.test_preemption_properties import lived

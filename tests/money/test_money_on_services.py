@@ -11,12 +11,12 @@ import pytest
 from allocation import wire
 from allocation.models import Booking, Gpu, GpuEvent
 from allocation.rules.states import TERMINAL, State
-from allocation.services.bookings import booking_cancel, booking_extend, booking_release
-from allocation.services.healing import Because, run_break
-from allocation.services.pause_choices import booking_saved
+from allocation.services.bookings.bookings import booking_cancel, booking_extend, booking_release
+from allocation.services.runs.healing import Because, run_break
+from allocation.services.runs.pause_choices import booking_saved
 from billing.services import price_book_publish
-from tenants.errors import Refused
 from tenants.models import Tier
+from tenants.platform.errors import Refused
 from tests.builders_allocation import PRICE, Lab, a_lab, an_ask
 from tests.money.oracle import Oracle
 from tests.roles import as_system

@@ -10,12 +10,12 @@ import pytest
 from django.db import IntegrityError, connection
 
 from allocation.models import Booking, Decision, Gpu, SolverState, Tally
-from allocation.services import assigning, cycle
-from allocation.services.bookings import booking_cancel, booking_request
-from allocation.services.changes import Changes, changes_of
-from allocation.services.cycle import cycle_run
-from allocation.services.invariants import invariants_check
-from allocation.services.replay import decision_replay
+from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.decide import apply_assignments, cycle
+from allocation.services.decide.cycle import cycle_run
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.decide.plan_diff import Changes, changes_of
+from allocation.services.decide.replay import decision_replay
 from allocation.solver import Assign, Plan
 from tests.builders_allocation import (
     HOUR,
@@ -131,14 +131,14 @@ def test_one_that_can_never_be_written_keeps_nobody_else_from_being_decided(
     lab: Lab, neighbour: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = requested(lab), requested(neighbour)
-    really = assigning._given
+    really = apply_assignments._given
 
     def broken(booking: Booking, assign: Assign, *rest: object) -> object:
         if booking.id == bad.id:
             raise IntegrityError("a constraint that nobody thought of")
         return really(booking, assign, *rest)  # type: ignore[arg-type]  # as it was called
 
-    monkeypatch.setattr(assigning, "_given", broken)
+    monkeypatch.setattr(apply_assignments, "_given", broken)
     for _ in range(2):
         more = requested(neighbour, hours=1)
         with as_system():

@@ -13,8 +13,8 @@ from django.db import connection, transaction
 from billing.models import Account, Transfer
 from billing.queries import ledger_check
 from billing.services import hold_settle
-from tenants.errors import Refused
 from tenants.models import Project
+from tenants.platform.errors import Refused
 from tests.billing.builders import DECEMBER, NOVEMBER, NOW, a_budget, a_hold, a_project
 from tests.roles import as_role, as_system
 from tests.servers.servers import Servers

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from allocation.models import Allocation, Booking, BookingEvent, Decision, Gpu, SolverState
-from allocation.services import cycle
-from allocation.services.bookings import booking_cancel, booking_release, booking_request
-from allocation.services.cycle import CycleResult, cycle_run
-from allocation.services.invariants import invariants_check
-from allocation.services.lifecycle import allocation_empty
+from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
+from allocation.services.decide import cycle
+from allocation.services.decide.cycle import CycleResult, cycle_run
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.runs.lifecycle import allocation_empty
 from allocation.solver import Plan
 from billing.models import Transfer
-from tenants.wall import tenant_tx
+from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import (
     HOUR,
     NOW,

@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 
 from allocation.models import Allocation, Booking, Gpu
-from allocation.services.invariants import invariants_check
+from allocation.services.decide.invariants import invariants_check
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_row, a_share_row
 from tests.races.together import at_once
 from tests.roles import as_system

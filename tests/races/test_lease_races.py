@@ -11,15 +11,15 @@ from django.db import transaction
 from django.db.models import F
 
 from allocation.models import Booking, Node
-from allocation.services.invariants import invariants_check
-from allocation.services.replace import node_replace
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.runs.replace import node_replace
 from tests.builders_allocation import a_lab, a_model, a_policy, a_price_book
 from tests.races.together import apart, at_once
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
+from tests.services.nodes.test_leases import on_lease
 from tests.services.plant import NAME, Plant, a_plant, fresh
-from tests.services.test_leases import on_lease
 
 pytestmark = pytest.mark.races
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

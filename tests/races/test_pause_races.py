@@ -8,20 +8,20 @@ import pytest
 from django.db import IntegrityError
 
 from allocation.models import Booking, Gpu, Pause
-from allocation.services import plans
-from allocation.services.assigning import PlanStale
-from allocation.services.bookings import (
+from allocation.services.bookings.bookings import (
     booking_cancel,
     booking_extend,
     booking_release,
     booking_request,
 )
-from allocation.services.cycle import cycle_run
-from allocation.services.invariants import invariants_check
-from allocation.services.pause_choices import booking_saved
+from allocation.services.decide import plans
+from allocation.services.decide.apply_assignments import PlanStale
+from allocation.services.decide.cycle import cycle_run
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.runs.pause_choices import booking_saved
 from allocation.solver import Plan
-from tenants.errors import Refused
-from tenants.wall import tenant_tx
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_wish, an_allocation
 from tests.races.together import at_once
 from tests.roles import as_system

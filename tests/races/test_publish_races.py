@@ -9,9 +9,9 @@ import pytest
 
 from allocation import wire
 from allocation.models import Gpu, Node
-from allocation.services.lifecycle import nodes_bump
-from allocation.services.links import agents_redis
-from allocation.services.publish import publish_due
+from allocation.services.nodes.redis_accounts import agents_redis
+from allocation.services.publish.publish import publish_due
+from allocation.services.runs.lifecycle import nodes_bump
 from tests.builders_allocation import NOW, a_model, a_policy
 from tests.races.together import apart
 from tests.roles import as_system

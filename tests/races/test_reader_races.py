@@ -4,12 +4,12 @@ import pytest
 from django.db import connection
 
 from allocation.models import Gpu, GpuSample, Node
-from allocation.services.hearing import messages_apply
+from allocation.services.inbox.batch import messages_apply
 from tests.builders_allocation import NOW, a_lab, a_node
 from tests.races.together import at_once
 from tests.roles import as_system
 from tests.servers.servers import Servers
-from tests.services.test_hearing import NODES, a_beat, readings
+from tests.services.inbox.test_batch import NODES, a_beat, readings
 
 pytestmark = pytest.mark.races
 READERS, ROUNDS = 4, 10

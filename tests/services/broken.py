@@ -5,8 +5,8 @@ from decimal import Decimal
 
 from allocation.models import Booking, Gpu, Occupancy
 from allocation.rules.states import State
-from allocation.services.bookings import booking_request
-from allocation.services.invariants import invariants_check
+from allocation.services.bookings.bookings import booking_request
+from allocation.services.decide.invariants import invariants_check
 from billing.queries import budget_effect
 from tests.builders_allocation import NOW, Lab, a_wish, an_ask
 from tests.roles import as_system

@@ -5,9 +5,9 @@ from datetime import datetime
 from allocation.models import Booking
 from allocation.reasons.reason import reason
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings import booking_cancel, booking_request
-from allocation.services.places import place_of_row
-from allocation.services.snapshot import seconds
+from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.record.places import place_of_row
+from allocation.services.snapshot.snapshot import seconds
 from allocation.solver import Move, Place
 from tests.builders_allocation import HOUR, NOW, Lab, a_wish, an_ask
 from tests.roles import as_system

@@ -4,10 +4,10 @@ from datetime import datetime, timedelta
 
 from allocation.models import Allocation, Booking, Pause, PolicyVersion, SolverState
 from allocation.reasons.reason import reason
-from allocation.services.changes import changes_of
-from allocation.services.cycle import decision_of
-from allocation.services.plans import plan_apply
-from allocation.services.snapshot import seconds, snapshot_take
+from allocation.services.decide.cycle import decision_of
+from allocation.services.decide.plan_diff import changes_of
+from allocation.services.decide.plans import plan_apply
+from allocation.services.snapshot.snapshot import seconds, snapshot_take
 from allocation.solver import Assign, Place, Plan, Waiting
 from allocation.solver import Pause as Told
 from tests.roles import as_system

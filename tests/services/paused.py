@@ -6,10 +6,10 @@ from decimal import Decimal
 from allocation import wire
 from allocation.models import Booking, BookingEvent
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings import booking_request
-from allocation.services.invariants import invariants_check
-from allocation.services.lifecycle import allocation_saved
-from allocation.services.links import agents_redis
+from allocation.services.bookings.bookings import booking_request
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.nodes.redis_accounts import agents_redis
+from allocation.services.runs.lifecycle import allocation_saved
 from billing.queries import reference_totals
 from tests.builders_allocation import Lab, a_wish, an_ask
 from tests.roles import as_system

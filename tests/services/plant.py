@@ -13,27 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from allocation import wire
-from allocation.agent.bookings import Bookings
-from allocation.agent.clock import Clock
-from allocation.agent.enrol import Identity
-from allocation.agent.follow import Keys
-from allocation.agent.handover import Handover
-from allocation.agent.host import host_simulated, inventory_take
-from allocation.agent.link import Delivered, Document, Granted, Outgoing
+from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.node import Node as AgentNode
-from allocation.agent.nvml_watch import NvmlWatch
+from allocation.agent.nvml.watch import NvmlWatch
+from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.ports.clock import Clock
+from allocation.agent.ports.handover import Handover
+from allocation.agent.ports.link import Delivered, Document, Granted, Outgoing
 from allocation.agent.process import Agent
-from allocation.agent.simulated_hardware import Hardware
-from allocation.agent.simulated_models import fleet_parse
-from allocation.agent.simulated_nvml import SimulatedNvml, installed
-from allocation.agent.simulated_programs import simulated_port
-from allocation.agent.store import Store
+from allocation.agent.simulated.hardware import Hardware
+from allocation.agent.simulated.models import fleet_parse
+from allocation.agent.simulated.nvml import SimulatedNvml, installed
+from allocation.agent.simulated.programs import simulated_port
+from allocation.agent.state.documents import Keys
+from allocation.agent.state.enrol import Identity
+from allocation.agent.state.store import Store
 from allocation.models import Allocation, Booking, Node
-from allocation.services.cycle import CycleResult, cycle_run
-from allocation.services.fleet import enrolment_token_create, node_enrol
-from allocation.services.links import agents_redis
-from allocation.services.reader import Reader
-from allocation.services.reports import message_apply
+from allocation.services.decide.cycle import CycleResult, cycle_run
+from allocation.services.inbox.apply import message_apply
+from allocation.services.inbox.consumer import Reader
+from allocation.services.nodes.fleet import enrolment_token_create, node_enrol
+from allocation.services.nodes.redis_accounts import agents_redis
 from tests.builders_allocation import NOW
 from tests.roles import as_system
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from allocation import wire
 from allocation.models import Node
-from allocation.services.fleet import enrolment_token_create, node_enrol
+from allocation.services.nodes.fleet import enrolment_token_create, node_enrol
 from tests.builders_allocation import NOW
 from tests.roles import as_system
 

@@ -17,9 +17,9 @@ import time
 import traceback
 from collections import Counter
 
-from tests.simulation.coverage import KINDS, happened
-from tests.simulation.planted import FAULTS, planted
-from tests.simulation.schedule import schedule_run
+from tests.simulation.schedules.coverage import KINDS, happened
+from tests.simulation.schedules.planted import FAULTS, planted
+from tests.simulation.schedules.schedule import schedule_run
 
 _BATCH = 20
 _STORIES = 5

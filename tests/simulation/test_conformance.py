@@ -21,12 +21,12 @@ from tests.builders import (
 from tests.builders_allocation import PRICE, a_budget, a_model, a_policy
 from tests.roles import as_system
 from tests.servers.servers import Servers
-from tests.simulation.people import SERVICES, Service, Wish
-from tests.simulation.portal import TUNABLES
-from tests.simulation.real import BothPortals, holds, when
-from tests.simulation.rows import Tables
-from tests.simulation.schedule import SITES, Schedule
-from tests.simulation.world import NOW, World
+from tests.simulation.model.portal import TUNABLES
+from tests.simulation.schedules.schedule import SITES, Schedule
+from tests.simulation.schedules.world import NOW, World
+from tests.simulation.services.real import BothPortals, holds, when
+from tests.simulation.tables.people import SERVICES, Service, Wish
+from tests.simulation.tables.rows import Tables
 
 pytestmark = pytest.mark.faults
 # Each takes seconds on the real services.

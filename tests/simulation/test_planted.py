@@ -6,8 +6,8 @@ begins at the first of the seeds that find it, so that it takes no time.
 
 import pytest
 
-from tests.simulation.planted import FAULTS, planted
-from tests.simulation.schedule import schedule_run
+from tests.simulation.schedules.planted import FAULTS, planted
+from tests.simulation.schedules.schedule import schedule_run
 
 # By fault: the first seed that finds it, and what it says.
 FOUND: dict[str, tuple[int, str]] = {

@@ -11,29 +11,28 @@ from unittest import mock
 import pynvml
 import pytest
 
-from allocation.agent import nvml_processes, reconcile
-from allocation.agent.leases import Leases
-from allocation.agent.nvml_processes import Present, Processes
-from allocation.agent.open_files import Openers
-from allocation.agent.simulated_programs import SimulatedOpenFiles
-from allocation.agent.store import Store
+from allocation.agent.act.leases import Leases
+from allocation.agent.host.open_files import Openers
+from allocation.agent.nvml import processes
+from allocation.agent.nvml.processes import Present, Processes
+from allocation.agent.plan import reconcile
+from allocation.agent.simulated.programs import SimulatedOpenFiles
+from allocation.agent.state.store import Store
 from allocation.rules.nodes import leases
 from allocation.solver import Snapshot
 from tests.servers.servers import ROOT
-from tests.simulation import (
-    accounts,
+from tests.simulation.model import (
     healing,
     lifecycle,
+    maintenance,
     pausing,
     planning,
     portal,
     snapshots,
-    upkeep,
 )
-from tests.simulation.coverage import KINDS, happened
-from tests.simulation.machine import SlowLanes
-from tests.simulation.rows import Site, Tables
-from tests.simulation.scenes import (
+from tests.simulation.nodes.machine import SlowLanes
+from tests.simulation.schedules.coverage import KINDS, happened
+from tests.simulation.schedules.scenes import (
     beside_each_other,
     clock_set_back,
     cut_off_on_lease,
@@ -42,7 +41,9 @@ from tests.simulation.scenes import (
     told_again,
     under_maintenance,
 )
-from tests.simulation.schedule import Schedule, schedule_run
+from tests.simulation.schedules.schedule import Schedule, schedule_run
+from tests.simulation.tables import accounts
+from tests.simulation.tables.rows import Site, Tables
 
 MOST_SEEDS = 300
 
@@ -113,7 +114,7 @@ def test_an_agent_that_takes_a_device_for_empty_with_a_program_on_it_is_seen() -
 
 def test_an_agent_that_asks_only_for_programs_that_compute_is_seen() -> None:
     with (
-        mock.patch.object(nvml_processes, "_listed", _computing),
+        mock.patch.object(processes, "_listed", _computing),
         mock.patch.object(SimulatedOpenFiles, "openers", return_value=Openers()),
     ):
         assert is_found("P2")
@@ -248,7 +249,7 @@ def test_a_portal_that_forgets_what_was_asked_for_by_name_is_seen() -> None:
 
 def test_a_portal_that_begins_work_under_maintenance_is_seen() -> None:
     with (
-        mock.patch.object(upkeep, "laid", return_value=()),
+        mock.patch.object(maintenance, "laid", return_value=()),
         mock.patch.object(healing, "is_away", return_value=False),
     ):
         assert is_found("R33", prepare=under_maintenance)

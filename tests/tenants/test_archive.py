@@ -18,7 +18,7 @@ from allocation.models import (
     Occupancy,
     PolicyVersion,
 )
-from allocation.services.history import event_add
+from allocation.services.record.history import event_add
 from portal.storage.archive import (
     ArchiveBroken,
     Limits,

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from allocation.reasons.catalogue import Owner
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 
 
 def whose(owner: str | None) -> str:

@@ -11,8 +11,9 @@ from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from tenants.access import Actor, tenants_of
-from tenants.errors import Refused
 from tenants.models import AuditEntry, Invitation, Membership, Project, Tenant, User
+from tenants.platform.errors import Refused
+from tenants.platform.wall import operator_tx, tenant_tx
 from tenants.queries import InvitedTo, invitations_to
 from tenants.services import (
     admin_invite,
@@ -24,7 +25,6 @@ from tenants.services import (
 )
 from tenants.services import invitations as invitations_service
 from tenants.tasks import sweep
-from tenants.wall import operator_tx, tenant_tx
 from tests.builders import (
     a_member,
     a_project,

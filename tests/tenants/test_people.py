@@ -9,8 +9,9 @@ import pytest
 from django.db import connection
 
 from tenants.access import Actor
-from tenants.errors import Refused
 from tenants.models import AuditEntry, Membership, Project, User
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
 from tenants.services import (
     membership_remove,
     membership_role_set,
@@ -19,7 +20,6 @@ from tenants.services import (
     user_zone_set,
 )
 from tenants.services import people as people_service
-from tenants.wall import tenant_tx
 from tests.builders import (
     a_member,
     a_project,

@@ -9,8 +9,9 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from tenants.access import tenants_of
-from tenants.errors import Refused
 from tenants.models import AuditEntry, IdempotencyKey, Session, Tier, User
+from tenants.platform.errors import Refused
+from tenants.platform.wall import operator_tx, tenant_tx
 from tenants.services import (
     NewAccount,
     TierTerms,
@@ -20,7 +21,6 @@ from tenants.services import (
     tier_set,
 )
 from tenants.tasks import sweep
-from tenants.wall import operator_tx, tenant_tx
 from tests.builders import a_member, a_project, a_tenant, a_user, actor_now, an_operator, signed_in
 from tests.roles import as_system
 

@@ -7,12 +7,12 @@ import pytest
 from django.db import connection
 
 from tenants.access import Actor
-from tenants.errors import Refused
 from tenants.models import AuditEntry, Project, Quota, Tenant, User
+from tenants.platform.errors import Refused
+from tenants.platform.wall import operator_tx, tenant_tx
 from tenants.queries import project_shares
 from tenants.services import Share, quota_set, tenant_quota_set
 from tenants.services import quotas as quotas_service
-from tenants.wall import operator_tx, tenant_tx
 from tests.builders import (
     UNITS_PER_GPU,
     a_gpu_class,

@@ -9,11 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tenants.access import Actor
-from tenants.errors import Refused
 from tenants.models import ApiToken, AuditEntry
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
 from tenants.services import token_create, token_revoke, token_verify, tokens_revoke
 from tenants.services.tokens import MOST_TOKENS
-from tenants.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant_admin, an_actor
 from tests.roles import as_system
 

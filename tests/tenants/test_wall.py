@@ -8,7 +8,7 @@ from django.apps import apps
 from django.db import DatabaseError, models, transaction
 
 from tenants.models import Project, Quota, Tenant
-from tenants.wall import operator_tx, protect, tenant_tx
+from tenants.platform.wall import operator_tx, protect, tenant_tx
 from tests.builders import a_gpu_class, a_project, a_tenant
 from tests.roles import as_system
 

@@ -25,9 +25,9 @@ from tenants.models import (
     Tenant,
     User,
 )
+from tenants.platform.wall import ServedElsewhere, operator_tx, tenant_tx
 from tenants.services import token_create
 from tenants.services.passwords import password_prove, password_replace
-from tenants.wall import ServedElsewhere, operator_tx, tenant_tx
 from tests.builders import (
     PASSWORD,
     a_member,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 from tenants.services.words import (
     gpus_text,
     name_read,

@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from allocation.models import Allocation, Gpu, GpuModel, MachineClock, Node, PortalMode, WorkSpeed
 from allocation.rules.states import State
-from allocation.services.blackouts import BlackoutWish, blackout_plan
-from allocation.services.compaction import compaction_proposals
-from allocation.services.policies import policy_values
-from allocation.web.policy import COUNTS
+from allocation.services.decide.compaction import compaction_proposals
+from allocation.services.operate.maintenance import BlackoutWish, blackout_plan
+from allocation.services.policy.policies import policy_values
+from allocation.web.site.policy import COUNTS
 from billing.services import hold_place, hold_settle
 from tenants.models import GpuClass, Tier
 from tenants.services import seconds_text

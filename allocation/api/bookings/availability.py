@@ -14,13 +14,13 @@ from rest_framework.response import Response
 
 from allocation.models import Gpu
 from allocation.queries.fleet.maintenance import blackouts_by_gpu, blackouts_open
-from allocation.services.free import Stretch, free_read
+from allocation.services.quotes.free_times import Stretch, free_read
 from allocation.solver.model.inputs import SLOTS_PER_GPU
 from tenants.api.base import ApiView
-from tenants.api.fields import Instant, Strict, Text
-from tenants.api.schema import described
-from tenants.errors import invalid, missing
 from tenants.models import GpuClass
+from tenants.platform.errors import invalid, missing
+from tenants.platform.fields import Instant, Strict, Text
+from tenants.platform.schema import described
 
 SPAN_MAX = timedelta(days=28)
 SPAN_DEFAULT = timedelta(days=1)

@@ -27,7 +27,7 @@ from allocation.models import Booking
 from allocation.queries.bookings.decided import Decided, allocations_shown
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
-from allocation.services.bookings import (
+from allocation.services.bookings.bookings import (
     booking_cancel,
     booking_check_in,
     booking_extend,
@@ -35,16 +35,16 @@ from allocation.services.bookings import (
     booking_take,
     ends_of,
 )
-from allocation.services.pause_choices import booking_saved, more_time_ask
+from allocation.services.runs.pause_choices import booking_saved, more_time_ask
 from allocation.words.reasons import stored_sentence
 from tenants.access import access_project
 from tenants.api.base import ApiView, listed
-from tenants.api.deferred import Wait
-from tenants.api.fields import Duration, Instant, Strict, Text
 from tenants.api.idempotency import booking_id
-from tenants.api.pages import PageQuery, page_of
-from tenants.api.schema import described, page
-from tenants.errors import Refused, invalid
+from tenants.platform.deferred import Wait
+from tenants.platform.errors import Refused, invalid
+from tenants.platform.fields import Duration, Instant, Strict, Text
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
 
 
 class BookingQuery(PageQuery):

@@ -7,12 +7,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.services.corrections import Correction, booking_correct, booking_named
+from allocation.services.record.corrections import Correction, booking_correct, booking_named
 from tenants.api.base import ApiView
-from tenants.api.fields import Money, Strict, Text
-from tenants.api.schema import described
 from tenants.models import User
-from tenants.wall import operator_tx
+from tenants.platform.fields import Money, Strict, Text
+from tenants.platform.schema import described
+from tenants.platform.wall import operator_tx
 
 
 class CorrectionIn(Strict):

@@ -12,11 +12,11 @@ from allocation.api.bookings.bookings import booking_answer
 from allocation.api.bookings.quotes import OptionOut
 from allocation.api.bookings.shapes import BookingOut
 from allocation.rules.ask import LONGEST_TEXT
-from allocation.services.price_lock import price_lock_read
-from allocation.services.sooner import Change, booking_change, sooner_options
+from allocation.services.bookings.price_lock import price_lock_read
+from allocation.services.quotes.earlier import Change, booking_change, sooner_options
 from tenants.api.base import ApiView
-from tenants.api.fields import Instant, Strict, Text
-from tenants.api.schema import described
+from tenants.platform.fields import Instant, Strict, Text
+from tenants.platform.schema import described
 
 
 class SoonerOut(serializers.Serializer[Any]):

@@ -9,12 +9,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.bookings.requests import WishIn, wish_of
-from allocation.services.bookings import Wish
-from allocation.services.quotes import quote_make
+from allocation.services.bookings.bookings import Wish
+from allocation.services.quotes.quotes import quote_make
 from tenants.access import Actor
 from tenants.api.base import ApiView
-from tenants.api.fields import Money
-from tenants.api.schema import described
+from tenants.platform.fields import Money
+from tenants.platform.schema import described
 from tenants.services.calls import call_count
 
 

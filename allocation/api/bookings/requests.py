@@ -11,12 +11,12 @@ from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import LONGEST_TEXT, AskDocument, Parsed, parse_ask
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
 from allocation.rules.recurrence import recurrence_read
-from allocation.services.bookings import Wish
-from allocation.services.price_lock import price_lock_read
-from allocation.services.series import Repeat
+from allocation.services.bookings.bookings import Wish
+from allocation.services.bookings.price_lock import price_lock_read
+from allocation.services.bookings.series import Repeat
 from tenants.access import Actor
-from tenants.api.fields import Strict, Text
-from tenants.errors import Refused, invalid
+from tenants.platform.errors import Refused, invalid
+from tenants.platform.fields import Strict, Text
 
 STANDARD = "standard"
 

@@ -18,14 +18,14 @@ from allocation.api.bookings.shapes import booking_id_text
 from allocation.models import Series
 from allocation.queries.bookings.series import SeriesDate, SeriesShown, conflicts_of, series_shown
 from allocation.reasons.catalogue import BY_CODE
-from allocation.services.series import series_cancel, series_request
+from allocation.services.bookings.series import series_cancel, series_request
 from tenants.api.base import ApiView, listed
-from tenants.api.deferred import Wait
-from tenants.api.fields import Flag, Money, Strict, Text
 from tenants.api.idempotency import booking_id
-from tenants.api.pages import PageQuery, page_of
-from tenants.api.schema import described, page
-from tenants.errors import Refused
+from tenants.platform.deferred import Wait
+from tenants.platform.errors import Refused
+from tenants.platform.fields import Flag, Money, Strict, Text
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
 
 
 class RepeatIn(Strict):

@@ -12,8 +12,8 @@ from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import WAITING, State
 from allocation.words.reasons import reason_shown
-from tenants.api.fields import Money, iso_duration
 from tenants.models import Tier
+from tenants.platform.fields import Money, iso_duration
 
 _PLAIN = (
     "name",

@@ -13,10 +13,10 @@ from allocation.models import Gpu
 from allocation.queries.bookings.bookings import allocations_of
 from allocation.queries.fleet.telemetry import UseCurve, use_of_allocations, use_of_gpu
 from tenants.api.base import ApiView
-from tenants.api.fields import Instant, Strict
-from tenants.api.schema import described
-from tenants.errors import invalid, missing
-from tenants.wall import operator_tx
+from tenants.platform.errors import invalid, missing
+from tenants.platform.fields import Instant, Strict
+from tenants.platform.schema import described
+from tenants.platform.wall import operator_tx
 
 SPAN_DEFAULT = timedelta(hours=1)
 SPAN_MAX = timedelta(days=90)

@@ -7,12 +7,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.queries.fleet.catalogue import work_speeds
-from allocation.services.work import speeds_set
+from allocation.services.record.work import speeds_set
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Strict, Whole
-from tenants.api.schema import described, page
 from tenants.models import User
-from tenants.wall import operator_tx
+from tenants.platform.fields import Strict, Whole
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
 
 
 class WorkloadOut(serializers.Serializer[Any]):

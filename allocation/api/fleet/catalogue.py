@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from allocation.models import GpuModel
 from allocation.queries.fleet.reported import Reported, reported_models
 from allocation.rules.site.known_models import KnownModel, known_catalogue
-from allocation.services.catalogue import (
+from allocation.services.operate.catalogue import (
     ModelTerms,
     class_remove,
     class_set,
@@ -19,10 +19,10 @@ from allocation.services.catalogue import (
     model_set,
 )
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Money, Strict, Text, Whole
-from tenants.api.schema import described, page
 from tenants.models import User
-from tenants.wall import operator_tx
+from tenants.platform.fields import Money, Strict, Text, Whole
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
 
 
 class ClassIn(Strict):

@@ -8,13 +8,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import CompactionOrder
-from allocation.services.compaction import compaction_order, compaction_proposals
+from allocation.services.decide.compaction import compaction_order, compaction_proposals
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Strict, Text
-from tenants.api.pages import PageQuery, page_of
-from tenants.api.schema import described, page
 from tenants.models import User
-from tenants.wall import operator_tx
+from tenants.platform.fields import Strict, Text
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
 
 
 class MoveOut(serializers.Serializer[Any]):

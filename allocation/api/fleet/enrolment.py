@@ -7,14 +7,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.services.fleet import TOKEN_LIFETIME, enrolment_token_create, node_enrol
+from allocation.services.nodes.fleet import TOKEN_LIFETIME, enrolment_token_create, node_enrol
 from tenants.access import client_address
 from tenants.api.base import ApiView
-from tenants.api.fields import Strict, Text
-from tenants.api.schema import described
 from tenants.models import User
+from tenants.platform.fields import Strict, Text
+from tenants.platform.schema import described
+from tenants.platform.wall import operator_tx
 from tenants.services.calls import call_count
-from tenants.wall import operator_tx
 
 
 class EnrolmentIn(Strict):

@@ -11,23 +11,23 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import Gpu, GpuModel, Node
-from allocation.services.fleet import (
+from allocation.services.nodes.fleet import (
     node_key_rotate,
     node_ready,
     node_revoke,
 )
-from allocation.services.modes import mode_pin
-from allocation.services.upkeep import node_drain
+from allocation.services.nodes.gpu_modes import mode_pin
+from allocation.services.operate.drain import node_drain
 from allocation.solver.fleet.mig_geometry import units_of
 from allocation.solver.model.inputs import Model, Placement
 from billing.queries import prices_now
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Instant, Money, Strict, Text
-from tenants.api.pages import PageQuery, page_of
-from tenants.api.schema import described, page
-from tenants.errors import missing
 from tenants.models import GpuClass, User
-from tenants.wall import operator_tx
+from tenants.platform.errors import missing
+from tenants.platform.fields import Instant, Money, Strict, Text
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
 
 
 class ProfileOut(serializers.Serializer[Any]):

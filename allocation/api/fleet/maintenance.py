@@ -13,21 +13,21 @@ from rest_framework.response import Response
 from allocation.errors import AskError
 from allocation.models import Blackout, Gpu, GpuEvent, Node
 from allocation.rules.recurrence import recurrence_read
-from allocation.services.blackouts import (
+from allocation.services.operate.drain import gpu_return, hardware_fence
+from allocation.services.operate.maintenance import (
     BlackoutWish,
     Preview,
     blackout_end,
     blackout_plan,
     blackout_preview,
 )
-from allocation.services.upkeep import gpu_return, hardware_fence
 from tenants.api.base import ApiView, listed
-from tenants.api.fields import Flag, Instant, Strict, Text, Whole
-from tenants.api.pages import PageQuery, page_of
-from tenants.api.schema import described, page
-from tenants.errors import invalid, missing
 from tenants.models import User
-from tenants.wall import operator_tx
+from tenants.platform.errors import invalid, missing
+from tenants.platform.fields import Flag, Instant, Strict, Text, Whole
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
 
 OVER_SHOWN = timedelta(days=30)
 

@@ -11,13 +11,13 @@ from rest_framework.response import Response
 from allocation.api.fleet.fleet import NodeOut, node_named
 from allocation.queries.fleet.examinations import examined_of
 from allocation.rules.nodes.node_policy import NODE_MOST
-from allocation.services.strangers import ladder_follow, ladder_set
+from allocation.services.nodes.unbooked_use import ladder_follow, ladder_set
 from tenants.api.base import ApiView
-from tenants.api.fields import Strict, Whole
-from tenants.api.schema import described
-from tenants.errors import invalid
 from tenants.models import User
-from tenants.wall import operator_tx
+from tenants.platform.errors import invalid
+from tenants.platform.fields import Strict, Whole
+from tenants.platform.schema import described
+from tenants.platform.wall import operator_tx
 
 _MOST = NODE_MOST["strangers_end_after"]
 

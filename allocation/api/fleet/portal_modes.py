@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from allocation.models import PortalMode
 from allocation.queries.fleet.portal_modes import mode_open
-from allocation.services.portal_modes import (
+from allocation.services.operate.portal_modes import (
     FREEZE,
     OUTAGE,
     freeze_begin,
@@ -21,10 +21,10 @@ from allocation.services.portal_modes import (
     outage_close,
 )
 from tenants.api.base import ApiView
-from tenants.api.fields import Duration, Strict, Text
-from tenants.api.schema import described
 from tenants.models import User
-from tenants.wall import operator_tx
+from tenants.platform.fields import Duration, Strict, Text
+from tenants.platform.schema import described
+from tenants.platform.wall import operator_tx
 
 
 class OutageIn(Strict):

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from allocation.rules.site.known_models import known_catalogue
 from allocation.rules.site.site_file import SiteFaults, example_read, site_read
-from allocation.services.site import Outcome, site_apply
+from allocation.services.operate.site_setup import Outcome, site_apply
 
 MARKS = {"made": "+", "there": "=", "differs": "!"}
 

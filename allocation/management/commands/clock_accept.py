@@ -5,9 +5,9 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from allocation.services.clock import clock_accept
-from tenants.errors import Refused
+from allocation.services.nodes.clock import clock_accept
 from tenants.models import User
+from tenants.platform.errors import Refused
 
 
 class Command(BaseCommand):

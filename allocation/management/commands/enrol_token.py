@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from allocation.management.operator import operator_argument, operator_named
-from allocation.services.fleet import enrolment_token_create
+from allocation.services.nodes.fleet import enrolment_token_create
 
 
 class Command(BaseCommand):

@@ -6,8 +6,8 @@ from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from allocation.management.operator import operator_argument, operator_named
-from allocation.services.epochs import epoch_raise
-from allocation.services.publish import publish_due
+from allocation.services.nodes.restore_fence import epoch_raise
+from allocation.services.publish.publish import publish_due
 
 
 class Command(BaseCommand):

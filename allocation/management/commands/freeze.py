@@ -6,9 +6,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from allocation.queries.fleet.portal_modes import decisions_frozen, freeze_sentence
-from allocation.services.portal_modes import FREEZE, freeze_begin, length_read, mode_end
-from tenants.errors import Refused
+from allocation.services.operate.portal_modes import FREEZE, freeze_begin, length_read, mode_end
 from tenants.models import User
+from tenants.platform.errors import Refused
 
 
 class Command(BaseCommand):

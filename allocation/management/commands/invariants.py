@@ -2,7 +2,7 @@
 
 from django.core.management.base import BaseCommand, CommandError
 
-from allocation.services.invariants import invariants_check
+from allocation.services.decide.invariants import invariants_check
 
 
 class Command(BaseCommand):

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from allocation.models import PortalMode
 from allocation.queries.fleet.portal_modes import mode_open
-from allocation.services.portal_modes import (
+from allocation.services.operate.portal_modes import (
     OUTAGE,
     NodeLease,
     leases_of_nodes,
@@ -19,8 +19,8 @@ from allocation.services.portal_modes import (
     outage_begin,
     outage_close,
 )
-from tenants.errors import Refused
 from tenants.models import User
+from tenants.platform.errors import Refused
 
 LOOK_SECONDS = 1.0
 

@@ -9,8 +9,8 @@ from django.utils import timezone
 from allocation.management.operator import operator_argument, operator_named
 from allocation.models import PolicyVersion
 from allocation.rules.nodes.node_policy import node_policy_of
-from allocation.services.policies import policy_of, policy_publish, policy_tunables
-from tenants.errors import Refused
+from allocation.services.policy.policies import policy_of, policy_publish, policy_tunables
+from tenants.platform.errors import Refused
 
 
 class Command(BaseCommand):

@@ -7,7 +7,7 @@ import socket
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from allocation.services.reader import Reader
+from allocation.services.inbox.consumer import Reader
 
 
 class Command(BaseCommand):

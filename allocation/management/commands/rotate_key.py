@@ -7,9 +7,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from allocation.models import Node
-from allocation.services.fleet import node_key_rotate
-from tenants.errors import Refused
+from allocation.services.nodes.fleet import node_key_rotate
 from tenants.models import User
+from tenants.platform.errors import Refused
 
 
 class Command(BaseCommand):

@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from allocation.models import PolicyVersion
-from allocation.services.simulate import (
+from allocation.services.decide.simulate import (
     demand_read,
     limits_shared,
     policy_numbered,

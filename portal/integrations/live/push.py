@@ -14,7 +14,7 @@ from uuid import UUID
 from channels.layers import get_channel_layer
 
 from allocation.consumers import FLEET_GROUP, beat_message, tenant_group
-from allocation.services.live import numbers_last, numbers_next
+from allocation.services.publish.live import numbers_last, numbers_next
 from tenants.models import OutboxMessage, Tenant
 
 Sent = tuple[str, dict[str, Any]]

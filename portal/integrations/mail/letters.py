@@ -11,10 +11,10 @@ from django.template.loader import render_to_string
 from allocation.models import Booking, BookingEvent
 from allocation.queries.bookings.calendar import Event, booking_events, by_start
 from allocation.rules.states import State
-from allocation.web.booking_scene import Scene
-from allocation.web.calendar_file import calendar_file
-from allocation.web.pause_story import Notice, notice_of
-from allocation.web.times import clock, length_words
+from allocation.web.bookings.pause_story import Notice, notice_of
+from allocation.web.bookings.scene import Scene
+from allocation.web.home.calendar_file import calendar_file
+from allocation.web.parts.times import clock, length_words
 from tenants.models import Mail
 from tenants.queries import invitations_by_id
 from tenants.web.frame import zone_of

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from allocation.models import Decision
-from allocation.services.replay import decision_replay
+from allocation.services.decide.replay import decision_replay
 from portal.storage.archive import ArchiveBroken, decision_archived
 
 _SAME = {

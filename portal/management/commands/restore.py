@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from allocation.management.operator import operator_argument, operator_named
 from allocation.rules.states import TERMINAL, State
-from allocation.services.epochs import epoch_raise
-from allocation.services.restored import accepted_after
+from allocation.services.inbox.restored import accepted_after
+from allocation.services.nodes.restore_fence import epoch_raise
 from portal.env import BadSetting, env_str
 from portal.storage.backups import (
     BackupError,

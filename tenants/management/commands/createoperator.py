@@ -7,7 +7,7 @@ from pathlib import Path
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 from tenants.services import NewAccount, operator_create
 
 

@@ -6,10 +6,10 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from tenants.access import Actor
-from tenants.errors import Refused
 from tenants.models import Tenant, User
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
 from tenants.services import token_create
-from tenants.wall import tenant_tx
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ import pytest
 from psycopg.types.range import TimestamptzRange
 
 from allocation.models import Allocation, Booking, Gpu
-from tenants.api.deferred import DeferredResponse
+from tenants.platform.deferred import DeferredResponse
 from tests.api.builders import Site, awaited, row_counts, said
 from tests.roles import as_system
 

@@ -10,14 +10,14 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Booking
-from allocation.services.corrections import Correction, booking_correct
-from allocation.services.invariants import _CHECKS, _violations
+from allocation.services.decide.invariants import _CHECKS, _violations
+from allocation.services.record.corrections import Correction, booking_correct
 from billing.models import Transfer
 from billing.queries import budget_effect, ledger_check
 from billing.services import hold_place, hold_settle
-from tenants.errors import Refused
 from tenants.models import AuditEntry
-from tenants.wall import operator_tx, tenant_tx
+from tenants.platform.errors import Refused
+from tenants.platform.wall import operator_tx, tenant_tx
 from tests.api.builders import Site, said
 from tests.builders_allocation import a_booking
 from tests.roles import as_system

@@ -6,7 +6,7 @@ import pytest
 from django.http import HttpResponse
 from django.utils import timezone
 
-from allocation.services.cycle import cycle_run
+from allocation.services.decide.cycle import cycle_run
 from tests.api.builders import Site, a_site, awaited, said
 from tests.roles import as_system
 from tests.servers.servers import Servers

@@ -9,7 +9,7 @@ from django.utils import timezone
 from allocation.models import Booking, BookingEvent, Pause, PauseCause
 from allocation.rules.states import State
 from tenants.models import Membership, OutboxMessage
-from tenants.wall import tenant_tx
+from tenants.platform.wall import tenant_tx
 from tests.api.bookings.test_bookings import running
 from tests.api.builders import Site, row_counts, said
 from tests.builders import a_tier

@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from allocation.services.price_lock import price_lock, price_lock_read
+from allocation.services.bookings.price_lock import price_lock, price_lock_read
 from billing.models import Price, PriceBook
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 from tests.api.builders import Site, said
 from tests.roles import as_system
 

@@ -12,11 +12,11 @@ from django.http import HttpResponse
 
 from allocation.api.bookings import bookings as bookings_api
 from allocation.models import Booking
-from allocation.services.bookings import booking_take
+from allocation.services.bookings.bookings import booking_take
 from tenants.api import base
 from tenants.api.idempotency import Asked, booking_id
-from tenants.errors import Refused
 from tenants.models import ApiToken, IdempotencyKey
+from tenants.platform.errors import Refused
 from tests.api.builders import Site, a_site, row_counts, said
 from tests.roles import as_system
 from tests.servers.servers import Servers

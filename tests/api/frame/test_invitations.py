@@ -5,8 +5,8 @@ from uuid import uuid4
 from django.utils import timezone
 
 from tenants.models import Membership
+from tenants.platform.wall import tenant_tx
 from tenants.services import invitation_create
-from tenants.wall import tenant_tx
 from tests.api.builders import Api, Site, a_token, said
 from tests.builders import a_member, a_user, actor_now
 from tests.roles import as_system

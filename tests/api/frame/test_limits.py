@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.test import Client
 from pytest_django import Settings
 
-from tenants.errors import Refused
+from tenants.platform.errors import Refused
 from tenants.services import calls
 from tenants.services.calls import WINDOW_SECONDS, call_count
 from tests.api.builders import Api, Site, said

@@ -12,7 +12,7 @@ from allocation.api.bookings.bookings import booking_answer
 from allocation.models import Booking
 from portal.logs import JsonFormatter, LineFormatter
 from portal.web.measured import REQUEST_ID
-from tenants.log_ids import log_id, log_ids, log_ids_now
+from tenants.platform.log_ids import log_id, log_ids, log_ids_now
 from tests.api.builders import Site, said
 
 

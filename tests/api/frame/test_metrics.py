@@ -12,12 +12,12 @@ from django.test import Client, override_settings
 from django.utils import timezone
 
 from allocation.models import Booking
-from allocation.services.history import event_add
-from allocation.services.tallies import tally
+from allocation.services.record.counters import tally
+from allocation.services.record.history import event_add
 from portal.api.metrics import metrics_told
 from portal.traffic import BUCKETS_MS
 from tenants.outbox import outbox_add
-from tests.agent.test_metrics import parsed
+from tests.agent.report.test_metrics import parsed
 from tests.api.builders import Site
 from tests.builders import a_member, a_project, a_tenant
 from tests.roles import as_system

@@ -17,7 +17,7 @@ from django.db import connection, connections
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker, Settings
 
-from allocation.services.links import link_open
+from allocation.services.nodes.redis_accounts import link_open
 from portal.checks import TAG
 from portal.checks.clocks import clocks_check
 from portal.checks.database import DURABLE, server_findings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.mps_units import FOLDER
+from allocation.agent.owner.mps_units import FOLDER
 from allocation.agent.unit import hidden, unit_text, units
 from portal.launch.programs import PROGRAMS, PortalProgram
 from tests.servers.servers import ROOT

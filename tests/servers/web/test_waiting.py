@@ -18,13 +18,13 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from allocation.models import Booking
-from allocation.services.bookings import booking_request
-from allocation.services.live import DECIDED_CHANNEL
+from allocation.services.bookings.bookings import booking_request
+from allocation.services.publish.live import DECIDED_CHANNEL
 from portal.launch.embedded import free_port
 from portal.launch.processes import start, stop
 from portal.web import waiting
 from portal.web.waiting import Waiter, Waiting
-from tenants.api.deferred import Deferred, DeferredResponse, Wait
+from tenants.platform.deferred import Deferred, DeferredResponse, Wait
 from tenants.services import token_create
 from tests.builders_allocation import NOW, a_lab, a_wish
 from tests.roles import as_system

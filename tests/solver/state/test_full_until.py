@@ -17,8 +17,8 @@ from allocation.solver.rebinding import strategies
 from allocation.solver.state.full_until import Outlook
 from allocation.solver.state.working import Working
 from allocation.solver.timeline.gpu_calendar import Calendar
-from tests.bench.cycle import CLASSES, a_site, a_wish
-from tests.bench.cycle import the_next as next_of_bench
+from tests.bench.solver.cycle import CLASSES, a_site, a_wish
+from tests.bench.solver.cycle import the_next as next_of_bench
 from tests.solver.builders import (
     HOUR,
     NOON,

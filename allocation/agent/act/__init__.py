@@ -1,0 +1,1 @@
+"""Carries plans out and ends, suspends and resumes programs."""

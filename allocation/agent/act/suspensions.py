@@ -1,0 +1,313 @@
+"""Freezes the programs of a booking at its pause, and wakes them when it comes back.
+
+Whether a program runs, is half frozen or frozen is asked anew for each job, so that a crash changes
+nothing. Drivers that have no word for it can only freeze what runs and wake what is frozen by one
+toggle: there what is on a device runs. That answer counts only if nothing was under way when it was
+asked for.
+
+A program whose CUDA calls are locked can't end in order: it is woken before it is asked to end.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+
+from allocation import wire
+from allocation.agent.owner.shares import Part, Resume
+from allocation.agent.plan.reconcile import Held
+from allocation.agent.ports.gpu import GpuPort
+from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.programs import Programs
+from allocation.agent.ports.suspender import Program, Suspended, Suspender
+from allocation.agent.state.records import Records
+
+log = logging.getLogger(__name__)
+
+SEVERAL_GPUS = "it has several GPUs, and programs that work together on them can't be suspended"
+
+
+class Suspensions:
+    """`suspender` is None on a node that can't."""
+
+    def __init__(
+        self,
+        *,
+        port: GpuPort,
+        records: Records,
+        programs: Programs | None,
+        suspender: Suspender | None,
+        limit_mb: Callable[[str], int | None] = lambda booking: None,
+    ) -> None:
+        """`limit_mb` is the memory that a booking's own limit leaves it, None without one: what is
+        frozen counts against it, since the driver copies device memory into the program's own."""
+        self._port = port
+        self._records = records
+        self._programs = programs
+        self._suspender = suspender
+        self._limit_mb = limit_mb
+        # Those for which this life began it, since their last one the other way.
+        self._frozen: set[Program] = set()
+        self._woken: set[Program] = set()
+        # An earlier life may have left these half frozen.
+        every = records.suspended.values()
+        self._earlier = frozenset(program for each in every for program in each.programs)
+
+    def busy(self) -> frozenset[str]:
+        """The allocations of which a program is just being frozen or woken: whether it holds its
+        device can't be told."""
+        suspender = self._suspender
+        if suspender is None:
+            return frozenset()
+        every = self._records.suspended.values()
+        moving = [e for e in every if any(suspender.busy(pid) for pid, _ in e.programs)]
+        return frozenset(name for e in moving for name in (e.allocation, e.resumed_by) if name)
+
+    # Freezing.
+
+    def refusal(self, allocation: str) -> str | None:
+        """Why its booking can't be frozen here. Raises GpuError."""
+        if self._suspender is None or self._programs is None:
+            return "this node has no cuda-checkpoint"
+        if allocation in self._records.suspended:
+            # Begun by an earlier life.
+            return None
+        if self._suspender.refusal is not None:
+            return self._suspender.refusal
+        if self._has_several(allocation):
+            return SEVERAL_GPUS
+        return self._no_room(full_name(self._records.held[allocation].allocation))
+
+    def _no_room(self, booking: str) -> str | None:
+        """Why the host's memory can't take what its devices have. Raises GpuError."""
+        room = None if self._suspender is None else self._suspender.room_mb()
+        members = self._members(booking)
+        used = sum(self._port.readings(m.gpu)[0].memory_used_mb or 0 for m in members)
+        if room is not None and room < used:
+            return f"the host has {room} MiB of memory left, and the devices use {used} MiB"
+        limit = self._limit_mb(booking)
+        if limit is not None and limit < used:
+            return f"the booking's memory limit leaves {limit} MiB, and the devices use {used} MiB"
+        return None
+
+    def _has_several(self, allocation: str) -> bool:
+        mine = self._records.held[allocation].allocation
+        same = (
+            held
+            for held in self._records.held.values()
+            if full_name(held.allocation) == full_name(mine)
+            and held.allocation.starts == mine.starts
+            and held.given
+        )
+        return sum(1 for _ in same) > 1
+
+    def freeze(self, allocation: str) -> bool:
+        """Begins, or goes on, with all of a booking's programs on this node: one of them may hold
+        several devices. Returns whether any was begun. Raises GpuError, StoreError."""
+        suspender = self._suspender
+        if suspender is None:
+            return False
+        members = self._members(full_name(self._records.held[allocation].allocation))
+        before = {pid for pid in self._on(members) if not suspender.busy(pid)}
+        there: set[Program] = set()
+        for member in members:
+            old = self._records.suspended.get(member.allocation.id)
+            found = self._living(self._port.pids(member.gpu, None))
+            known = tuple(sorted({*found, *(old.programs if old else ())}))
+            self._records.freezing(Suspended.of(member.allocation, member.gpu, known))
+            there |= found
+        begun = sorted(p for p in there - self._frozen if p[0] in before)
+        for program in begun:
+            self._frozen.add(program)
+            self._woken.discard(program)
+            suspender.freeze(program[0])
+        return bool(begun)
+
+    def _members(self, booking: str) -> list[Held]:
+        """What is suspended with it: the booking's whole GPUs that are not yet empty."""
+        return [
+            held
+            for held in self._records.held.values()
+            if full_name(held.allocation) == booking and held.given and not held.emptied
+        ]
+
+    def _on(self, members: Iterable[Held]) -> set[int]:
+        return {pid for member in members for pid in self._port.pids(member.gpu, None)}
+
+    def failure(self, allocation: str) -> str | None:
+        """Why one of its programs could not be frozen."""
+        each = self._records.suspended.get(allocation)
+        if each is None or self._suspender is None:
+            return None
+        results = (self._suspender.result(p[0]) for p in each.programs if p in self._frozen)
+        return next((text for text in results if text), None)
+
+    def began(self, allocation: str) -> bool:
+        """Whether some of its programs may be frozen, or half frozen, or half woken."""
+        every = self._records.suspended.values()
+        mine = (each for each in every if allocation in (each.allocation, each.resumed_by))
+        return any(self._alive(each) for each in mine)
+
+    def undo(self, allocation: str) -> str | None:
+        """Begins, or goes on, to wake all that is frozen or half frozen of its booking here.
+
+        Returns None while that is under way, else what could not be woken and was killed, empty if
+        there is nothing such. Raises GpuError.
+        """
+        booking = full_name(self._records.held[allocation].allocation)
+        mine = [e for e in self._records.suspended.values() if e.booking == booking]
+        programs = sorted({p for each in mine for p in each.programs if self._is(p)})
+        suspender = self._suspender
+        failed = {} if suspender is None else self._woken_all(suspender, mine, programs)
+        if failed is None:
+            return None
+        stuck = [p for p in programs if suspender is None or p in failed]
+        for pid, birth in stuck:
+            self._kill(pid, birth)
+        self._records.forgotten([each.allocation for each in mine])
+        self._frozen -= set(programs)
+        self._woken -= set(programs)
+        if not stuck:
+            return ""
+        why = next((failed[p] for p in stuck if failed.get(p)), "nothing here can unlock them")
+        return f"its CUDA calls stayed locked and it was killed: {why}"
+
+    def _woken_all(
+        self, suspender: Suspender, mine: Iterable[Suspended], programs: Iterable[Program]
+    ) -> dict[Program, str] | None:
+        """Returns those that could not be woken, with why; None while some are being woken."""
+        there = {pid for each in mine for pid in self._port.pids(each.gpu, None)}
+        for program in programs:
+            if program not in self._woken and not suspender.busy(program[0]):
+                self._woken.add(program)
+                suspender.wake(program[0], there=program[0] in there)
+        if any(p not in self._woken or suspender.busy(p[0]) for p in programs):
+            return None
+        failed = {}
+        for program in programs:
+            why = suspender.result(program[0]) or ""
+            if suspender.is_held(program[0]) or (why and program in self._earlier):
+                failed[program] = why
+        return failed
+
+    def discard(self, suspended: Iterable[str]) -> None:
+        """Ends what was frozen: it will not go on."""
+        names = [name for name in suspended if name in self._records.suspended]
+        for name in names:
+            for pid, birth in self._records.suspended[name].programs:
+                self._kill(pid, birth)
+        if names:
+            self._records.forgotten(names)
+
+    def abandon(self, allocation: str) -> None:
+        """Ends what could not be woken of a booking whose devices are empty."""
+        booking = full_name(self._records.held[allocation].allocation)
+        mine = [e for e in self._records.suspended.values() if e.booking == booking]
+        for pid, birth in sorted({p for each in mine for p in each.programs}):
+            if (pid, birth) not in self._woken or self._result(pid) != "":
+                self._kill(pid, birth)
+        self._records.forgotten([each.allocation for each in mine])
+
+    def emptied(self, allocations: Iterable[str]) -> None:
+        """Their devices are empty: programs that ended on their own are not suspended."""
+        mine = (self._records.suspended.get(name) for name in allocations)
+        gone = [e.allocation for e in mine if e is not None and not self._alive(e)]
+        if gone:
+            self._records.forgotten(gone)
+
+    # Waking.
+
+    def resume(self, parts: Iterable[Part], given: Collection[str]) -> None:
+        """Wakes what bookings that are whole here left behind, and what was frozen, or half frozen,
+        before its time: `given` has the allocations that have their devices now. Raises GpuError,
+        StoreError."""
+        for name in [n for n in self._records.suspended if n in given and n in self._records.held]:
+            stuck = self.undo(name)
+            if stuck:
+                log.warning("%s: %s", name, stuck)
+                self._records.noted([name], stuck)
+        for part in parts:
+            held = self._records.held
+            pending = [r for r in part.resumes if r.allocation in held]
+            if any(not held[r.allocation].resumed for r in pending):
+                self._resume(part.name, part.resumes)
+
+    def _resume(self, booking: str, resumes: tuple[Resume, ...]) -> None:
+        why = self._hindrance(booking, resumes)
+        if why is None:
+            done, why = self._wake(resumes)
+            if not done and why is None:
+                return
+        here = [each.allocation for each in resumes]
+        if why is not None:
+            text = f"what was suspended could not go on: {why}"
+            log.warning("%s: %s", booking, text)
+            self._records.noted(here, text)
+            self.discard(each.suspended for each in resumes)
+        self._records.resumed(here, [each.suspended for each in resumes])
+
+    def _hindrance(self, booking: str, resumes: tuple[Resume, ...]) -> str | None:
+        if self._suspender is None or self._programs is None:
+            return "this node has no cuda-checkpoint"
+        for each in resumes:
+            found = self._records.suspended.get(each.suspended)
+            if found is None or found.booking != booking or not self._alive(found):
+                return "it is not there any more"
+            if found.gpu != each.device:
+                return "it was on another GPU"
+        return None
+
+    def _wake(self, resumes: tuple[Resume, ...]) -> tuple[bool, str | None]:
+        """Begins, or goes on; returns whether everything is awake, and what failed."""
+        suspender = self._suspender
+        if suspender is None:
+            return False, None
+        suspended = [self._records.suspended[each.suspended] for each in resumes]
+        every = sorted({p for each in suspended for p in each.programs})
+        programs = [p for p in every if self._is(p)]
+        idle = {p for p in programs if not suspender.busy(p[0])}
+        there = {pid for each in resumes for pid in self._port.pids(each.device, None)}
+        # Those on their device, too: an earlier life may have left one locked there.
+        asleep = {p for p in programs if p not in self._woken}
+        for each, found in zip(resumes, suspended, strict=True):
+            if asleep and found.resumed_by != each.allocation:
+                self._records.freezing(found.woken_by(each.allocation))
+        for program in sorted(asleep & idle):
+            self._woken.add(program)
+            self._frozen.discard(program)
+            suspender.wake(program[0], there=program[0] in there)
+        results = [suspender.result(p[0]) for p in programs if p in self._woken]
+        if asleep - idle or None in results:
+            return False, None
+        failed = next((text for text in results if text), None)
+        return failed is None, failed
+
+    # Forgetting.
+
+    def tidy(self, desired: wire.Desired) -> None:
+        """Ends what no booking will come back for."""
+        if desired.suspended is None or not self._records.suspended:
+            return
+        wanted = set(desired.suspended)
+        for gpu in desired.gpus:
+            for allocation in gpu.allocations:
+                wanted |= {allocation.id, allocation.resumes or allocation.id}
+        self.discard(self._records.suspended.keys() - wanted)
+
+    def _kill(self, pid: int, birth: str) -> None:
+        if self._programs is not None:
+            self._programs.kill(pid, birth)
+
+    def _result(self, pid: int) -> str | None:
+        return None if self._suspender is None else self._suspender.result(pid)
+
+    def _living(self, pids: Iterable[int]) -> set[Program]:
+        births = ((pid, self._birth(pid)) for pid in pids)
+        return {(pid, birth) for pid, birth in births if birth is not None}
+
+    def _alive(self, each: Suspended) -> bool:
+        return any(self._is(program) for program in each.programs)
+
+    def _is(self, program: Program) -> bool:
+        return self._birth(program[0]) == program[1]
+
+    def _birth(self, pid: int) -> str | None:
+        return None if self._programs is None else self._programs.birth(pid)

@@ -1,0 +1,198 @@
+"""Programs on devices that were not given to them: found, and told to leave as the site wants it.
+
+Step by step, never at once: they are told of from the first look; after a while their accounts'
+terminals are written to; after another they are asked to end, and killed when they do not. How
+long each takes is in the portal's document, and without a word of it nothing but telling is done.
+"""
+
+import dataclasses
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal
+
+from allocation import wire
+from allocation.agent.act.apply import Outcome
+from allocation.agent.plan.reconcile import Held, place_of
+from allocation.agent.ports.gpu import FoundInstance, GpuError, GpuPort, Place, Truth
+from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.programs import Programs
+from allocation.agent.ports.suspender import Program
+from allocation.wire import DesiredAllocation
+
+log = logging.getLogger(__name__)
+
+Step = Literal["warned", "asked", "killed"]
+# Whoever is asked has read the warning for this long, and is killed this long afterwards.
+READ_S = 60.0
+KILL_AFTER_S = 30.0
+DEEDS_SAID = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Intruder:
+    """A program on a GPU (`slot` None) or slice; `booked`: beside the booking that has it."""
+
+    gpu: str
+    slot: int | None
+    program: Program
+    user: str
+    booked: bool
+
+
+@dataclasses.dataclass(slots=True)
+class _Seen:
+    """When it was first seen, and when each step was taken, on the steady clock."""
+
+    since: float
+    warned: float | None = None
+    asked: float | None = None
+    killed: bool = False
+
+
+class Intruders:
+    """`account_of` gives the local account of a booking's owner, None where that is not known.
+    Where the node's own configuration says so, nobody is ended whatever the portal wants."""
+
+    def __init__(
+        self,
+        port: GpuPort,
+        programs: Programs,
+        account_of: Callable[[str], str | None],
+        steady: Callable[[], float],
+        *,
+        may_end: Callable[[], bool],
+    ) -> None:
+        self._port = port
+        self._programs = programs
+        self._account_of = account_of
+        self._steady = steady
+        self._may_end = may_end
+        self._seen: dict[Program, _Seen] = {}
+        self._deeds: deque[wire.Deed] = deque(maxlen=DEEDS_SAID)
+
+    @property
+    def deeds(self) -> tuple[wire.Deed, ...]:
+        """The latest, the oldest first."""
+        return tuple(self._deeds)
+
+    def look(
+        self,
+        outcomes: Iterable[Outcome],
+        held: Mapping[str, Held],
+        ladder: wire.Ladder | None,
+        now: float,
+    ) -> list[Intruder]:
+        """Finds them, and takes the steps that are due. `now` in Unix seconds."""
+        found = [
+            intruder
+            for outcome in outcomes
+            if outcome.truth is not None
+            for intruder in self._on(outcome.truth, held)
+        ]
+        there = {intruder.program for intruder in found}
+        self._seen = {program: seen for program, seen in self._seen.items() if program in there}
+        for intruder in found:
+            seen = self._seen.setdefault(intruder.program, _Seen(self._steady()))
+            step = None if ladder is None else self._due(seen, ladder)
+            if step is not None:
+                self._take(step, intruder, seen, now)
+        return found
+
+    def _on(self, truth: Truth, held: Mapping[str, Held]) -> Iterator[Intruder]:
+        spots: list[tuple[FoundInstance | None, int | None]] = [
+            (found, found.processes) for found in truth.instances
+        ]
+        if truth.mode == "whole":
+            spots.append((None, truth.processes))
+        for instance, count in spots:
+            place = None if instance is None else instance.place
+            given = [
+                h.allocation
+                for h in held.values()
+                if (h.gpu, place_of(h.allocation)) == (truth.uuid, place)
+                and h.given
+                and not h.emptied
+            ]
+            if count:
+                yield from self._strangers(truth.uuid, instance, place, given)
+
+    def _strangers(
+        self,
+        gpu: str,
+        instance: FoundInstance | None,
+        place: Place | None,
+        given: list[DesiredAllocation],
+    ) -> Iterator[Intruder]:
+        try:
+            pids = self._port.pids(gpu, None if instance is None else instance.id)
+        except GpuError as error:
+            log.warning("who is on %s is not known: %s", gpu, error)
+            return
+        for pid in sorted(set(pids) - self._at_home(pids, given)):
+            birth, whose = self._programs.birth(pid), self._programs.whose(pid)
+            if birth is not None:
+                slot = None if place is None else place.slot
+                user = whose.account or ""
+                yield Intruder(gpu, slot, (pid, birth), user, booked=bool(given))
+
+    def _at_home(self, pids: Iterable[int], given: list[DesiredAllocation]) -> set[int]:
+        """Those that may be there: they name a booking of this place, or are its owner's account's.
+        Where an owner has no account here, nobody can be told from it."""
+        accounts = {self._account_of(each.owner) for each in given}
+        if None in accounts:
+            return set(pids)
+        names = {name for each in given for name in (each.id, full_name(each))}
+        found: set[int] = set()
+        for pid in pids:
+            whose = self._programs.whose(pid)
+            untold = whose.account is None
+            if untold or whose.names & names or whose.account in accounts:
+                found.add(pid)
+        return found
+
+    def _due(self, seen: _Seen, ladder: wire.Ladder) -> Step | None:
+        now = self._steady()
+        if seen.warned is None:
+            return "warned" if now - seen.since >= ladder.warn_after else None
+        if ladder.end_after is None or seen.killed:
+            return None
+        step: Step = "asked" if seen.asked is None else "killed"
+        if seen.asked is None:
+            due = now - seen.warned >= READ_S and now - seen.since >= ladder.end_after
+        else:
+            due = now - seen.asked >= KILL_AFTER_S
+        return step if due and self._may_end() else None
+
+    def _take(self, step: Step, intruder: Intruder, seen: _Seen, now: float) -> None:
+        pid, birth = intruder.program
+        at = self._steady()
+        try:
+            if step == "warned":
+                seen.warned = at
+                self._programs.write(pid, _warning(intruder))
+            elif step == "asked":
+                seen.asked = at
+                self._programs.ask(pid, birth)
+            else:
+                seen.killed = True
+                self._programs.kill(pid, birth)
+        except PermissionError as error:
+            log.warning("process %d can't be %s: %s", pid, step, error)
+            return
+        log.warning("process %d of %s on %s was %s", pid, intruder.user, intruder.gpu, step)
+        deed = wire.Deed(
+            gpu=intruder.gpu, slot=intruder.slot, pid=pid, step=step, user=intruder.user,
+            at=int(now),
+        )  # fmt: skip
+        self._deeds.append(deed)
+
+
+def _warning(intruder: Intruder) -> str:
+    pid, _ = intruder.program
+    where = intruder.gpu if intruder.slot is None else f"a slice of {intruder.gpu}"
+    why = "is booked by somebody else" if intruder.booked else "is not booked"
+    return (
+        f"Your process {pid} uses {where}, which {why}. End it, and book a GPU in the portal;"
+        " it may be ended otherwise."
+    )

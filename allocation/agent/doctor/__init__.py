@@ -1,0 +1,1 @@
+"""`agent doctor`: the checks of a node and their report."""

@@ -1,0 +1,295 @@
+"""The checks of `doctor` that ask the driver, real or simulated. They only read."""
+
+import contextlib
+import ctypes
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pynvml
+
+from allocation.agent.doctor.checks import Check, Finding, State, found
+from allocation.agent.host.device_nodes import DriverDeviceNodes
+from allocation.agent.host.machine import host_simulated
+from allocation.agent.host.open_files import HostOpenFiles
+from allocation.agent.nvml.calls import REFUSALS, attempt
+from allocation.agent.nvml.gpu import NvmlGpu
+from allocation.agent.nvml.processes import lists_scrambled
+from allocation.agent.nvml.watch import NvmlWatch
+from allocation.agent.owner.cdi import DeviceNodes
+from allocation.agent.ports.gpu import GpuError, GpuPort, Truth
+from allocation.agent.ports.host_cores import numa_node
+from allocation.agent.simulated.hardware import Hardware
+from allocation.agent.simulated.nvml import installed
+from allocation.agent.simulated.programs import simulated_port
+from allocation.wire import InventoryGpu
+
+_OLDEST = 535
+_SUSPENDS = 550
+_SLOW_S = 2.0
+_OPEN_S = 8.0
+_ASKS = "the driver"
+_NVIDIA = "0x10de"
+
+
+def driver_checks(
+    simulate: Sequence[str] | None, branch: str, stack: contextlib.ExitStack
+) -> list[Check]:
+    """Returns the checks in the order of the report; `simulate` has models of simulated GPUs, which
+    are there until `stack` ends."""
+    patient = Patient(simulate, branch, stack)
+    late = "a driver that hangs serves nobody: see the kernel's log for Xids, restart the node"
+    first = Check("driver", patient.open, _ASKS, _OPEN_S, late)
+    rest: list[tuple[str, Callable[[], Finding]]] = [
+        ("driver's version", patient.version),
+        ("process ids of the driver", patient.pids),
+        ("GPUs", patient.gpus),
+        ("state of each GPU", patient.truths),
+        ("speed of an answer", patient.speed),
+        ("programs on GPUs", patient.holders),
+        ("memory in use by nobody", patient.residue),
+        ("MIG mode", patient.modes),
+        ("MIG profiles", patient.profiles),
+        ("NVLink and fabric", patient.fabric),
+        ("NUMA nodes", patient.numa),
+        ("persistence mode", patient.persistence),
+        ("measurements", patient.measures),
+        ("errors that the driver tells", patient.events),
+        ("device files", patient.files),
+    ]
+    return [first, *(Check(name, patient.asked(look), _ASKS, late=late) for name, look in rest)]
+
+
+class Patient:
+    """One driver while it is examined."""
+
+    def __init__(
+        self, simulate: Sequence[str] | None, branch: str, stack: contextlib.ExitStack
+    ) -> None:
+        self._simulate = simulate
+        self._branch = branch
+        self._stack = stack
+        self._port: GpuPort | None = None
+        self._nodes: DeviceNodes = DriverDeviceNodes()
+        self._gpus: tuple[InventoryGpu, ...] = ()
+        self._numa: Callable[[InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
+        self._truths: dict[str, Truth] = {}
+        self._slowest = 0.0
+        self._why_not = "the driver was not opened"
+
+    def open(self) -> Finding:
+        """Loads the driver's library, and reads what there is."""
+        if self._simulate:
+            models = list(self._simulate)
+            hardware = Hardware("doctor", models, state=None, clock=time.time, driver=self._branch)
+            self._stack.enter_context(installed(hardware))
+            self._port = simulated_port(hardware)
+            self._numa = host_simulated("doctor", len(models)).numa
+            return Finding("ok", f"simulated, branch {self._branch}: nothing real was seen")
+        try:
+            self._port = NvmlGpu(_never, files=HostOpenFiles())
+        except GpuError as error:
+            self._why_not = "no driver answers"
+            return _not_opened(str(error))
+        return Finding("ok", "NVML answers")
+
+    def asked(self, look: Callable[[], Finding]) -> Callable[[], Finding]:
+        """Returns the same for a driver that may refuse, or not be there."""
+
+        def guarded() -> Finding:
+            if self._port is None:
+                return Finding("unknown", self._why_not)
+            try:
+                return look()
+            except (GpuError, *REFUSALS, OSError) as error:
+                return Finding("fail", str(error), "see the kernel's log; report it with --json")
+
+        return guarded
+
+    @property
+    def port(self) -> GpuPort:
+        """The open driver."""
+        if self._port is None:
+            raise GpuError("driver", self._why_not)
+        return self._port
+
+    def version(self) -> Finding:
+        text = self.port.driver()
+        major = _major(text)
+        if major is None:
+            return Finding("unknown", f"version {text!r}", "see what driver this is")
+        if major < _OLDEST:
+            return Finding("fail", text, f"install a driver from {_OLDEST} on")
+        do = f"pauses by suspend need {_SUSPENDS} or later; all else works"
+        return found(good=major >= _SUSPENDS, seen=text, do=do)
+
+    def pids(self) -> Finding:
+        text = self.port.driver()
+        wrong = lists_scrambled(text)
+        seen = f"{text} tells wrong ones" if wrong else "can be believed"
+        do = "update the driver: 535.43 to 535.98 are known for it; open files alone count"
+        return found(good=not wrong, seen=seen, do=do)
+
+    def gpus(self) -> Finding:
+        self._gpus = self.port.inventory()
+        if not self._gpus:
+            return Finding("fail", "the driver knows no GPU", "see nvidia-smi -L and lspci")
+        kinds = Counter(f"{gpu.name} {gpu.memory_mb} MiB" for gpu in self._gpus)
+        seen = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
+        told = attempt(pynvml.nvmlDeviceGetCount)
+        do = f"the driver counts {told}: see the kernel's log about the others"
+        return found(good=told == len(self._gpus), seen=seen, do=do, otherwise="fail")
+
+    def truths(self) -> Finding:
+        troubles = []
+        for gpu in self._gpus:
+            began = time.monotonic()
+            try:
+                self._truths[gpu.uuid] = self.port.truth(gpu.uuid)
+            except GpuError as error:
+                troubles.append(f"{gpu.uuid}: {error}")
+            self._slowest = max(self._slowest, time.monotonic() - began)
+        seen = "; ".join(troubles) or f"{len(self._truths)} told"
+        return found(good=not troubles, seen=seen, do="reset it, or drain it", otherwise="fail")
+
+    def speed(self) -> Finding:
+        seen = f"the slowest took {self._slowest * 1000:.0f} ms"
+        do = "turn persistence on; the agent takes longer than 2 s for a driver that hangs"
+        return found(good=self._slowest < _SLOW_S, seen=seen, do=do)
+
+    def holders(self) -> Finding:
+        return self._each(
+            lambda _, truth: ", ".join(truth.holders) or _count(truth),
+            "end them, or give them bookings: such a GPU is not handed over",
+            "no program on any",
+        )
+
+    def residue(self) -> Finding:
+        return self._each(
+            lambda _, truth: f"{truth.residue_mb} MiB" if truth.residue_mb else "",
+            "reset the GPU: memory without a program stays used",
+            "none",
+        )
+
+    def modes(self) -> Finding:
+        return self._each(
+            lambda _, truth: (
+                f"{truth.mode}, {truth.pending} after a reset" if truth.pending else ""
+            ),
+            "stop what has the GPU open, then reset it",
+            ", ".join(sorted({truth.mode for truth in self._truths.values()})) or "none told",
+        )
+
+    def profiles(self) -> Finding:
+        able = [gpu for gpu in self._gpus if gpu.mig_capable]
+        empty = [gpu.uuid for gpu in able if not gpu.placements]
+        seen = ", ".join(empty) or f"{len(able)} of {len(self._gpus)} GPUs can be sliced"
+        do = "no profiles told while MIG is off: switch one GPU on by hand once and look again"
+        return found(good=not empty, seen=seen, do=do)
+
+    def fabric(self) -> Finding:
+        domains = {gpu.nvlink_domain for gpu in self._gpus if gpu.nvlink_domain is not None}
+        return self._each(
+            lambda _, truth: truth.unready or "",
+            "start nvidia-fabricmanager of the driver's own version",
+            f"{len(domains)} groups of linked GPUs",
+        )
+
+    def numa(self) -> Finding:
+        return self._each(
+            lambda gpu, _: "not told" if self._numa(gpu) is None else "",
+            "nothing on a machine with one node; else host cores near the GPU can't be chosen",
+            ", ".join(sorted({str(self._numa(gpu)) for gpu in self._gpus})),
+            "unknown",
+        )
+
+    def persistence(self) -> Finding:
+        modes = [attempt(pynvml.nvmlDeviceGetPersistenceMode, handle) for handle in self._handles()]
+        if None in modes or not modes:
+            return Finding("unknown", "not told", "see nvidia-smi -q -d PERFORMANCE")
+        return found(good=all(modes), seen=f"on for {sum(modes)} of {len(modes)}",
+                     do="start nvidia-persistenced")  # fmt: skip
+
+    def _handles(self) -> list[ctypes.c_void_p]:
+        found_ = (attempt(pynvml.nvmlDeviceGetHandleByUUID, gpu.uuid) for gpu in self._gpus)
+        return [handle for handle in found_ if handle is not None]
+
+    def measures(self) -> Finding:
+        missing: set[str] = set()
+        for gpu in self._gpus:
+            reading = self.port.readings(gpu.uuid)[0]
+            names = ("utilisation", "memory_used_mb", "power_mw", "temperature_c")
+            missing |= {name for name in names if getattr(reading, name) is None}
+        seen = f"not told: {', '.join(sorted(missing))}" if missing else "told"
+        return found(good=not missing, seen=seen, do="pages show gaps; nothing else depends on it")
+
+    def events(self) -> Finding:
+        watch = NvmlWatch(lambda _: None)
+        try:
+            errors = watch.errors()
+        finally:
+            watch.close()
+        seen = ", ".join(f"{each.kind} {each.code} on {each.gpu}" for each in errors) or "none now"
+        return found(good=not errors, seen=seen, do="see agent.md, 'Errors that the driver tells'")
+
+    def files(self) -> Finding:
+        if self._simulate:
+            return Finding("unknown", "simulated GPUs have none")
+        paths = [path for gpu in self._gpus for path in self._nodes.of(gpu.uuid)]
+        paths += self._nodes.common()
+        missing = [path for path in paths if not Path(path).exists()]
+        if missing:
+            do = "nvidia-modprobe -u -c 0 makes that of the first GPU, -c 1 of the second"
+            return Finding("fail", f"missing: {', '.join(missing)}", do)
+        open_ = [path for path in paths if Path(path).stat().st_mode & 0o006]
+        seen = f"{len(paths)} there, {len(open_)} open to everybody"
+        return found(good=not open_, seen=seen, do="nothing keeps people out: agent.md,"
+                     " 'Device permissions'")  # fmt: skip
+
+    def _each(
+        self,
+        tell: Callable[[InventoryGpu, Truth], str],
+        do: str,
+        good: str,
+        otherwise: State = "warn",
+    ) -> Finding:
+        """Returns what is wrong with which GPU, else `good`."""
+        known = [(gpu, self._truths[gpu.uuid]) for gpu in self._gpus if gpu.uuid in self._truths]
+        if not known:
+            return Finding("unknown", "no GPU told")
+        told = [f"{gpu.uuid}: {text}" for gpu, truth in known if (text := tell(gpu, truth))]
+        return found(good=not told, seen="; ".join(told) or good, do=do, otherwise=otherwise)
+
+
+def _count(truth: Truth) -> str:
+    if truth.processes is None:
+        return "can't be told"
+    return f"{truth.processes} programs" if truth.processes else ""
+
+
+def _major(version: str) -> int | None:
+    match = re.match(r"\d+", version)
+    return int(match[0]) if match else None
+
+
+def _not_opened(why: str, devices: Path = Path("/sys/bus/pci/devices")) -> Finding:
+    """Without a GPU that is no fault; with one, it is."""
+    if Path("/proc/driver/nvidia/version").exists():
+        do = "if library and kernel module are of different versions, restart the node"
+        return Finding("fail", why, do)
+    there = [path.parent.name for path in devices.glob("*/vendor") if _is_gpu(path.parent)]
+    if there:
+        seen = f"{why}, and there are GPUs at {', '.join(sorted(there))}"
+        return Finding("fail", seen, "install NVIDIA's driver, 535 or later, and load it")
+    return Finding("unknown", f"this machine has no NVIDIA GPU ({why})", "nothing: try --simulate")
+
+
+def _is_gpu(device: Path) -> bool:
+    class_ = (device / "class").read_text()
+    return (device / "vendor").read_text().strip() == _NVIDIA and class_.startswith("0x03")
+
+
+def _never(pid: int, *, force: bool) -> None:
+    raise AssertionError(f"doctor ends no program, and was asked to end {pid} (force={force})")

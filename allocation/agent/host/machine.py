@@ -1,0 +1,75 @@
+"""The machine around the GPUs: what the inventory says of it, and how its processes are ended."""
+
+import dataclasses
+import os
+import signal
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from allocation import wire
+from allocation.agent import VERSION
+from allocation.agent.ports.gpu import GpuPort
+from allocation.agent.ports.host_cores import numa_node
+from allocation.agent.ports.programs import is_signalled
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_SIMULATED_CORES_PER_GPU = 12
+_SIMULATED_MEMORY_MB_PER_GPU = 128 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """`numa` gives the NUMA node next to a GPU, None where it is not known."""
+
+    name: str
+    boot: str
+    cores: int
+    memory_mb: int
+    limits: wire.HostLimits = "counted"
+    limits_note: str = ""
+    numa: Callable[[wire.InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
+
+
+def host_read(name: str) -> Host:
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return Host(name, _BOOT_ID.read_text().strip(), os.cpu_count() or 1, pages * size >> 20)
+
+
+def host_simulated(name: str, gpus: int) -> Host:
+    """The same for the same name, whatever machine it is simulated on."""
+    boot = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+    cores, memory = gpus * _SIMULATED_CORES_PER_GPU, gpus * _SIMULATED_MEMORY_MB_PER_GPU
+    return Host(name, boot, cores, memory, numa=lambda gpu: 2 * gpu.index // gpus)
+
+
+def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
+    """Raises GpuError."""
+    return wire.Inventory(
+        hostname=host.name,
+        driver=port.driver(),
+        agent=VERSION,
+        boot=host.boot,
+        cores=host.cores,
+        memory_mb=host.memory_mb,
+        gpus=tuple(dataclasses.replace(gpu, numa=host.numa(gpu)) for gpu in port.inventory()),
+        limits=host.limits,
+        limits_note=host.limits_note[:200],
+    )
+
+
+def process_signal(pid: int, *, force: bool) -> None:
+    """Asks a process to end, or kills it. One that is gone is no error. Raises PermissionError."""
+    if not is_signalled(pid):
+        return
+    try:
+        # A pid file descriptor can't come to mean another process in between.
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL if force else signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(descriptor)

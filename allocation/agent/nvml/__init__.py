@@ -1,0 +1,1 @@
+"""The ports of a driver over NVML, through pynvml."""

@@ -1,0 +1,117 @@
+"""The ports of a driver that may hang: the same calls, each with a limit to how long it may take.
+
+A call that is late raises GpuError("hangs"). Until it comes back nothing else is asked about that
+GPU; what it changes in the end, the next look finds.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection
+
+from allocation.agent.nvml.reset import RESET_S
+from allocation.agent.owner.cdi import DeviceNodes
+from allocation.agent.ports.gpu import (
+    FoundError,
+    GpuError,
+    GpuPort,
+    Place,
+    Reading,
+    Truth,
+    WatchPort,
+)
+from allocation.agent.ports.worker_threads import BRIEF_S, CHANGE_S, OPEN_S, Lanes
+from allocation.wire import InventoryGpu, Mode
+
+EVERY = "all GPUs"
+_FILES = "device files"
+
+
+class PatientGpu:
+    """See gpu.GpuPort."""
+
+    def __init__(self, port: GpuPort, lanes: Lanes) -> None:
+        self._port = port
+        self._lanes = lanes
+        # Without persistence mode the first look wakes each GPU, which takes seconds.
+        self._first_s = OPEN_S
+
+    def driver(self) -> str:
+        return self._lanes.ask(EVERY, self._port.driver)
+
+    def inventory(self) -> tuple[InventoryGpu, ...]:
+        found = self._lanes.change(EVERY, self._port.inventory, max(self._first_s, CHANGE_S))
+        self._first_s = 0.0
+        return found
+
+    def truth(self, gpu: str) -> Truth:
+        return self._lanes.ask(gpu, lambda: self._port.truth(gpu))
+
+    def set_mode(self, gpu: str, mode: Mode) -> None:
+        """Leases can't wait for a reset: a later look finds what became of it."""
+        self._lanes.change(
+            gpu, lambda: self._port.set_mode(gpu, mode), limit_s=BRIEF_S, hangs_s=2 * RESET_S
+        )
+
+    def create(self, gpu: str, place: Place) -> None:
+        self._lanes.change(gpu, lambda: self._port.create(gpu, place))
+
+    def destroy(self, gpu: str, instance: int) -> None:
+        self._lanes.change(gpu, lambda: self._port.destroy(gpu, instance))
+
+    def pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
+        return self._lanes.ask(gpu, lambda: self._port.pids(gpu, instance))
+
+    def end_processes(
+        self, gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None
+    ) -> None:
+        self._lanes.ask(
+            gpu, lambda: self._port.end_processes(gpu, instance, force=force, only=only)
+        )
+
+    def readings(self, gpu: str) -> tuple[Reading, ...]:
+        return self._lanes.ask(gpu, lambda: self._port.readings(gpu))
+
+    def close(self) -> None:
+        """A driver that hangs is left as it is: the process can end without it."""
+        _close(self._lanes, self._port.close)
+
+
+class PatientWatch:
+    """See gpu.WatchPort."""
+
+    def __init__(self, watch: WatchPort, lanes: Lanes) -> None:
+        self._watch = watch
+        self._lanes = lanes
+
+    def errors(self) -> tuple[FoundError, ...]:
+        return self._lanes.ask(EVERY, self._watch.errors)
+
+    def users(self, pids: Collection[int]) -> tuple[str, ...]:
+        """The driver is not asked."""
+        return self._watch.users(pids)
+
+    def hanging(self) -> tuple[str, ...]:
+        return tuple(name for name in self._lanes.hanging() if name not in (EVERY, _FILES))
+
+    def close(self) -> None:
+        _close(self._lanes, self._watch.close)
+
+
+class PatientDeviceNodes:
+    """See cdi.DeviceNodes."""
+
+    def __init__(self, nodes: DeviceNodes, lanes: Lanes) -> None:
+        self._nodes = nodes
+        self._lanes = lanes
+
+    def common(self) -> tuple[str, ...]:
+        return self._nodes.common()
+
+    def of(self, device: str) -> tuple[str, ...]:
+        return self._lanes.ask(_FILES, lambda: self._nodes.of(device))
+
+
+def _close(lanes: Lanes, close: Callable[[], None]) -> None:
+    if not lanes.free:
+        return
+    with contextlib.suppress(GpuError):  # the process ends anyway
+        lanes.change(EVERY, close)

@@ -1,0 +1,91 @@
+"""How the GPUs of a node are joined: NVLinks between each two, groups of them, and PCIe paths."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pynvml
+
+from allocation.agent.nvml.calls import Handle, field_value, indexed, optional, twice
+from allocation.wire import PciePath, Peer
+
+_SWITCH = "switch"
+_PATHS: dict[int, PciePath] = {
+    pynvml.NVML_TOPOLOGY_INTERNAL: "board",
+    pynvml.NVML_TOPOLOGY_SINGLE: "switch",
+    pynvml.NVML_TOPOLOGY_MULTIPLE: "switches",
+    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: "bridge",
+    pynvml.NVML_TOPOLOGY_NODE: "numa",
+    pynvml.NVML_TOPOLOGY_SYSTEM: "system",
+}
+
+
+class Topology:
+    """Reads all links once. What a driver does not tell is unknown; it never fails."""
+
+    def __init__(self, handles: dict[int, Handle]) -> None:
+        self._handles = handles
+        self._links = {i: Counter(_link_ends(handle)) for i, handle in handles.items()}
+        known = {i: twice(pynvml.nvmlDeviceGetPciInfo, h) for i, h in handles.items()}
+        self._pci = {i: "" if pci is None else pci.busId for i, pci in known.items()}
+
+    def domains(self) -> dict[int, int | None]:
+        """Numbers the connected groups of GPUs; GPUs on NVSwitches of one node are one group."""
+        by_pci = {pci: i for i, pci in self._pci.items() if pci}
+        group: dict[int | str, int | str] = {}
+
+        def root(member: int | str) -> int | str:
+            while group.setdefault(member, member) != member:
+                member = group[member]
+            return member
+
+        for i, ends in self._links.items():
+            for end in ends:
+                group[root(i)] = root(end if end == _SWITCH else by_pci.get(end, i))
+        linked = {i: root(i) if i in group else None for i in self._handles}
+        order = list(dict.fromkeys(r for r in linked.values() if r is not None))
+        return {i: None if r is None else order.index(r) for i, r in linked.items()}
+
+    def peers(self, index: int) -> tuple[Peer, ...]:
+        """The node's other GPUs, by index."""
+        return tuple(
+            Peer(index=other, nvlinks=self._nvlinks(index, other), path=self._path(index, other))
+            for other in sorted(self._handles)
+            if other != index
+        )
+
+    def _nvlinks(self, one: int, other: int) -> int:
+        """Direct ones, and as many as both have to NVSwitches."""
+        first, second = self._links[one], self._links[other]
+        return first[self._pci[other]] + min(first[_SWITCH], second[_SWITCH])
+
+    def _path(self, one: int, other: int) -> PciePath | None:
+        first, second = self._handles[one], self._handles[other]
+        level = twice(optional, pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second)
+        return _PATHS.get(level)
+
+
+def _link_ends(handle: Handle) -> Iterator[str]:
+    """PCI ids of the GPUs at the other ends, "switch" for an NVSwitch."""
+    for link in range(_link_count(handle)):
+        end = twice(_link_end, handle, link)
+        if end is not None:
+            yield str(end)
+
+
+def _link_count(handle: Handle) -> int:
+    """As many links as this GPU has. The binding's own constant is that of the newest GPU."""
+    told = field_value(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
+    most = int(pynvml.NVML_NVLINK_MAX_LINKS)
+    return most if told is None else min(told, most)
+
+
+def _link_end(handle: Handle, link: int) -> str | None:
+    if not indexed(pynvml.nvmlDeviceGetNvLinkState, handle, link):
+        return None
+    kind = indexed(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+    if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+        return _SWITCH
+    if kind != pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
+        return None
+    remote = indexed(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+    return None if remote is None else str(remote.busId)

@@ -1,0 +1,138 @@
+"""Keeps the files of the bookings that are active on this node: `env`, `booking.json` and, where
+asked for, their CDI specification; and tells the hooks who is there.
+
+The folder `bookings/<tenant>.<booking>/` has the first two exactly while all of the booking's
+devices on this node are handed over.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from allocation.agent.owner.cdi import Cdi
+from allocation.agent.owner.cgroups import Cgroups
+from allocation.agent.owner.device_acls import Doors
+from allocation.agent.owner.hooks import Hooks
+from allocation.agent.owner.shares import NOTICE, SAVED, Part, environment, files
+from allocation.agent.ports.handover import write_whole
+from allocation.agent.ports.programs import account_uid
+from allocation.agent.ports.readable import folder_readable
+
+log = logging.getLogger(__name__)
+
+
+class Bookings:
+    """Level-triggered: told what is active, it makes the files and hooks follow."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        cdi: Cdi | None = None,
+        doors: Doors | None = None,
+        hooks: Hooks | None = None,
+        cgroups: Cgroups | None = None,
+        uid_of: Callable[[str], int | None] = account_uid,
+    ) -> None:
+        """`uid_of` gives the number of a local account, None where it is not known."""
+        self._root = root
+        self.uid_of = uid_of
+        self._cgroups = cgroups
+        self._cdi = cdi
+        self._doors = doors
+        self._hooks = hooks
+        # Files of an earlier life are written anew, or removed, by the first look.
+        folders = root.iterdir() if root.is_dir() else ()
+        self._written: dict[str, Part | None] = {folder.name: None for folder in folders}
+
+    def open(self, parts: Mapping[str, Part]) -> list[str]:
+        """Opens the devices of these bookings, and closes all others. Returns what went wrong."""
+        return [] if self._doors is None else self._doors.sync(parts)
+
+    def sync(self, opened: Mapping[str, Part], waiting: Collection[str] = ()) -> str | None:
+        """Makes the devices of all these bookings open, and the files of those that don't wait.
+
+        Returns what went wrong; it is tried again with the next call.
+        """
+        parts = {name: part for name, part in opened.items() if name not in waiting}
+        troubles = []
+        for name in sorted(self._written.keys() | parts.keys()):
+            part = parts.get(name)
+            if part is not None and self._written.get(name) == part:
+                continue
+            try:
+                self._remove(name) if part is None else self._write(part)
+            except OSError as error:
+                troubles.append(f"the files of {name}: {error}")
+                log.warning("%s", troubles[-1])
+        troubles += [
+            f"no account here is known for {part.owner}: {name} is nobody's to use"
+            for name, part in sorted(parts.items())
+            if not part.account
+        ]
+        troubles += self.open(opened)
+        if self._cdi is not None:
+            troubles += self._cdi.sync(parts)
+        if self._cgroups is not None:
+            troubles += filter(None, [self._cgroups.sync(parts)])
+        if self._hooks is not None:
+            self._hooks.want({name: environment(part) for name, part in parts.items()})
+        return "; ".join(troubles) or None
+
+    def told(self, name: str) -> bool:
+        """Returns whether the booking has its files, also from an earlier life of the agent."""
+        return (self._root / name / "booking.json").exists()
+
+    def said(self) -> dict[str, int]:
+        """When owners last said that everything is saved, by booking; in Unix seconds."""
+        found = {}
+        for name in self._written:
+            try:
+                at = (self._root / name / SAVED).stat(follow_symlinks=False).st_mtime
+            except OSError:
+                continue
+            if at > 0:
+                found[name] = int(at)
+        return found
+
+    def _write(self, part: Part) -> None:
+        folder = self._root / part.name
+        folder_readable(folder)
+        wanted = files(part)
+        for name, text in wanted.items():
+            write_whole(folder / name, text)
+        for name in {NOTICE} - wanted.keys():
+            (folder / name).unlink(missing_ok=True)
+        old = self._written.get(part.name)
+        if not (folder / SAVED).exists() or (old is not None and old.account != part.account):
+            uid = self.uid_of(part.account) if part.account else None
+            _make_saved(folder / SAVED, part, uid)
+        self._written[part.name] = part
+
+    def _remove(self, name: str) -> None:
+        folder = self._root / name
+        for file in folder.iterdir() if folder.is_dir() else ():
+            if file.is_file():
+                file.unlink(missing_ok=True)
+        if folder.exists() and not any(folder.iterdir()):
+            folder.rmdir()
+        del self._written[name]
+
+
+def _make_saved(path: Path, part: Part, account: int | None) -> None:
+    """The one file that is its owner's: touching it tells that everything is saved. Its folder is
+    ours, so it stays this very file; its time is all that is read of it. Raises OSError."""
+    fresh = path.with_suffix(".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.close(descriptor)
+    try:
+        if account is None:
+            who = part.account or f"for {part.owner}"
+            log.info("no account %s here: nobody can say that %s is saved", who, path.parent)
+        elif account != os.geteuid():
+            os.chown(fresh, account, -1)
+    except PermissionError:
+        log.warning("the agent may not give %s to %s", path, part.account)
+    os.utime(fresh, (0, 0))
+    os.replace(fresh, path)

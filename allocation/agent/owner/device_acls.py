@@ -1,0 +1,168 @@
+"""Opens the device files of a booking to its owner's account, and closes them at its end.
+
+By access control lists, with the system's own `setfacl`. This keeps somebody out only where nobody
+may open the files anyway: the driver makes them open to everybody unless the site says otherwise
+(`NVreg_DeviceFileMode=0660`). Then the files that every program needs (`/dev/nvidiactl`) are closed
+too, and are opened with the device. Where a device stands open, that is told.
+"""
+
+import json
+import logging
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from allocation.agent.owner.cdi import DeviceNodes
+from allocation.agent.owner.shares import Part
+from allocation.agent.ports.gpu import GpuError
+from allocation.agent.ports.programs import account_uid
+from allocation.agent.state.store import write_synced
+
+log = logging.getLogger(__name__)
+
+_LIMIT_S = 5
+Right = tuple[str, int]
+"""The path of a device file, and the number of the account that may use it."""
+
+
+class Access(Protocol):
+    """Who may open a file. Every call may raise OSError."""
+
+    def give(self, right: Right) -> None: ...
+
+    def take(self, right: Right) -> None:
+        """A right or a file that is not there is no error."""
+
+    def stands_open(self, path: str) -> bool:
+        """Whether everybody may use it anyway."""
+
+
+class SetFacl:
+    """See Access."""
+
+    def __init__(self) -> None:
+        """Raises OSError where `setfacl` is missing."""
+        program = shutil.which("setfacl")
+        if program is None:
+            raise FileNotFoundError("device permissions need the program setfacl")
+        self._program = program
+
+    def give(self, right: Right) -> None:
+        path, uid = right
+        self._run("-m", f"u:{uid}:rw", path)
+
+    def take(self, right: Right) -> None:
+        path, uid = right
+        if Path(path).exists():
+            self._run("-x", f"u:{uid}", path)
+
+    def stands_open(self, path: str) -> bool:
+        return bool(Path(path).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH))
+
+    def _run(self, *arguments: str) -> None:
+        try:
+            subprocess.run(  # noqa: S603 (the system's own program, no shell)
+                [self._program, *arguments],
+                check=True,
+                timeout=_LIMIT_S,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        except subprocess.CalledProcessError as error:
+            raise OSError(error.stderr.decode(errors="replace").strip()) from error
+        except subprocess.TimeoutExpired as error:
+            raise OSError(f"setfacl took longer than {_LIMIT_S} s") from error
+
+
+class Doors:
+    """Level-triggered: told what is active, it makes the rights follow.
+
+    What was given is in the file `state` before it is, so that a crash leaves no door open.
+    """
+
+    def __init__(
+        self,
+        nodes: DeviceNodes,
+        access: Access,
+        state: Path,
+        uid_of: Callable[[str], int | None] = account_uid,
+    ) -> None:
+        """Raises OSError or ValueError for a damaged `state`."""
+        self._nodes = nodes
+        self._access = access
+        self._state = state
+        self._uid_of = uid_of
+        saved = json.loads(state.read_bytes()) if state.exists() else []
+        self._saved: set[Right] = {(str(path), int(uid)) for path, uid in saved}
+        # After a restart of the machine the files are new: what is wanted is given again.
+        self._given: set[Right] = set()
+        # A driver that is late for a moment takes nothing from a booking that goes on.
+        self._paths: dict[str, tuple[str, ...]] = {}
+
+    def sync(self, parts: Mapping[str, Part]) -> list[str]:
+        """Returns what went wrong; it is tried again with the next call."""
+        troubles: list[str] = []
+        wanted: set[Right] = set()
+        # Files are numbered anew after a reset: only while it is held is a device's path sure.
+        held = {device for part in parts.values() for device in part.devices}
+        self._paths = {device: paths for device, paths in self._paths.items() if device in held}
+        for name, part in sorted(parts.items()):
+            troubles += self._collect(name, part, wanted)
+        for right in sorted(self._saved - wanted):
+            try:
+                self._access.take(right)
+            except OSError as error:
+                troubles.append(f"{right[0]} was not closed: {error}")
+                wanted.add(right)
+            self._given.discard(right)
+        try:
+            self._save(wanted)
+            troubles += self._give(wanted - self._given)
+        except OSError as error:
+            troubles.append(f"devices were not opened: {error}")
+        for trouble in troubles:
+            log.warning("%s", trouble)
+        return troubles
+
+    def _collect(self, name: str, part: Part, wanted: set[Right]) -> list[str]:
+        """Adds what the booking is to have; returns what of it can't be told."""
+        uid = self._uid_of(part.account) if part.account else None
+        if uid is None:
+            missing = part.account or f"for {part.owner}"
+            return [f"the devices of {name} were not opened: there is no account {missing} here"]
+        wanted |= {(path, uid) for path in self._nodes.common()}
+        troubles = []
+        for device in part.devices:
+            try:
+                self._paths[device] = self._nodes.of(device)
+            except (OSError, GpuError) as error:
+                troubles.append(f"the files of {device} of {name} are not told: {error}")
+            wanted |= {(path, uid) for path in self._paths.get(device, ())}
+        return troubles
+
+    def _save(self, rights: set[Right]) -> None:
+        if rights != self._saved:
+            write_synced(self._state, json.dumps(sorted(rights)).encode())
+            self._saved = rights
+
+    def _give(self, rights: Iterable[Right]) -> list[str]:
+        """A file that is missing, or has no room for a right, keeps back no other file."""
+        troubles = []
+        for right in sorted(rights):
+            path = right[0]
+            try:
+                if self._access.stands_open(path) and path not in self._nodes.common():
+                    log.warning("%s stands open to everybody: rights keep nobody out", path)
+                self._access.give(right)
+                self._given.add(right)
+            except FileNotFoundError:
+                troubles.append(
+                    f"{path} was not opened: there is no such file; see nvidia-modprobe"
+                )
+            except OSError as error:
+                troubles.append(f"{path} was not opened: {error}")
+        return troubles

@@ -1,0 +1,58 @@
+"""Which programs hold an allocation's device.
+
+Of a share that is a question of whose a program is, and it is answered by what the program's
+environment says, else by its account: this detects, it does not prevent.
+"""
+
+from collections.abc import Callable, Iterable
+
+from allocation.agent.plan.reconcile import place_of
+from allocation.agent.ports.gpu import GpuPort
+from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.programs import Programs
+from allocation.wire import DesiredAllocation
+
+AccountOf = Callable[[str], str | None]
+"""The local account of a member of the portal."""
+
+
+def device_holders(port: GpuPort, gpu: str, allocation: DesiredAllocation) -> tuple[int, ...]:
+    """Of a whole GPU or a slice. Raises GpuError."""
+    place = place_of(allocation)
+    if place is None:
+        return port.pids(gpu, None)
+    there = (i.id for i in port.truth(gpu).instances if i.place == place)
+    instance = next(there, None)
+    return () if instance is None else port.pids(gpu, instance)
+
+
+def share_holders(
+    port: GpuPort,
+    programs: Programs | None,
+    gpu: str,
+    shares: Iterable[DesiredAllocation],
+    account_of: AccountOf = lambda member: member,
+) -> dict[str, tuple[int, ...] | None]:
+    """By share, of all that are on a GPU; None where it can't be told. Raises GpuError.
+
+    A program that names no booking is of its account's share, if that has only one here. While its
+    account is not known yet, it may be anybody's.
+    """
+    shares = tuple(shares)
+    if not shares:
+        return {}
+    if programs is None:
+        return dict.fromkeys((each.id for each in shares), None)
+    found: dict[str, list[int]] = {each.id: [] for each in shares}
+    late = False
+    for pid in port.pids(gpu, None):
+        whose = programs.whose(pid)
+        late = late or (whose.late and not whose.names)
+        mine = [s for s in shares if {full_name(s), s.id} & whose.names]
+        if not whose.names:
+            known = whose.account is not None
+            own = [s for s in shares if known and account_of(s.owner) == whose.account]
+            mine = own if len({full_name(s) for s in own}) == 1 else []
+        for each in mine:
+            found[each.id].append(pid)
+    return {name: None if late and not pids else tuple(pids) for name, pids in found.items()}

@@ -1,0 +1,195 @@
+"""Runs a site's own programs when a booking becomes active on this node, when its owner is told of
+a pause, and when it is over.
+
+The executables of `<folder>/start` and the like run one after the other in the order of their
+names, without a shell, each for a bounded time, on threads of their own: nothing waits for them,
+and what they answer changes nothing but the log. Notices have a thread to themselves, as they must
+not wait. Programs run at least once: an agent that is killed in between runs them again, so they
+must be safe to run twice.
+"""
+
+import json
+import logging
+import os
+import queue
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from allocation.agent.state.store import write_synced
+
+log = logging.getLogger(__name__)
+
+Event = Literal["start", "resume", "notice", "pause", "end", "release", "regain"]
+Environments = Mapping[str, Mapping[str, str]]
+"""The environment of each active booking, by its full name."""
+Known = Mapping[str, str] | None
+Step = tuple[Event | None, str, Mapping[str, str], Known]
+"""What to run (or nothing), for whom, in which environment, and what to remember of it then."""
+
+LIMIT_S = 10.0
+PLAIN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+_PAUSE, _RESUMES = "GPU_BOOKING_PAUSE_ID", "GPU_BOOKING_RESUMES"
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class Hooks:
+    def __init__(self, folder: Path, state: Path, *, limit_s: float = LIMIT_S) -> None:
+        """`state` is the folder of the files that remember what has run.
+
+        Raises OSError or ValueError for damaged ones.
+        """
+        programs = Programs(folder, limit_s)
+        self._lanes = (
+            Lane("hooks", state / "hooks.json", programs, lives),
+            Lane("notice-hooks", state / "notices.json", programs, notices),
+        )
+
+    def want(self, active: Environments) -> None:
+        """These bookings are active now; returns at once."""
+        for lane in self._lanes:
+            lane.want(active)
+
+    def stop(self) -> None:
+        """Lets the programs that run come to their end, within their time."""
+        for lane in self._lanes:
+            lane.stop()
+
+
+def lives(known: Environments, active: Environments) -> Iterator[Step]:
+    """`known` are those whose start has run, with the environment of then, or of their notice."""
+    for name in sorted(known.keys() - active.keys()):
+        values = known[name]
+        if _PAUSE in values:
+            yield "pause", name, values, {k: v for k, v in values.items() if k != _PAUSE}
+        yield "end", name, values, None
+    for name in sorted(active.keys() - known.keys()):
+        values = active[name]
+        yield "start", name, values, values
+        if _RESUMES in values:
+            yield "resume", name, values, values
+    for name in sorted(active.keys() & known.keys()):
+        if _pause(active[name]) != _pause(known[name]):
+            yield None, name, {}, active[name]
+
+
+def notices(known: Environments, active: Environments) -> Iterator[Step]:
+    """`known` are those of the last notice, or of none."""
+    for name in sorted(known.keys() - active.keys()):
+        yield None, name, {}, None
+    for name, values in sorted(active.items()):
+        new = _pause(values)
+        if new == _pause(known.get(name, {})):
+            continue
+        yield "notice" if new else None, name, values, values
+
+
+def _pause(values: Mapping[str, str]) -> tuple[str, str] | None:
+    return (values[_PAUSE], values["GPU_BOOKING_PAUSE_AT"]) if _PAUSE in values else None
+
+
+class Lane:
+    """A thread that makes programs run until nothing is left between what it knows and what is.
+
+    What it knows outlives it in the file `state`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        state: Path,
+        programs: "Programs",
+        steps: Callable[[Environments, Environments], Iterator[Step]],
+    ) -> None:
+        self._state = state
+        self._programs = programs
+        self._steps = steps
+        self._asked: Environments | None = None
+        self._told: queue.SimpleQueue[Environments | None] = queue.SimpleQueue()
+        self._known: dict[str, dict[str, str]] = (
+            json.loads(state.read_bytes()) if state.exists() else {}
+        )
+        self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
+        self._thread.start()
+
+    def want(self, active: Environments) -> None:
+        if active != self._asked:
+            self._asked = active
+            self._told.put(active)
+
+    def stop(self) -> None:
+        self._told.put(None)
+        self._thread.join(self._programs.limit_s + 1)
+
+    def _follow(self) -> None:
+        while (active := self._told.get()) is not None:
+            for event, name, values, known in list(self._steps(dict(self._known), active)):
+                if event is not None:
+                    self._programs.run(event, name, values)
+                if known is None:
+                    self._known.pop(name, None)
+                else:
+                    self._known[name] = dict(known)
+                self._save()
+
+    def _save(self) -> None:
+        try:
+            write_synced(self._state, json.dumps(self._known).encode())
+        except OSError as error:
+            log.warning("hooks may run again after a restart: %s", error)
+
+
+class Programs:
+    """Those of the site."""
+
+    def __init__(self, folder: Path, limit_s: float) -> None:
+        self._folder = folder
+        self.limit_s = limit_s
+
+    def run(self, event: Event, name: str, values: Mapping[str, str]) -> None:
+        for program in self._programs(event):
+            code = self._run_one(program, {**PLAIN, **values, "GPU_HOOK": event})
+            if code != 0:
+                log.warning("%s of %s for %s ended with %s", event, program.name, name, code)
+
+    def _programs(self, event: Event) -> Iterator[Path]:
+        """Only what nobody but root and we ourselves can have put there or changed."""
+        folder = self._folder / event
+        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            if not path.is_file() or not os.access(path, os.X_OK):
+                continue
+            if all(is_ours(each) for each in (path, folder, self._folder)):
+                yield path
+            else:
+                log.error("%s is not run: others than root may change it", path)
+
+    def _run_one(self, program: Path, environment: Mapping[str, str]) -> int | str:
+        """Its exit status; on time out the program and all it started are killed."""
+        try:
+            running = subprocess.Popen(  # noqa: S603 (a file of the site's own directory, no shell)
+                [program],
+                cwd=self._folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno(),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return str(error)
+        try:
+            return running.wait(self.limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+            return f"a kill after {self.limit_s:g} s"
+
+
+def is_ours(path: Path) -> bool:
+    """Whether only root and we ourselves can have put it there or changed it. Raises OSError."""
+    found = path.stat()
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_MAY_WRITE

@@ -1,0 +1,89 @@
+"""What owners are told of pauses, and what they say."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from allocation.agent.owner.device_holders import AccountOf, device_holders, share_holders
+from allocation.agent.plan.reconcile import Held
+from allocation.agent.ports.gpu import GpuError, GpuPort
+from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.programs import Programs
+
+log = logging.getLogger(__name__)
+
+_APART_S = 10
+
+
+def open_notices(held: Mapping[str, Held]) -> bool:
+    """Whether somebody who was told of a pause may be about to say that all is saved."""
+    return any(each.notice is not None and not each.emptied for each in held.values())
+
+
+def told_since(before: Mapping[str, Held], held: Mapping[str, Held]) -> list[Held]:
+    """The records of those who are to be told of a notice now."""
+    return [
+        each
+        for name, each in held.items()
+        if each.notice is not None and (name not in before or before[name].notice != each.notice)
+    ]
+
+
+def heard(held: Mapping[str, Held], said: Mapping[str, int], now: float) -> dict[str, int]:
+    """What is new in `said`, the Unix seconds at which owners said that all is saved, by booking.
+
+    The time comes from the owner, so it is believed only within the booking and up to now. Without
+    a notice it only tells of a checkpoint, for which one word in ten seconds is enough.
+    """
+    found = {}
+    for name, record in held.items():
+        at = min(said.get(full_name(record.allocation), 0), int(now))
+        old = record.saved
+        if not record.given or record.emptied or at < record.allocation.starts:
+            continue
+        if old is not None and (at <= old or (record.notice is None and now - old < _APART_S)):
+            continue
+        found[name] = at
+    return found
+
+
+def saved_of(record: Held) -> int | None:
+    """When all was saved, for the portal: before or after its notice as it was here, however
+    much the two clocks differ."""
+    notice, at = record.allocation.notice, record.saved
+    if at is None or notice is None or record.noticed is None:
+        return at
+    return max(at, notice.told) if at >= record.noticed else min(at, notice.told - 1)
+
+
+def programs_warn(
+    port: GpuPort,
+    programs: Programs,
+    number: int,
+    told: Iterable[Held],
+    held: Mapping[str, Held],
+    account_of: AccountOf,
+) -> None:
+    """Sends the signal to the programs on the devices of `told`, once to each."""
+    pids: dict[int, None] = {}
+    for record in told:
+        try:
+            pids |= dict.fromkeys(_holders(port, programs, record, held, account_of))
+        except GpuError as error:
+            log.warning("programs of %s were not warned: %s", record.allocation.id, error)
+    warned = [pid for pid in pids if programs.warn(pid, number)]
+    if pids:
+        log.info("signal %d went to %d of %d programs", number, len(warned), len(pids))
+
+
+def _holders(
+    port: GpuPort,
+    programs: Programs,
+    record: Held,
+    held: Mapping[str, Held],
+    account_of: AccountOf,
+) -> tuple[int, ...]:
+    if record.allocation.share is None:
+        return device_holders(port, record.gpu, record.allocation)
+    beside = (h.allocation for h in held.values() if h.gpu == record.gpu and not h.emptied)
+    shares = (each for each in beside if each.share is not None)
+    return share_holders(port, programs, record.gpu, shares, account_of)[record.allocation.id] or ()

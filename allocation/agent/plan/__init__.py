@@ -1,0 +1,1 @@
+"""What to do next on one GPU. Pure."""

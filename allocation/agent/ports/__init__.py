@@ -1,0 +1,1 @@
+"""What the agent needs from outside: drivers, programs, the host, the portal."""

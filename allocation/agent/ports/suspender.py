@@ -1,0 +1,271 @@
+"""The port to what freezes programs: device memory goes to the host's, the device is let go.
+
+NVIDIA's `cuda-checkpoint` does that in two steps, and in two forms. From driver 570 on, `--action
+lock` makes a program's CUDA calls wait, with a limit, and `--action checkpoint` copies its memory;
+`restore` and `unlock` are the way back. Drivers 550 to 569 have one `--toggle` for both ways.
+"""
+
+import dataclasses
+import logging
+import re
+import shutil
+import time
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from allocation.agent.ports.checkpoint_tool import Answer, Call, CheckpointTool
+from allocation.agent.ports.handover import full_name
+from allocation.wire import DesiredAllocation
+
+log = logging.getLogger(__name__)
+
+LIMIT_S = 120.0
+LOCK_S = 30.0
+# NVIDIA's developers advise against killing a call, so each gets longer than it should need.
+_SHORT_S = 40.0
+_OLDEST = 550
+_ACTIONS = 570
+_MEMORY = Path("/proc/meminfo")
+
+
+Program = tuple[int, str]
+"""Process id and birth: see programs.Programs."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Suspended:
+    """Our record of programs that were frozen on a GPU, or are about to be, for an allocation;
+    and the one for which they are woken."""
+
+    allocation: str
+    booking: str
+    gpu: str
+    programs: tuple[Program, ...]
+    resumed_by: str | None = None
+
+    @classmethod
+    def of(
+        cls, allocation: DesiredAllocation, gpu: str, programs: tuple[Program, ...]
+    ) -> "Suspended":
+        return cls(allocation.id, full_name(allocation), gpu, programs)
+
+    def woken_by(self, allocation: str) -> "Suspended":
+        return dataclasses.replace(self, resumed_by=allocation)
+
+
+class Suspender(Protocol):
+    """By process id; every call returns at once."""
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no program can be frozen on this node; None where that is possible."""
+
+    def room_mb(self) -> int | None:
+        """What the host has to take device memory, in MiB; None if that is not known."""
+
+    def freeze(self, pid: int) -> None:
+        """Begins to freeze a program that the driver names on a device, or goes on with one that is
+        half frozen. While something is under way for it nothing else is begun."""
+
+    def wake(self, pid: int, *, there: bool) -> None:
+        """Begins to make a program run that is frozen, or half frozen; one that runs is left as it
+        is. `there`: the driver names it on a device."""
+
+    def busy(self, pid: int) -> bool:
+        """Whether one is under way, begun by this life of the agent or by an earlier one."""
+
+    def result(self, pid: int) -> str | None:
+        """Of the last one of this life: "" when it was done, else why not; None while there is
+        none or it is under way."""
+
+    def is_held(self, pid: int) -> bool:
+        """Whether CUDA calls of the program may be locked by what this life began."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ask:
+    """One call of the tool about a program, and its limit in seconds."""
+
+    arguments: tuple[str, ...]
+    limit: float = LIMIT_S
+
+
+_STATE = Ask(("--get-state",), _SHORT_S)
+_LOCK = Ask(("--action", "lock", "--timeout", f"{LOCK_S * 1000:.0f}"), LOCK_S + _SHORT_S)
+_CHECKPOINT = Ask(("--action", "checkpoint"))
+_RESTORE = Ask(("--action", "restore"))
+_UNLOCK = Ask(("--action", "unlock"), _SHORT_S)
+_TOGGLE = Ask(("--toggle",))
+
+Steps = Generator[Ask, Answer, str]
+"""Asks, is sent what was answered, and returns what went wrong."""
+
+
+class Tool(Protocol):
+    """`cuda-checkpoint` of a node."""
+
+    def start(self, pid: int, arguments: Sequence[str]) -> Call:
+        """Begins a call about a program."""
+
+    def is_taken(self, pid: int) -> bool:
+        """Whether a call about it is under way, begun by this life of the agent or an earlier."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Job:
+    steps: Steps
+    ask: Ask
+    call: Call
+    until: float
+    killed: bool = False
+
+
+class CudaCheckpoint:
+    """See Suspender. Each job first asks for the program's state, so it can begin where a life of
+    the agent that was killed has left it."""
+
+    def __init__(
+        self, tool: Tool, driver: str, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`driver` is the driver's version."""
+        self._tool = tool
+        self._driver = driver
+        self._steady = steady
+        found = re.match(r"\d+", driver)
+        self._major = int(found[0]) if found else 0
+        self._jobs: dict[int, _Job] = {}
+        self._results: dict[int, str] = {}
+        # Programs for which a step was begun that may lock CUDA, and that were not seen to run
+        # since.
+        self._held: set[int] = set()
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no program can be frozen with this driver."""
+        if self._major >= _OLDEST:
+            return None
+        return f"driver {self._driver} can't suspend programs, {_OLDEST} or later can"
+
+    def room_mb(self) -> int | None:
+        for line in _MEMORY.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == "MemAvailable":
+                return int(value.split()[0]) >> 10
+        return None
+
+    def freeze(self, pid: int) -> None:
+        self._begin(pid, self._freezing(pid))
+
+    def wake(self, pid: int, *, there: bool) -> None:
+        self._begin(pid, self._waking(pid, there=there))
+
+    def busy(self, pid: int) -> bool:
+        self._drive(pid)
+        return pid in self._jobs or self._tool.is_taken(pid)
+
+    def result(self, pid: int) -> str | None:
+        self._drive(pid)
+        return None if pid in self._jobs else self._results.get(pid)
+
+    def is_held(self, pid: int) -> bool:
+        """Whether CUDA calls of the program may be locked by what this life began."""
+        return pid in self._held
+
+    # The steps.
+
+    def _freezing(self, pid: int) -> Steps:
+        told = yield _STATE
+        state = told.state
+        if state == "checkpointed":
+            return ""
+        if self._major < _ACTIONS and state in (None, "running") and not told.late:
+            # What the driver names on a device runs, where it has no word for a program's state.
+            self._held.add(pid)
+            return (yield _TOGGLE).failure
+        if self._major < _ACTIONS or state not in ("running", "locked"):
+            return told.failure or f"CUDA of the program is {state}"
+        self._held.add(pid)
+        if state == "running":
+            locked = yield _LOCK
+            if locked.failure:
+                return locked.failure
+        return (yield _CHECKPOINT).failure
+
+    def _waking(self, pid: int, *, there: bool) -> Steps:
+        told = yield _STATE
+        state = told.state
+        if state == "running":
+            failure = ""
+        elif state == "locked":
+            failure = (yield _UNLOCK).failure
+        elif state == "checkpointed":
+            failure = yield from self._restoring()
+        elif state is None and self._major < _ACTIONS and not told.late:
+            if there:
+                # Whether it is locked can't be told.
+                return ""
+            failure = (yield _TOGGLE).failure
+        else:
+            return told.failure or f"CUDA of the program is {state}"
+        if not failure:
+            self._held.discard(pid)
+        return failure
+
+    def _restoring(self) -> Steps:
+        if self._major < _ACTIONS:
+            return (yield _TOGGLE).failure
+        restored = yield _RESTORE
+        return restored.failure or (yield _UNLOCK).failure
+
+    # Making them.
+
+    def _begin(self, pid: int, steps: Steps) -> None:
+        if self.busy(pid):
+            return
+        self._results.pop(pid, None)
+        self._start(pid, steps, next(steps))
+        self._drive(pid)
+
+    def _start(self, pid: int, steps: Steps, ask: Ask) -> None:
+        call = self._tool.start(pid, ask.arguments)
+        self._jobs[pid] = _Job(steps, ask, call, self._steady() + ask.limit)
+
+    def _drive(self, pid: int) -> None:
+        """Goes on as far as answers are there."""
+        while (job := self._jobs.get(pid)) is not None:
+            answer = self._answer(job)
+            if answer is None:
+                return
+            try:
+                ask = job.steps.send(answer)
+            except StopIteration as done:
+                self._results[pid] = done.value
+                del self._jobs[pid]
+            else:
+                self._start(pid, job.steps, ask)
+
+    def _answer(self, job: _Job) -> Answer | None:
+        answer = job.call.poll()
+        if answer is None:
+            # A call that the driver holds may take its time to die: until then it is under way.
+            if self._steady() >= job.until and not job.killed:
+                job.call.kill()
+                job.killed = True
+            return None
+        if job.killed:
+            what = " ".join(job.ask.arguments)
+            return Answer(None, "", f"cuda-checkpoint {what} took longer than {job.ask.limit:g} s")
+        return answer
+
+
+def suspender_find(folder: Path, driver: str) -> CudaCheckpoint | None:
+    """`cuda-checkpoint` of this node, if there is one. Raises OSError."""
+    program = shutil.which("cuda-checkpoint")
+    if program is None:
+        log.info("no cuda-checkpoint here: what shall be suspended is stopped")
+        return None
+    found = CudaCheckpoint(CheckpointTool(Path(program), folder), driver)
+    if found.refusal is not None:
+        log.info("%s: what shall be suspended is stopped", found.refusal)
+    return found

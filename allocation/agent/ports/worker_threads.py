@@ -1,0 +1,131 @@
+"""Calls that may never return, each on a thread that can be left behind.
+
+A thread that hangs in a driver can't be ended, and an agent that waits for it keeps none of its
+promises. So the caller waits so long and no longer; while a call is out, nothing else is begun on
+its lane.
+"""
+
+import concurrent.futures
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from allocation.agent.ports.gpu import GpuError
+from allocation.wire import NOT_ANSWERING
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ASK_S = 2.0
+CHANGE_S = 6.0
+OPEN_S = 60.0
+# When one lane hangs the others probably will, and leases can't wait for each in turn.
+BRIEF_S = 0.25
+# What comes back within this was only slow.
+HANGS_S = 10.0
+
+
+class Late(Exception):
+    """The call has not come back yet. It may still do what it was to do."""
+
+
+class Lane:
+    """One thread that makes one call at a time. It never keeps the process from ending."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: queue.SimpleQueue[tuple[concurrent.futures.Future[Any], Callable[[], Any]]]
+        self._jobs = queue.SimpleQueue()
+        self._last: concurrent.futures.Future[Any] | None = None
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call that nobody waits for any more is still out."""
+        return self._last is not None and not self._last.done()
+
+    def ask(self, job: Callable[[], T], limit_s: float) -> T:
+        """Raises Late, at once while an earlier call is out, and whatever the job raises."""
+        if self.busy:
+            raise Late
+        answer: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._last = answer
+        self._jobs.put((answer, job))
+        concurrent.futures.wait([answer], timeout=limit_s)
+        if not answer.done():
+            raise Late
+        return answer.result()
+
+    def _work(self) -> None:
+        while True:
+            answer, job = self._jobs.get()
+            try:
+                result = job()
+            except Exception as error:  # noqa: BLE001 - it is raised where the job was asked for
+                answer.set_exception(error)
+            else:
+                answer.set_result(result)
+
+
+class Lanes:
+    """One lane per GPU, and one for what concerns them all. `steady` never jumps."""
+
+    def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
+        self._steady = steady
+        self._lanes: dict[str, Lane] = {}
+        self._asked: dict[str, float] = {}
+        self._slow: dict[str, float] = {}
+        self._told: set[str] = set()
+
+    def ask(self, about: str, job: Callable[[], T]) -> T:
+        """A question. Raises GpuError("hangs"), and whatever the job raises."""
+        alone = not any(lane.busy for name, lane in self._lanes.items() if name != about)
+        self._allow(about, HANGS_S)
+        return self._ask(about, job, ASK_S if alone else BRIEF_S)
+
+    def change(
+        self,
+        about: str,
+        job: Callable[[], T],
+        limit_s: float = CHANGE_S,
+        hangs_s: float = HANGS_S,
+    ) -> T:
+        """What may take its time; it hangs when it takes longer than `hangs_s`. Raises as `ask`."""
+        self._allow(about, hangs_s)
+        return self._ask(about, job, limit_s)
+
+    def hanging(self) -> tuple[str, ...]:
+        """What has not come back for longer than a slow driver takes."""
+        now = self._steady()
+        long = (name for name, since in self._asked.items() if now - since >= self._slow[name])
+        return tuple(sorted(name for name in long if self._lanes[name].busy))
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is out."""
+        return not any(lane.busy for lane in self._lanes.values())
+
+    def _allow(self, about: str, hangs_s: float) -> None:
+        """The next call may take so long; one that is out keeps its own time."""
+        lane = self._lanes.get(about)
+        if lane is None or not lane.busy:
+            self._slow[about] = hangs_s
+
+    def _ask(self, about: str, job: Callable[[], T], limit_s: float) -> T:
+        lane = self._lanes.get(about)
+        if lane is None:
+            lane = self._lanes[about] = Lane(f"driver-{about}")
+        if not lane.busy:
+            self._asked[about] = self._steady()
+        try:
+            answer = lane.ask(job, limit_s)
+        except Late as late:
+            if about not in self._told:
+                self._told.add(about)
+                log.error("a call about %s has not come back", about)  # noqa: TRY400
+            raise GpuError("hangs", NOT_ANSWERING) from late
+        self._told.discard(about)
+        return answer

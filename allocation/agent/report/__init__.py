@@ -1,0 +1,1 @@
+"""What the agent reports to the portal and to Prometheus."""

@@ -1,0 +1,144 @@
+"""What went wrong on the GPUs lately, and who uses what nobody was given, for the reports."""
+
+import dataclasses
+import logging
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
+
+from allocation import wire
+from allocation.agent.act.apply import Outcome
+from allocation.agent.act.unbooked_processes import Intruder, Intruders
+from allocation.agent.plan.reconcile import Held, place_of
+from allocation.agent.ports.gpu import FoundError, GpuError, GpuPort, Place, Truth, WatchPort
+
+log = logging.getLogger(__name__)
+
+# Each report says the latest again: the portal knows what it has heard, and a lost report costs
+# nothing.
+ERRORS_SAID = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """As it stands in a report."""
+
+    errors: tuple[wire.HardwareError, ...] = ()
+    foreign: tuple[wire.Foreign, ...] = ()
+    hanging: tuple[str, ...] = ()
+    deeds: tuple[wire.Deed, ...] = ()
+
+
+NOTHING_SEEN = Seen()
+
+
+class Watch:
+    """Keeps the latest errors. Without a `watch` the driver can't be asked, and nothing is seen;
+    without `intruders` nobody is told from a booking's own programs."""
+
+    def __init__(
+        self, port: GpuPort, watch: WatchPort | None, intruders: Intruders | None = None
+    ) -> None:
+        self._port = port
+        self._watch = watch
+        self._intruders = intruders
+        self._errors: deque[wire.HardwareError] = deque(maxlen=ERRORS_SAID)
+
+    def look(
+        self,
+        outcomes: Iterable[Outcome],
+        held: Mapping[str, Held],
+        now: float,
+        ladder: wire.Ladder | None = None,
+    ) -> Seen:
+        """What there is to say after a turn. A driver that does not answer adds nothing."""
+        outcomes = tuple(outcomes)
+        if self._watch is None:
+            return NOTHING_SEEN
+        for error in _errors(self._watch):
+            told = self._told(error, now)
+            if told not in self._errors:
+                self._errors.append(told)
+                log.warning("%s tells of %s %d", told.gpu, told.kind, told.code)
+        given = {
+            (h.gpu, place_of(h.allocation)) for h in held.values() if h.given and not h.emptied
+        }
+        foreign = [
+            item
+            for outcome in outcomes
+            if outcome.truth is not None
+            for item in self._foreign(self._watch, outcome.truth, given)
+        ]
+        deeds: tuple[wire.Deed, ...] = ()
+        if self._intruders is not None:
+            foreign += _beside(self._intruders.look(outcomes, held, ladder, now))
+            deeds = self._intruders.deeds
+        return Seen(tuple(self._errors), tuple(foreign), self._watch.hanging(), deeds)
+
+    def _told(self, error: FoundError, now: float) -> wire.HardwareError:
+        return wire.HardwareError(
+            gpu=error.gpu,
+            kind=error.kind,
+            code=error.code,
+            instance=None if error.instance is None else self._uuid(error.gpu, error.instance),
+            recovery=error.recovery,
+            at=int(now),
+        )
+
+    def _uuid(self, gpu: str, instance: int) -> str | None:
+        """The slice's; None when it is gone, or the GPU is: then the error is the GPU's."""
+        try:
+            there = self._port.truth(gpu).instances
+        except GpuError:
+            return None
+        return next((found.uuid for found in there if found.id == instance), None)
+
+    def _pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
+        try:
+            return self._port.pids(gpu, instance)
+        except GpuError as error:
+            log.warning("whose processes are on %s is not known: %s", gpu, error)
+            return ()
+
+    def _foreign(
+        self, watch: WatchPort, truth: Truth, given: set[tuple[str, Place | None]]
+    ) -> Iterator[wire.Foreign]:
+        """Processes where no booking was given anything. What can't be counted is not accused."""
+        spots: list[tuple[Place | None, int | None, int | None]] = [
+            (found.place, found.id, found.processes) for found in truth.instances
+        ]
+        if truth.mode == "whole":
+            spots.append((None, None, truth.processes))
+        for place, instance, processes in spots:
+            if processes and (truth.uuid, place) not in given:
+                yield wire.Foreign(
+                    gpu=truth.uuid,
+                    slot=None if place is None else place.slot,
+                    processes=processes,
+                    users=watch.users(self._pids(truth.uuid, instance)),
+                )
+
+
+def _beside(intruders: Iterable[Intruder]) -> list[wire.Foreign]:
+    """Those who are where somebody else's booking is."""
+    found: dict[tuple[str, int | None], list[Intruder]] = defaultdict(list)
+    for intruder in intruders:
+        if intruder.booked:
+            found[intruder.gpu, intruder.slot].append(intruder)
+    return [
+        wire.Foreign(
+            gpu=gpu,
+            slot=slot,
+            processes=len(there),
+            users=tuple(sorted({each.user for each in there if each.user})),
+            booked=True,
+        )
+        for (gpu, slot), there in found.items()
+    ]
+
+
+def _errors(watch: WatchPort) -> tuple[FoundError, ...]:
+    try:
+        return watch.errors()
+    except GpuError as error:
+        log.warning("what the driver has to tell is not known: %s", error)
+        return ()

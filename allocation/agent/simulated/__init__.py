@@ -1,0 +1,1 @@
+"""Simulated GPUs and programs behind the same ports."""

@@ -1,0 +1,120 @@
+"""The programs of a simulated node."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+
+from allocation.agent.host.open_files import Opener, Openers
+from allocation.agent.nvml.gpu import NvmlGpu
+from allocation.agent.ports.gpu import watched
+from allocation.agent.ports.programs import Whose, is_signalled
+from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes, capability_name
+from allocation.agent.simulated.hardware import Hardware, Process
+from allocation.agent.simulated.models import HardwareFault
+
+
+def program(hardware: Hardware, pid: int) -> Process | None:
+    """One that runs or is frozen."""
+    now = hardware.clock()
+    found = (gpu.processes[pid] for gpu in hardware.gpus if pid in gpu.processes)
+    return next((process for process in found if process.starts <= now), None)
+
+
+def program_change(hardware: Hardware, pid: int, *, locked: bool, frozen: bool) -> None:
+    """Locks, freezes or wakes a program; what is frozen goes on, on the device that it had.
+
+    Raises HardwareFault.
+    """
+    for gpu in hardware.gpus:
+        process = gpu.processes.get(pid)
+        if process is not None:
+            if gpu.mig != (process.instance is not None):
+                raise HardwareFault("NVML_ERROR_IN_USE")
+            gpu.processes[pid] = dataclasses.replace(process, locked=locked, frozen=frozen)
+            hardware.save()
+            return
+    raise HardwareFault("NVML_ERROR_NOT_FOUND")
+
+
+def program_toggle(hardware: Hardware, pid: int) -> None:
+    """Freezes what runs, and wakes what is frozen. Raises HardwareFault."""
+    found = program(hardware, pid)
+    frozen = found is not None and not found.frozen
+    program_change(hardware, pid, locked=frozen, frozen=frozen)
+
+
+class SimulatedPrograms:
+    """See programs.Programs. A program's label is the booking or allocation it belongs to."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+        self.warned: list[tuple[int, int]] = []
+        self.written: list[tuple[int, str]] = []
+
+    def birth(self, pid: int) -> str | None:
+        found = program(self._hardware, pid)
+        return None if found is None else f"{found.label}/{found.starts}"
+
+    def whose(self, pid: int) -> Whose:
+        found = program(self._hardware, pid)
+        return Whose() if found is None else Whose(frozenset({found.label}), found.user or None)
+
+    def warn(self, pid: int, number: int) -> bool:
+        there = program(self._hardware, pid) is not None
+        if there:
+            self.warned.append((pid, number))
+        return there
+
+    def named(self, names: Collection[str]) -> tuple[int, ...]:
+        found = (pid for gpu in self._hardware.gpus for pid in gpu.processes)
+        return tuple(pid for pid in sorted(found) if not self.whose(pid).names.isdisjoint(names))
+
+    def write(self, pid: int, text: str) -> int:
+        self.written.append((pid, text))
+        return 1
+
+    def ask(self, pid: int, birth: str) -> None:
+        if self.birth(pid) == birth:
+            self._hardware.process_signal(pid, force=False)
+
+    def kill(self, pid: int, birth: str) -> None:
+        if self.birth(pid) == birth:
+            self._hardware.process_signal(pid, force=True)
+
+
+def simulated_port(
+    hardware: Hardware,
+    unwatched: Callable[[str], AbstractContextManager[None]] = watched,
+) -> NvmlGpu:
+    """Returns the port to simulated GPUs, once they are installed. Raises GpuError."""
+    return NvmlGpu(
+        hardware.process_signal,
+        hardware.reset,
+        SimulatedOpenFiles(hardware),
+        SimulatedDeviceNodes(hardware),
+        unwatched,
+    )
+
+
+class SimulatedOpenFiles:
+    """See open_files.OpenFiles. `hidden` are programs whose open files can't be read."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+        self.hidden: set[int] = set()
+
+    def openers(self) -> Openers:
+        """As /proc would tell it: all programs that use a GPU have its file open."""
+        found: dict[str, set[Opener]] = defaultdict(set)
+        for gpu in self._hardware.gpus:
+            for each in self._hardware.holding(gpu):
+                if each.pid in self.hidden or not is_signalled(each.pid):
+                    # A number that is only the driver's is not in /proc.
+                    continue
+                opener = Opener(each.pid, each.label, each.service)
+                found[gpu.file].add(opener)
+                if each.instance is not None:
+                    found[capability_name(gpu.index, each.instance)].add(opener)
+        whole = {file: frozenset(those) for file, those in found.items()}
+        return Openers(whole, frozenset(self.hidden))

@@ -1,0 +1,1 @@
+"""Requests, their admission, price and changes by people."""

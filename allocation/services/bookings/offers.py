@@ -1,0 +1,61 @@
+"""What an ask costs: on its dearest class, in all, and on each class in order of cost."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from allocation.models import Booking
+from allocation.queries.fleet.catalogue import ask_units
+from allocation.rules.ask import AskDocument
+from allocation.services.bookings.admission import Terms
+from allocation.services.record.work import by_cost, is_by_cost
+from billing.queries import PriceNow, price_at, price_of
+from billing.rules import UNITS_PER_GPU, cost_of
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The whole booking per hour on its dearest class, the most that it may cost in all, and
+    (class, seconds) in order of cost where cost decides."""
+
+    price: PriceNow
+    most: Decimal
+    lengths: tuple[tuple[str, int], ...]
+
+
+def offer_of(terms: Terms, at: datetime) -> Offer:
+    """What the terms cost at the prices of an instant. Raises Refused: `no_price`."""
+    hourly = {
+        gpu_class: _for_units(price_of(gpu_class=gpu_class, tier=terms.tier.slug, now=at), units)
+        for gpu_class, units in terms.units.items()
+    }
+    costs = [
+        cost_of(
+            per_gpu_hour=price.per_gpu_hour,
+            units=UNITS_PER_GPU,
+            seconds=terms.seconds_on(gpu_class),
+        )
+        for gpu_class, price in hourly.items()
+    ]
+    order = by_cost(
+        terms.ask, terms.lengths, {name: price.per_gpu_hour for name, price in hourly.items()}
+    )
+    return Offer(
+        price=max(hourly.values(), key=lambda price: price.per_gpu_hour),
+        most=max(costs),
+        lengths=tuple((name, terms.seconds_on(name)) for name in order)
+        if is_by_cost(terms.ask)
+        else (),
+    )
+
+
+def price_of_class(booking: Booking, gpu_class: str) -> Decimal:
+    """The booking's price per hour on a class, at the version it was booked at."""
+    units = ask_units(AskDocument.from_json(booking.ask))[gpu_class]
+    price = price_at(version=booking.price_version, gpu_class=gpu_class, tier=booking.tier_id)
+    return _for_units(price, units).per_gpu_hour
+
+
+def _for_units(price: PriceNow, units: int) -> PriceNow:
+    hourly = cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=3600)
+    return PriceNow(version=price.version, currency=price.currency, per_gpu_hour=hourly)

@@ -1,0 +1,38 @@
+"""A quote's promise about the price: a signed instant, whose price book counts for five minutes."""
+
+from datetime import datetime, timedelta
+
+from django.core import signing
+
+from tenants.platform.errors import Refused
+
+PRICE_LOCKED = timedelta(minutes=5)
+SALT = "allocation.quote"
+
+
+def price_lock(now: datetime) -> str:
+    """The text that whoever was shown prices at `now` hands in when booking."""
+    return signing.dumps(now.isoformat(), salt=SALT)
+
+
+def price_lock_read(text: str, now: datetime) -> datetime:
+    """The instant whose prices count.
+
+    Raises:
+        Refused: `quote_expired`, for a lock that is too old or was not made here.
+    """
+    try:
+        at = datetime.fromisoformat(signing.loads(text, salt=SALT))
+    except (signing.BadSignature, ValueError, TypeError) as error:
+        raise _expired() from error
+    if not now - PRICE_LOCKED <= at <= now + timedelta(seconds=1):
+        raise _expired()
+    return at
+
+
+def _expired() -> Refused:
+    return Refused(
+        "quote_expired",
+        "Prices are fixed for five minutes after they were shown. Look at them once more.",
+        param="quote",
+    )

@@ -1,0 +1,1 @@
+"""The decision cycle: solve, apply the plan, record it, check it."""

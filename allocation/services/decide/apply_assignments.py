@@ -1,0 +1,233 @@
+"""What a plan gives: rows in the calendar, holds that follow, and what the bookings say of it.
+Many bookings at a time, in as few statements as for one."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from django.db import connection
+from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
+from psycopg.types.json import Jsonb
+
+from allocation.models import Allocation, Booking, BookingEvent, Decision, Gpu
+from allocation.reasons.catalogue import BY_ID
+from allocation.rules.states import State
+from allocation.services.bookings.offers import price_of_class
+from allocation.services.decide.plan_diff import reason_data
+from allocation.services.record.history import event_of, lines_add
+from allocation.services.record.work import has_run
+from allocation.services.snapshot.snapshot import instant
+from allocation.solver import Assign, Move, Part, Place, Plan, Shape, Snapshot, Waiting, units_of
+from billing.services import HoldWish, holds_move
+from tenants.platform.errors import Refused
+
+_FIELDS = {
+    "state": "text", "planned_starts": "timestamptz", "planned_ends": "timestamptz",
+    "planned_class": "text", "first_promise": "timestamptz", "first_promised_at": "timestamptz",
+    "price_per_hour": "numeric", "duration_seconds": "integer", "reasons": "jsonb",
+}  # fmt: skip
+_WRITE = f"""
+UPDATE allocation_booking AS booking SET version = booking.version + 1, decision_id = %s,
+  alternatives = '[]', planned_places = '[]', {", ".join(f"{f} = given.{f}" for f in _FIELDS)}
+FROM unnest(%s::uuid[], {", ".join(f"%s::{kind}[]" for kind in _FIELDS.values())})
+  AS given (id, {", ".join(_FIELDS)})
+WHERE booking.id = given.id
+"""  # noqa: S608 (names of our own)
+
+
+class PlanStale(Exception):
+    """Something the plan was made from has changed: it can't be written. `withheld` says why, part
+    by part, where that is known."""
+
+    def __init__(self, message: str, withheld: Mapping[Part, str] | None = None) -> None:
+        """The message is for the log."""
+        super().__init__(message)
+        self.withheld = dict(withheld or {})
+
+
+class PlanOvertaken(PlanStale):
+    """Another cycle leads: it has looked already, or will."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What an allocation row repeats of its GPU, and what its place costs in units."""
+
+    gpus: dict[str, Gpu]
+    snapshot: Snapshot
+
+    @classmethod
+    def read(cls, snapshot: Snapshot, plan: Plan) -> "Fleet":
+        """All GPUs that the plan touches."""
+        ids = {place.gpu for assign in plan.assigns for place in assign.places}
+        ids |= {place.gpu for move in plan.moves for place in (*move.source, *move.places)}
+        rows = Gpu.objects.select_related("node").filter(id__in=ids) if ids else ()
+        return cls({str(gpu.id): gpu for gpu in rows}, snapshot)
+
+    def units(self, gpu: Gpu, shape: Shape) -> int:
+        """What a shape on the GPU takes of quota."""
+        model = next(model for model in self.snapshot.models if model.slug == gpu.model_id)
+        return units_of(model, shape)
+
+    def names(self, places: Sequence[Place]) -> str:
+        """The nodes of the places, as a sentence says them."""
+        return " and ".join(sorted({self.gpus[place.gpu].node.name for place in places}))
+
+
+def assigns_write(
+    bookings: Mapping[str, Booking],
+    assigns: Sequence[Assign],
+    fleet: Fleet,
+    decision: Decision,
+    now: datetime,
+) -> None:
+    """Gives the locked bookings their places. In the caller's transaction.
+
+    Raises:
+        PlanStale: a place is taken, or a paused booking has one to go on at already.
+    """
+    if not assigns:
+        return
+    _go_on_once([bookings[each.booking] for each in assigns])
+    rows_write(bookings, assigns, fleet, decision)
+    lines = [_given(bookings[each.booking], each, fleet, decision, now) for each in assigns]
+    _holds_follow(bookings, assigns, now)
+    _write([bookings[each.booking] for each in assigns], decision)
+    lines_add(lines)
+
+
+def rows_write(
+    bookings: Mapping[str, Booking],
+    given: Sequence[Assign | Move],
+    fleet: Fleet,
+    decision: Decision,
+) -> None:
+    """Takes the places in the calendar.
+
+    Raises:
+        PlanStale: somebody has one of them.
+    """
+    rows = [
+        row
+        for each in given
+        for row in _rows(bookings[each.booking], each, fleet, decision)
+    ]  # fmt: skip
+    # ON CONFLICT DO NOTHING: a plain insert into an exclusion constraint deadlocks under load.
+    Allocation.objects.bulk_create(rows, ignore_conflicts=True)
+    ids = [row.id for row in rows]
+    written = set(Allocation.objects.filter(id__in=ids).values_list("id", flat=True))
+    for row in rows:
+        if row.id not in written:
+            raise PlanStale(f"a place of {row.booking.label} is taken")
+
+
+def plan_fields(booking: Booking, given: Assign | Waiting, decision: Decision) -> None:
+    """Sets when and on what it is to run, and its first promise."""
+    booking.decision = decision
+    booking.planned_starts = instant(given.starts)
+    booking.planned_ends = instant(given.ends)
+    booking.planned_class = given.gpu_class
+    if booking.first_promise is None:
+        booking.first_promise, booking.first_promised_at = booking.planned_starts, decision.at
+
+
+def _go_on_once(bookings: Sequence[Booking]) -> None:
+    paused = [booking for booking in bookings if booking.state == State.PAUSED]
+    live = Allocation.objects.filter(booking__in=paused, state__in=Allocation.LIVE, left=False)
+    if paused and live.exists():
+        raise PlanStale("a paused booking has a place to go on")
+
+
+def _rows(
+    booking: Booking, given: Assign | Move, fleet: Fleet, decision: Decision
+) -> list[Allocation]:
+    period = DateTimeTZRange(instant(given.starts), instant(given.ends))
+    return [
+        Allocation(
+            id=uuid4(),
+            tenant_id=booking.tenant_id,
+            project_id=booking.project_id,
+            booking=booking,
+            gpu_id=place.gpu,
+            gpu_number=fleet.gpus[place.gpu].number,
+            model_id=fleet.gpus[place.gpu].model_id,
+            mode=_mode_of(place),
+            profile=place.profile,
+            start=place.start,
+            size=place.size,
+            share=place.share,
+            units=fleet.units(fleet.gpus[place.gpu], place.shape),
+            period=period,
+            decision=decision,
+        )
+        for place in sorted(given.places, key=lambda place: (place.gpu, place.start))
+    ]
+
+
+def _mode_of(place: Place) -> Gpu.Mode:
+    if place.share is not None:
+        return Gpu.Mode.SHARED
+    return Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE
+
+
+def _given(
+    booking: Booking, assign: Assign, fleet: Fleet, decision: Decision, now: datetime
+) -> BookingEvent:
+    """Sets what the booking says from now on; the line of its history."""
+    goes_on = booking.state == State.PAUSED
+    if not goes_on:
+        booking.state = State.SCHEDULED
+    if len(booking.ask["classes"]) > 1:
+        # The price of the dearest was held. A class without a price then costs what was promised.
+        with suppress(Refused):
+            price = price_of_class(booking, assign.gpu_class)
+            booking.price_per_hour = min(booking.price_per_hour, price)
+    if not has_run(booking):
+        # Work is as long as its class needs from here on.
+        lengths = dict(booking.lengths)
+        booking.duration_seconds = lengths.get(assign.gpu_class, booking.duration_seconds)
+    plan_fields(booking, assign, decision)
+    late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
+    booking.reasons = [reason_data(each) for each in late]
+    booking.alternatives, booking.planned_places = [], []
+    booking.version += 1
+    where = fleet.names(assign.places)
+    return event_of(
+        booking,
+        kind="scheduled",
+        sentence=f"Goes on on {where}." if goes_on else f"Scheduled on {where}.",
+        now=now,
+        detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
+    )
+
+
+def _holds_follow(
+    bookings: Mapping[str, Booking], assigns: Sequence[Assign], now: datetime
+) -> None:
+    wishes: dict[tuple[UUID, UUID], list[HoldWish]] = defaultdict(list)
+    for assign in assigns:
+        booking = bookings[assign.booking]
+        if booking.starts is not None:
+            # A fixed window was paid for where it lies.
+            continue
+        amount, window = booking.held - booking.settled, (assign.starts, assign.ends)
+        wish = HoldWish(booking.id, amount, *map(instant, window))
+        wishes[booking.tenant_id, booking.project_id].append(wish)
+    for (tenant_id, project_id), mine in wishes.items():
+        holds_move(tenant_id=tenant_id, project_id=project_id, wishes=mine, now=now)
+
+
+def _write(bookings: Sequence[Booking], decision: Decision) -> None:
+    columns = [[_sent(booking, field) for booking in bookings] for field in ("id", *_FIELDS)]
+    with connection.cursor() as cursor:
+        cursor.execute(_WRITE, [decision.id, *columns])
+
+
+def _sent(booking: Booking, field: str) -> object:
+    value = getattr(booking, field)
+    if field == "reasons":
+        return Jsonb(value)
+    return str(value) if field == "state" else value

@@ -1,0 +1,296 @@
+"""Pauses as the cycle makes them: the notice, more time, and what becomes of the beneficiary."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from django.db import IntegrityError, transaction
+from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
+from django.db.models import Q
+
+from allocation.models import Allocation, Booking, Decision, Own, Pause, PauseCause
+from allocation.reasons.catalogue import BY_CODE
+from allocation.rules.nodes.suspending import not_suspended
+from allocation.rules.states import State
+from allocation.services.decide.apply_assignments import PlanStale
+from allocation.services.record.costs import granted_seconds
+from allocation.services.record.counters import tally
+from allocation.services.record.history import event_add
+from allocation.services.record.open_pauses import OPEN, pauses_put_off, pauses_unneeded
+from allocation.services.record.places import place_data
+from allocation.services.runs.lifecycle import STARTED, nodes_bump
+from allocation.solver import Place, Reason
+from allocation.words.reasons import sentence
+from tenants.models import Membership, Tier
+
+# A beneficiary that starts this soon anyway is left where it is.
+SOON = timedelta(seconds=5)
+MOVED_TOGETHER = BY_CODE["moved_together"].id
+PLANNED_FOR = (State.SCHEDULED, State.QUEUED, State.PAUSED)
+
+
+def pause_begin(
+    booking: Booking,
+    beneficiary: Booking,
+    at: datetime,
+    reasons: Sequence[Reason],
+    decision: Decision,
+    now: datetime,
+) -> Pause:
+    """Tells the owner: all places of the running booking go to `beneficiary` at `at`.
+
+    `booking` is locked and active with all its rows. Their periods are shortened to `at`, so that
+    the caller can write the beneficiary's. Charging stops now, for a claim of its own people with
+    the run.
+
+    Raises:
+        PlanStale: it is on no device any more.
+    """
+    started = booking.allocations.filter(state__in=STARTED).select_related("gpu__node")
+    rows = list(started.order_by("id"))
+    if not rows:
+        raise PlanStale("what was to be paused is on no device any more")
+    lower, upper = rows[0].period.lower, rows[0].period.upper
+    booking.allocations.filter(state__in=STARTED).update(period=DateTimeTZRange(lower, at))
+    nodes_bump(row.gpu_id for row in rows)
+    noticed = now.replace(microsecond=0)
+    is_visible = beneficiary.tenant_id == booking.tenant_id
+    rule = reasons[0].rule if reasons else "R7"
+    method, instead = _way(booking, rows)
+    pause = Pause.objects.create(
+        id=uuid4(),
+        tenant_id=booking.tenant_id,
+        booking=booking,
+        number=booking.pauses.count() + 1,
+        cause=PauseCause.objects.create(beneficiary=beneficiary),
+        beneficiary_label=beneficiary.label if is_visible else "",
+        own="" if rule == MOVED_TOGETHER else own_of(booking, beneficiary),
+        may_wait=beneficiary.starts is None,
+        decision=decision,
+        policy_version=decision.policy.number,
+        rule=rule,
+        sentence=" ".join(map(sentence, reasons))[:300],
+        method=method,
+        ready_at=booking.ready_at or now,
+        # The solver counts whole seconds, and charging stops no later than the owner is told.
+        noticed_at=noticed,
+        deadline=at,
+        grace_seconds=booking.tier.grace_seconds,
+        ends_before=upper,
+    )
+    if pause.own:
+        tally("own_pauses")
+    _tell(booking, pause, instead, now)
+    return pause
+
+
+def own_of(booking: Booking, claim: Booking) -> str:
+    """How the claim's people are related to those of the booking; empty for strangers.
+
+    Somebody who acts for both organisations could pause himself across them.
+    """
+    if claim.owner_id == booking.owner_id:
+        return Own.OWNER
+    if claim.project_id == booking.project_id:
+        return Own.PROJECT
+    if claim.tenant_id == booking.tenant_id:
+        return Own.TENANT
+    acts_for_both = Q(tenant=booking.tenant_id, user=claim.owner_id) | Q(
+        tenant=claim.tenant_id, user=booking.owner_id
+    )
+    return Own.MEMBER if Membership.objects.filter(acts_for_both).exists() else ""
+
+
+def _way(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, str]:
+    """How it is paused, and the sentence why that is not as its tier says, else nothing."""
+    asked = booking.tier.pause_method
+    if asked != Tier.PauseMethod.SUSPEND:
+        return asked, ""
+    why = not_suspended(
+        devices=len(rows),
+        is_divided=any(row.profile is not None or row.share is not None for row in rows),
+        drivers=[row.gpu.node.driver for row in rows],
+    )
+    if why is None:
+        return asked, ""
+    return Tier.PauseMethod.STOP, f" It is stopped, not suspended: {why}."
+
+
+def _tell(booking: Booking, pause: Pause, instead: str, now: datetime) -> None:
+    booking.state, booking.noticed_at = State.PAUSING, pause.noticed_at
+    booking.pause_count += 1
+    booking.extension_until = None
+    booking.planned_starts = booking.planned_ends = None
+    booking.planned_places, booking.reasons = [], []
+    booking.decision = pause.decision
+    booking.version += 1
+    booking.save()
+    event_add(
+        booking,
+        kind="pause_noticed",
+        sentence=f"{_because(pause)} ({pause.rule}). {pause.sentence}{instead}",
+        now=now,
+        detail={
+            "pause": pause.number,
+            "until": pause.deadline.isoformat(),
+            "decision": pause.decision_id,
+        },
+    )
+
+
+def _because(pause: Pause) -> str:
+    is_moved = pause.rule == MOVED_TOGETHER
+    return "To be paused, and moved" if is_moved else "To be paused for a stronger claim"
+
+
+def pause_withdraw(booking: Booking, now: datetime) -> bool:
+    """Takes the notice of a locked booking back: it runs on as if nobody had said anything.
+
+    False when that is too late: all was saved, it is out, or there is no time to tell its nodes.
+    """
+    pause = pauses_unneeded(now).filter(booking=booking).first()
+    if pause is None:
+        return False
+    rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))
+    lower, upper = rows[0].period.lower, pause.ends_before
+    booking.allocations.filter(state__in=STARTED).update(period=DateTimeTZRange(lower, upper))
+    nodes_bump(row.gpu_id for row in rows)
+    pause.ended_at, pause.withdrawn, pause.more_asked_at = now, True, None
+    pause.save(update_fields=["ended_at", "withdrawn", "more_asked_at"])
+    booking.state, booking.noticed_at = State.ACTIVE, None
+    booking.pause_count -= 1
+    booking.planned_starts, booking.planned_ends = lower, upper
+    booking.planned_places, booking.reasons = [], []
+    booking.version += 1
+    booking.save()
+    event_add(
+        booking,
+        kind="pause_withdrawn",
+        sentence="Not paused after all: the stronger claim needs its place no more. It runs on, "
+        "and is charged as if there had been no notice.",
+        now=now,
+        detail={"pause": pause.number, "until": upper.isoformat()},
+    )
+    return True
+
+
+def pauses_due(now: datetime) -> int:
+    """Answers wishes for more time and hands over what is empty early; returns how many.
+
+    For the one cycle that leads: nobody else moves what is planned.
+    """
+    asked = sum(_more_time(pause, now) for pause in pauses_put_off().order_by("id"))
+    causes = PauseCause.objects.filter(
+        handed_at=None, beneficiary__state__in=PLANNED_FOR, pause__emptied_at__isnull=False
+    )
+    return asked + sum(_hand_over(cause, now) for cause in causes.order_by("id"))
+
+
+def _hand_over(cause: PauseCause, now: datetime) -> bool:
+    """All that was paused for it is empty: it need not wait for the deadline.
+
+    What has a place from the deadline on is planned anew, with that place as its promise, so that
+    the solver starts it sooner where every rule allows it.
+    """
+    others = Pause.objects.filter(cause__beneficiary=cause.beneficiary_id, emptied_at=None)
+    if others.filter(OPEN).exists():
+        return False
+    with transaction.atomic():
+        booking = Booking.objects.select_for_update(of=("self",)).get(id=cause.beneficiary_id)
+        PauseCause.objects.filter(beneficiary=booking, handed_at=None).update(handed_at=now)
+        starts = booking.planned_starts
+        is_early = starts is not None and starts > now + SOON and booking.starts is None
+        has_place = booking.allocations.filter(state=Allocation.State.PLANNED).exists()
+        if is_early and has_place:
+            _plan_again(booking, timedelta(0), "The room for it is empty early.", now)
+    return True
+
+
+def _more_time(pause: Pause, now: datetime) -> bool:
+    """Puts the pause off if the beneficiary can start as much later, or says why not."""
+    with transaction.atomic():
+        booking = Booking.objects.select_for_update(of=("self",)).get(id=pause.booking_id)
+        pause.refresh_from_db()
+        if booking.state != State.PAUSING or pause.more_asked_at is None:
+            return False
+        step = timedelta(seconds=booking.tier.more_time_seconds)
+        until = min(pause.deadline + step, pause.ends_before)
+        refusal = _put_off(pause, booking, until, now)
+        pause.more_asked_at = None
+        if refusal is None:
+            pause.deadline, pause.more_times_used = until, pause.more_times_used + 1
+        pause.save(update_fields=["deadline", "more_asked_at", "more_times_used"])
+        booking.version += 1
+        booking.save(update_fields=["version"])
+        event_add(
+            booking,
+            kind="more_time_refused" if refusal else "more_time",
+            sentence=refusal or "More time: the pause is put off.",
+            now=now,
+            detail={"pause": pause.number} | ({} if refusal else {"until": until.isoformat()}),
+        )
+    return True
+
+
+def _put_off(pause: Pause, booking: Booking, until: datetime, now: datetime) -> str | None:
+    """Moves both sides in the calendar; the refusal's sentence when one of them can't move."""
+    if pause.deadline <= now or until <= pause.deadline:
+        return "There is no more time to have: the pause is due."
+    beneficiary = Booking.objects.select_for_update(of=("self",)).get(id=pause.cause.beneficiary_id)
+    if not _may_wait(beneficiary, until - pause.deadline):
+        return "The stronger claim has a fixed time and can't start later (rule R52)."
+    rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))
+    if not rows:
+        return "Its hardware failed: there is nothing left to save."
+    try:
+        with transaction.atomic():
+            if beneficiary.state in PLANNED_FOR:
+                because = "What makes room for it got more time to save."
+                _plan_again(beneficiary, until - pause.deadline, because, now)
+            booking.allocations.filter(state__in=STARTED).update(
+                period=DateTimeTZRange(rows[0].period.lower, until)
+            )
+    except IntegrityError:
+        # The exclusion constraint knows of everybody who was promised that time.
+        return "Somebody else was promised the time after the deadline (rule R52)."
+    nodes_bump(row.gpu_id for row in rows)
+    return None
+
+
+def _may_wait(beneficiary: Booking, step: timedelta) -> bool:
+    if beneficiary.state not in PLANNED_FOR:
+        return True
+    ends, deadline = beneficiary.planned_ends, beneficiary.deadline
+    is_late = deadline is not None and ends is not None and ends + step > deadline
+    return beneficiary.starts is None and not is_late
+
+
+def _plan_again(booking: Booking, later: timedelta, because: str, now: datetime) -> None:
+    """Takes the planned place back into a promise, `later` than it was; the next plan decides."""
+    rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
+    if rows:
+        booking.planned_places = [
+            place_data(Place(str(row.gpu_id), row.profile, row.start, row.size, row.share))
+            for row in rows
+        ]
+        booking.allocations.filter(state=Allocation.State.PLANNED).update(
+            state=Allocation.State.SUPERSEDED
+        )
+        # As long as it was granted by now, extensions included.
+        booking.duration_seconds = granted_seconds(booking)
+    if booking.state == State.SCHEDULED:
+        booking.state = State.QUEUED
+    if booking.planned_starts and booking.planned_ends:
+        booking.planned_starts += later
+        booking.planned_ends += later
+    booking.version += 1
+    booking.save(
+        update_fields=[
+            "state", "duration_seconds", "planned_places", "planned_starts", "planned_ends",
+            "version",
+        ]
+    )  # fmt: skip
+    starts = booking.planned_starts
+    detail = {"starts": starts.isoformat()} if starts and later else {}
+    event_add(booking, kind="moved", sentence=f"{because} It is planned again.", now=now,
+              detail=detail)  # fmt: skip

@@ -1,0 +1,67 @@
+"""What a plan says of borrowing, kept on the bookings it is true of."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Q
+
+from allocation.models import Booking
+from allocation.rules.states import OPEN
+from allocation.services.record.history import event_add
+from allocation.services.snapshot.snapshot import instant
+from allocation.solver import UNITS_PER_GPU, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """New values of one booking; see `Booking`."""
+
+    booking: UUID
+    borrowed_units: int
+    at_risk_from: datetime | None
+    claims_from: datetime | None
+
+
+def marks_of(plan: Plan) -> tuple[Mark, ...]:
+    """What differs from what is stored, in the order of ids."""
+    borrows = {UUID(borrow.booking): borrow for borrow in plan.borrows}
+    claims = {UUID(claim.booking): claim for claim in plan.claims}
+    marked = Q(borrowed_units__gt=0) | Q(at_risk_from__isnull=False) | Q(claims_from__isnull=False)
+    rows = Booking.objects.filter(marked | Q(id__in=[*borrows, *claims]), state__in=OPEN)
+    found = []
+    for row in rows.order_by("id"):
+        borrow, claim = borrows.get(row.id), claims.get(row.id)
+        risk = borrow.at_risk_from if borrow else None
+        mark = Mark(
+            row.id,
+            borrow.borrowed if borrow else 0,
+            None if risk is None else instant(risk),
+            instant(claim.starts) if claim else None,
+        )
+        if mark != Mark(row.id, row.borrowed_units, row.at_risk_from, row.claims_from):
+            found.append(mark)
+    return tuple(found)
+
+
+def marks_write(marks: Iterable[Mark], now: datetime) -> None:
+    """Writes them; whose borrowed GPUs are at risk from now on, or at another time, is told."""
+    for mark in marks:
+        booking = Booking.objects.select_for_update().get(id=mark.booking)
+        was = booking.at_risk_from
+        booking.borrowed_units = mark.borrowed_units
+        booking.at_risk_from = mark.at_risk_from
+        booking.claims_from = mark.claims_from
+        booking.version += 1
+        booking.save(update_fields=["borrowed_units", "at_risk_from", "claims_from", "version"])
+        if mark.at_risk_from is not None and mark.at_risk_from != was:
+            event_add(
+                booking,
+                kind="at_risk",
+                sentence=f"{mark.borrowed_units / UNITS_PER_GPU:.3g} borrowed GPU"
+                f"{' is' if mark.borrowed_units == UNITS_PER_GPU else 's are'} asked for by those "
+                "who lend, and may be paused.",
+                now=now,
+                detail={"at_risk_from": mark.at_risk_from.isoformat()},
+            )

@@ -1,0 +1,153 @@
+"""What operators may have done about running work in the way: proposals, and orders by them."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from allocation.models import Booking, CompactionOrder, Gpu, PolicyVersion
+from allocation.reasons.catalogue import BY_CODE
+from allocation.rules.ask.line.text import duration_text
+from allocation.services.policy.policies import policy_of
+from allocation.services.snapshot.compaction_orders import document_of
+from allocation.services.snapshot.snapshot import snapshot_read
+from allocation.solver import Place, solve
+from allocation.solver.cycle.compaction import Proposal, propose
+from tenants.audit import audit_record, platform_record
+from tenants.models import User
+from tenants.outbox import nudge
+from tenants.platform.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A running booking that would be paused and resumed elsewhere."""
+
+    booking: Booking
+    source: str
+    target: str
+    lost: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """After `notice`, `booking` could start, `sooner` than planned. `lost` is GPU time that is done
+    again; `proven`: no cheaper way exists on the GPUs that were looked at. `key` names it as long
+    as it stays what it is."""
+
+    key: str
+    booking: Booking
+    places: tuple[str, ...]
+    notice: str
+    sooner: str
+    moves: tuple[Move, ...]
+    lost: str
+    proven: bool
+
+
+def compaction_proposals(now: datetime) -> tuple[Compaction, ...]:
+    """The proposals for this instant, the best first; solves the whole fleet once.
+
+    Inside `operator_tx`: they name bookings of every tenant.
+    """
+    return _said(_found(now))
+
+
+def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOrder:
+    """Orders a proposal, if it is still one: the next decision carries it out, or says why not.
+
+    Inside `operator_tx`. The log of each tenant whose booking moves, or starts, says so.
+
+    Raises:
+        Refused: `order_stale`.
+    """
+    proposal = next((each for each in _found(now) if _key(each) == key), None)
+    if proposal is None:
+        rule = BY_CODE["order_stale"]
+        raise Refused(
+            rule.code,
+            "What the proposal stood on has changed, so nothing was done. Look at what is "
+            "proposed now.",
+            rule=rule.id,
+            owner=rule.owner,
+        )
+    order, is_new = CompactionOrder.objects.get_or_create(
+        beneficiary_id=UUID(proposal.beneficiary),
+        decided_at=None,
+        defaults={
+            "document": document_of(proposal),
+            "created": now,
+            "created_by": operator,
+        },
+    )
+    if not is_new:
+        # Two pressed at once.
+        return order
+    moved = [move.booking for move in proposal.moves]
+    platform_record(
+        operator_id=operator.id,
+        action="compaction.ordered",
+        target=("compaction_order", order.id),
+        now=now,
+        after={"for": order.beneficiary.label, "moves": len(moved), "document": order.document},
+    )
+    for booking in Booking.objects.filter(id__in=[proposal.beneficiary, *moved]).order_by("id"):
+        audit_record(
+            tenant_id=booking.tenant_id,
+            actor_id=operator.id,
+            action="compaction.order",
+            target=("booking", booking.id),
+            now=now,
+            detail={"label": booking.label, "order": str(order.id)},
+        )
+    nudge("allocation.cycle")
+    return order
+
+
+def _key(proposal: Proposal) -> str:
+    """The same for the same moves, whatever the clock has made of their cost."""
+    said = json.dumps([proposal.beneficiary, document_of(proposal)], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def _found(now: datetime) -> tuple[Proposal, ...]:
+    snapshot = snapshot_read(now)
+    policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
+    return propose(snapshot, solve(snapshot, policy), policy)
+
+
+def _said(found: Sequence[Proposal]) -> tuple[Compaction, ...]:
+    wanted = {each.beneficiary for each in found}
+    wanted |= {move.booking for each in found for move in each.moves}
+    rows = Booking.objects.filter(id__in=wanted).select_related("tenant", "tier")
+    bookings = {str(row.id): row for row in rows}
+    gpus = {str(gpu.id): gpu for gpu in Gpu.objects.select_related("node")}
+
+    def spot(place: Place) -> str:
+        gpu = gpus[place.gpu]
+        shape = f", {place.profile} at slot {place.start}" if place.profile else ""
+        return f"{gpu.node.name} GPU {gpu.index}{shape}"
+
+    return tuple(
+        Compaction(
+            key=_key(each),
+            booking=bookings[each.beneficiary],
+            places=tuple(spot(place) for place in each.places),
+            notice=duration_text(each.notice),
+            sooner=duration_text(each.sooner),
+            moves=tuple(
+                Move(
+                    bookings[move.booking],
+                    spot(move.source),
+                    spot(move.target),
+                    duration_text(move.cost),
+                )
+                for move in each.moves
+            ),
+            lost=duration_text(each.cost),
+            proven=each.proven,
+        )
+        for each in found
+    )

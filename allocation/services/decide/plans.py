@@ -1,0 +1,384 @@
+"""Making a plan true: one short transaction, conditional on what the plan was made from."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
+
+from allocation.models import Allocation, Booking, Decision, SolverState
+from allocation.reasons.catalogue import UNPROVEN
+from allocation.rules.states import OPEN, TERMINAL, State
+from allocation.services.decide.apply_assignments import (
+    Fleet,
+    PlanOvertaken,
+    PlanStale,
+    assigns_write,
+    plan_fields,
+    rows_write,
+)
+from allocation.services.decide.apply_pauses import pause_begin, pause_withdraw
+from allocation.services.decide.borrowing import marks_write
+from allocation.services.decide.plan_diff import Changes, reason_data
+from allocation.services.decide.rebind import move_tell, row_leave
+from allocation.services.decide.stale_parts import parts_gone
+from allocation.services.publish.live import decided_hint
+from allocation.services.record.costs import booking_cost, earlier_settle
+from allocation.services.record.history import event_add
+from allocation.services.record.open_pauses import pause_over
+from allocation.services.record.places import place_data
+from allocation.services.runs.lifecycle import nodes_bump
+from allocation.services.runs.run_end import run_none_left
+from allocation.services.snapshot.compaction_orders import order_answer
+from allocation.services.snapshot.snapshot import instant
+from allocation.solver import (
+    CONFLICT,
+    ROOM_FREED,
+    Assign,
+    Carried,
+    Extend,
+    Group,
+    Move,
+    Part,
+    Parts,
+    Plan,
+    Refuse,
+    Snapshot,
+    Waiting,
+    in_halves,
+    narrowed,
+    refused_too_early,
+)
+from allocation.words.reasons import sentence
+from billing.rules import money_text
+from billing.services import hold_place
+from tenants.platform.errors import Refused
+from tenants.platform.log_ids import log_id
+
+logger = logging.getLogger(__name__)
+
+# Halves that are tried where the database refuses; the bookings are locked meanwhile.
+MOST_TRIES = 64
+Failure = PlanStale | IntegrityError
+
+
+def plan_apply(
+    *,
+    changes: Changes,
+    snapshot: Snapshot,
+    decision: Decision,
+    term: int,
+    now: datetime,
+    is_last: bool = True,
+) -> dict[Part, str]:
+    """Writes the decision and all that still holds of it; returns what was withheld, and why.
+
+    Parts of the plan whose bookings have left meanwhile are left out, and with them what needs
+    them; so is what the database refuses. The decision is stored with what was withheld. Without
+    `is_last` refusals that may be wrong by now are withheld too, to be asked again.
+
+    Raises:
+        PlanOvertaken: another leader has taken over.
+        PlanStale, IntegrityError: nothing of it can be written, and nothing is.
+    """
+    with transaction.atomic():
+        if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
+            raise PlanOvertaken("another cycle leads now")
+        bookings = _bookings_locked(changes)
+        gone = parts_gone(changes, bookings, now)
+        parts = Parts(changes.plan, snapshot)
+        withheld = parts.withheld(gone if is_last else gone | _too_early(changes.plan, snapshot))
+        if parts.all and len(withheld) == len(parts.all):
+            raise PlanStale("nothing of it can be written", withheld)
+        groups = [kept for group in parts.groups() if (kept := _without(group, withheld))]
+        writing = _Writing(changes.plan, snapshot, decision, now)
+        withheld |= writing.write(groups, withheld, bookings)
+        _marks(changes, withheld, now)
+        decided_hint()
+    return withheld
+
+
+def _without(group: Sequence[Part], withheld: Mapping[Part, str]) -> tuple[Part, ...]:
+    return tuple(part for part in group if part not in withheld)
+
+
+def _too_early(plan: Plan, snapshot: Snapshot) -> dict[Part, str]:
+    """Refusals of those who might be given what somebody else has given up meanwhile."""
+    if not plan.refusals and all(each.granted for each in plan.extensions):
+        return {}
+    here = {each.booking for each in snapshot.requests}
+    here |= {each.booking for each in snapshot.held if not each.started and each.tenant}
+    over = Booking.objects.filter(id__in=here, state__in=TERMINAL).values_list("id", flat=True)
+    left = {str(booking) for booking in over}
+    return dict.fromkeys(refused_too_early(plan, snapshot, left), ROOM_FREED)
+
+
+def _marks(changes: Changes, withheld: Mapping[Part, str], now: datetime) -> None:
+    """What is said of borrowing, for those about whom nothing was withheld."""
+    names = {name for _, name in withheld}
+    asked = [mark for mark in changes.marks if str(mark.booking) not in names]
+    ids = [mark.booking for mark in asked]
+    is_open = set(Booking.objects.filter(id__in=ids, state__in=OPEN).values_list("id", flat=True))
+    marks_write((mark for mark in asked if mark.booking in is_open), now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """A plan that is being written, in a transaction that holds its bookings."""
+
+    plan: Plan
+    snapshot: Snapshot
+    decision: Decision
+    now: datetime
+
+    def write(
+        self,
+        groups: Sequence[Group],
+        withheld: Mapping[Part, str],
+        bookings: Mapping[str, Booking],
+    ) -> dict[Part, str]:
+        """Writes the decision and groups of parts that need each other; returns the parts that the
+        database refuses. Which these are is found out by halves, and undone, before the decision is
+        stored with them.
+
+        Raises:
+            PlanStale, IntegrityError: none can be written.
+        """
+        if self._attempt(groups, withheld, bookings) is None:
+            return {}
+        failed, error = self._tried(groups)
+        refused = dict.fromkeys((part for group in failed for part in group), CONFLICT)
+        if error is None:
+            rest = [group for group in groups if group not in failed]
+            error = self._attempt(rest, {**withheld, **refused})
+        if error is not None:
+            raise error
+        return refused
+
+    def _tried(self, groups: Sequence[Group]) -> tuple[list[Group], Failure | None]:
+        with transaction.atomic():
+            found: tuple[list[Group], Failure | None]
+            found = in_halves(groups, self._trial, MOST_TRIES)
+            transaction.set_rollback(True)
+        return found
+
+    def _trial(self, groups: Sequence[Group]) -> Failure | None:
+        return self._attempt(groups, {})
+
+    def _attempt(
+        self,
+        groups: Sequence[Group],
+        withheld: Mapping[Part, str],
+        bookings: Mapping[str, Booking] | None = None,
+    ) -> Failure | None:
+        """An attempt changes bookings in memory: the next one reads them again."""
+        plan = narrowed(self.plan, {part for group in groups for part in group})
+        found = _bookings(plan, ()) if bookings is None else bookings
+        fleet = Fleet.read(self.snapshot, plan)
+        try:
+            with transaction.atomic():
+                self.decision.withheld = [[*part, why] for part, why in sorted(withheld.items())]
+                self.decision.id = None
+                self.decision.save(force_insert=True)
+                log_id(decision=self.decision.id)
+                plan_write(plan, found, fleet, self.decision, self.now)
+        except (PlanStale, IntegrityError) as failure:
+            logger.info("A part of the plan can't be written: %s", failure)
+            return failure
+        return None
+
+
+def plan_write(
+    plan: Plan, bookings: Mapping[str, Booking], fleet: Fleet, decision: Decision, now: datetime
+) -> None:
+    """Writes all of a plan for its locked bookings, in the caller's transaction.
+
+    Raises:
+        PlanStale, IntegrityError: something in it is not as the plan has it.
+    """
+    # Shortened first, so that the room is free for who it is paused for.
+    for pause in plan.pauses:
+        victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
+        pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
+    for withdrawn in plan.withdrawn:
+        _withdraw(bookings[withdrawn], now)
+    _move_all(plan.moves, bookings, fleet, decision, now)
+    assigns_write(bookings, plan.assigns, fleet, decision, now)
+    for wait in plan.waits:
+        _wait(bookings[wait.booking], wait, decision, now)
+    for refuse in plan.refusals:
+        _refuse(bookings[refuse.booking], refuse, decision, now)
+    for extend in plan.extensions:
+        _extend(bookings[extend.booking], extend, decision, now)
+    _orders_answer(plan.orders, decision, now)
+
+
+def _orders_answer(orders: Sequence[Carried], decision: Decision, now: datetime) -> None:
+    if not all(order_answer(each, decision, now) for each in orders):
+        raise PlanStale("an order has its answer already")
+
+
+def _withdraw(booking: Booking, now: datetime) -> None:
+    if not pause_withdraw(booking, now):
+        raise PlanStale("a pause is out, or all was saved")
+
+
+def _move_all(
+    moves: Sequence[Move],
+    bookings: Mapping[str, Booking],
+    fleet: Fleet,
+    decision: Decision,
+    now: datetime,
+) -> None:
+    """All that move leave before any of them comes in: they may change places."""
+    for move in moves:
+        if not row_leave(bookings[move.booking], move):
+            raise PlanStale("a booking to be moved has other places by now")
+    rows_write(bookings, moves, fleet, decision)
+    for move in moves:
+        move_tell(bookings[move.booking], move, fleet.gpus, decision, now)
+
+
+def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
+    moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
+    # Where no start can be planned there is none that is worth telling.
+    is_proven = all(reason.code not in UNPROVEN for reason in wait.reasons[:1])
+    has_start = bool(wait.places) and is_proven
+    had_start = bool(booking.planned_places) and not booking.is_unplanned
+    is_new = booking.state == State.REQUESTED
+    if is_new:
+        booking.state = State.QUEUED
+    plan_fields(booking, wait, decision)
+    booking.planned_places = [place_data(place) for place in wait.places]
+    booking.reasons = [reason_data(reason) for reason in wait.reasons]
+    _store(booking, "planned_places")
+    if is_new or (moved and (has_start or had_start)):
+        because = f" {sentence(wait.delayed_by)}" if wait.delayed_by else ""
+        starts = {"starts": instant(wait.starts).isoformat()} if has_start else {}
+        event_add(
+            booking,
+            kind="queued" if is_new else "moved",
+            sentence=f"Waiting, with{'' if has_start else 'out'} a planned start.{because}",
+            now=now,
+            detail={"decision": decision.id, **starts},
+        )
+
+
+def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
+    if booking.state == State.PAUSED:
+        booking.decision = decision
+        booking.reasons = [reason_data(reason) for reason in refuse.reasons]
+        _store(booking)
+        because = sentence(refuse.reasons[0]) if refuse.reasons else "There is no place to go on."
+        run_none_left(booking, "not_resumed", because, now)
+        return
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
+    pause_over(booking, now)
+    booking.state = _refused_as(booking)
+    booking.outcome = str(booking.state)
+    booking.decision = decision
+    booking.reasons = [reason_data(reason) for reason in refuse.reasons]
+    booking.alternatives = [
+        {
+            "gpu_class": item.gpu_class,
+            "profile": item.profile,
+            "count": item.count,
+            "share": item.share,
+            "starts": instant(item.starts).isoformat(),
+            "ends": instant(item.ends).isoformat(),
+            **({"pin": list(item.pin)} if item.pin else {}),
+        }
+        for item in refuse.alternatives
+    ]
+    booking.planned_places = []
+    _store(booking, "outcome", "alternatives", "charged", "ended_at", "planned_places")
+    because = sentence(refuse.reasons[0]) if refuse.reasons else "It can't be placed."
+    freed = money_text(booking.held - booking.charged, booking.currency)
+    event_add(
+        booking,
+        kind=str(booking.state),
+        sentence=f"{because} {freed} is free again.",
+        now=now,
+        detail={"decision": decision.id},
+    )
+
+
+def _refused_as(booking: Booking) -> State:
+    """What becomes of a booking that there is no room for, now or any more."""
+    if booking.hardware_lost_at is not None:
+        return State.FAILED
+    if booking.replaced:
+        # It ran, and is charged for that.
+        return State.EXPIRED
+    is_window = booking.state == State.REQUESTED or booking.starts is not None
+    return State.REFUSED if is_window else State.EXPIRED
+
+
+def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime) -> None:
+    if booking.extension_until != instant(extend.until) or booking.planned_ends is None:
+        raise PlanStale("an extension was withdrawn")
+    until = instant(extend.until)
+    refusal = sentence(extend.reasons[0]) if extend.reasons else _hold_more(booking, until, now)
+    if refusal is None:
+        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, left=False)
+        for row in live.order_by("id"):
+            row.period = DateTimeTZRange(row.period.lower, until)
+            row.save(update_fields=["period"])
+        nodes_bump(row.gpu_id for row in live)
+        booking.planned_ends = until
+    booking.extension_until = None
+    _store(booking, "planned_ends", "extension_until", "held")
+    event_add(
+        booking,
+        kind="extension_refused" if refusal else "extended",
+        sentence=refusal or "Extended.",
+        now=now,
+        detail={"decision": decision.id, "until": until.isoformat()},
+    )
+
+
+def _hold_more(booking: Booking, until: datetime, now: datetime) -> str | None:
+    """Holds the price of the added time; the sentence of the refusal when it is not there."""
+    ends = booking.planned_ends
+    if ends is None:
+        raise PlanStale("an extension of nothing")
+    extra = booking_cost(booking, int((until - ends).total_seconds()))
+    try:
+        with transaction.atomic():
+            hold_place(
+                tenant_id=booking.tenant_id,
+                project_id=booking.project_id,
+                reference=booking.id,
+                amount=extra,
+                starts=ends,
+                ends=until,
+                now=now,
+            )
+    except Refused as refused:
+        return refused.sentence
+    booking.held += extra
+    return None
+
+
+def _bookings_locked(changes: Changes) -> dict[str, Booking]:
+    """All bookings that change, locked in one order, which is that of reports too."""
+    return _bookings(changes.plan, [mark.booking for mark in changes.marks])
+
+
+def _bookings(plan: Plan, more: Iterable[UUID]) -> dict[str, Booking]:
+    answers: tuple[Assign | Waiting | Refuse | Extend | Move, ...]
+    answers = (*plan.assigns, *plan.waits, *plan.refusals, *plan.extensions, *plan.moves)
+    names = {each.booking for each in answers} | set(plan.withdrawn) | set(map(str, more))
+    names |= {name for pause in plan.pauses for name in (pause.booking, pause.beneficiary)}
+    rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
+    return {str(row.id): row for row in rows.filter(id__in=names).order_by("id")}
+
+
+def _store(booking: Booking, *more: str) -> None:
+    booking.version += 1
+    fields = {"state", "version", "decision", "planned_starts", "planned_ends", "planned_class"}
+    fields |= {"first_promise", "first_promised_at"}
+    booking.save(update_fields=[*fields, "reasons", *more])

@@ -1,0 +1,130 @@
+"""The site to simulate: the one that is there, or one made up; and who pays what on it."""
+
+import re
+from collections import Counter
+from dataclasses import fields, replace
+from datetime import datetime
+
+from allocation.models import GpuModel, PolicyVersion
+from allocation.services.policy.policies import policy_of
+from allocation.services.snapshot.quota_rows import tiers_read
+from allocation.services.snapshot.snapshot import models_read, snapshot_take
+from allocation.solver import UNITS_PER_GPU, Gpu, Limit, Model, Policy, Snapshot, Tier
+from allocation.solver.simulation.metrics import Rates
+from allocation.solver.simulation.workload import Demand
+from billing.queries import prices_now
+from billing.rules import LEDGER_STEP
+
+# A made-up site begins at the same second each time: 5 January 2026, a Monday.
+BEGINS = 1_767_571_200
+TIERS = (
+    Tier("standard", pausable=False, counts=True, priority=50),
+    Tier("flex", pausable=True, counts=True, priority=30, grace=600, protected=1_800, pauses=3),
+    Tier("spot", pausable=True, counts=False, priority=10, grace=60),
+)
+_PER_NODE = 8
+_NODES_PER_RACK = 4
+_ENTRY = re.compile(r"([a-z0-9][a-z0-9.-]*)=(\d{1,6})")
+
+
+def spec_read(text: str) -> dict[str, int]:
+    """`h100=64,l40s=32` as numbers by name. ValueError: not of this form, or a name twice."""
+    entries = [_ENTRY.fullmatch(entry.strip()) for entry in text.split(",")]
+    found = {entry[1]: int(entry[2]) for entry in entries if entry}
+    if len(found) < len(entries):
+        raise ValueError(f"Not of the form name=number,name=number: {text}")
+    return found
+
+
+def demand_read(text: str, days: int) -> Demand:
+    """`load=110,tenants=4` as a demand over so many days. ValueError: an unknown name."""
+    entries = spec_read(text) if text else {}
+    known = {field.name for field in fields(Demand)} - {"days"}
+    if entries.keys() - known:
+        raise ValueError(f"A demand has {', '.join(sorted(known))}: {text}")
+    demand = Demand(days=days, **entries)
+    if demand.tenants < 1:
+        raise ValueError("A demand has at least one tenant.")
+    return demand
+
+
+def site_live(now: datetime) -> Snapshot:
+    """What there is now, with all that runs and waits."""
+    return snapshot_take(now)
+
+
+def site_made_up(fleet: dict[str, int], tenants: int) -> Snapshot:
+    """So many GPUs of each class on nodes of eight, and nobody there.
+
+    Models and tiers are the portal's own, where it has them; a class that it does not know has no
+    slices. Each tenant is guaranteed its part of every class and may borrow.
+    """
+    models = {model.slug: model for model in models_read()}
+    of_class = dict(GpuModel.objects.order_by("-slug").values_list("gpu_class_id", "slug"))
+    used = {name: models.get(of_class.get(name, "")) for name in fleet}
+    known = {name: model or Model(name, 8, 7, "online", ()) for name, model in used.items()}
+    return Snapshot(
+        now=BEGINS,
+        models=tuple(known.values()),
+        gpus=tuple(
+            gpu for name, count in sorted(fleet.items()) for gpu in _gpus(known[name], name, count)
+        ),
+        held=(),
+        requests=(),
+        extensions=(),
+        limits=tuple(
+            Limit(f"t{tenant}", None, name, count * UNITS_PER_GPU // tenants, None, None)
+            for name, count in sorted(fleet.items())
+            for tenant in range(tenants)
+        ),
+        tiers=tiers_read() or TIERS,
+    )
+
+
+def limits_shared(site: Snapshot, tenants: set[str]) -> Snapshot:
+    """The same site with its GPUs guaranteed in equal parts to these, who may borrow."""
+    counts = Counter(gpu.gpu_class for gpu in site.gpus)
+    return replace(
+        site,
+        limits=tuple(
+            Limit(tenant, None, name, count * UNITS_PER_GPU // len(tenants), None, None)
+            for name, count in sorted(counts.items())
+            for tenant in sorted(tenants)
+        ),
+    )
+
+
+def policy_numbered(number: int | None) -> Policy:
+    """That version of the policy; without a number the live one, else the first defaults.
+
+    Raises:
+        PolicyVersion.DoesNotExist: there is no such version.
+    """
+    if number is not None:
+        return policy_of(PolicyVersion.objects.get(number=number))
+    live = PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE).first()
+    return policy_of(live) if live else Policy(version=0)
+
+
+def rates_now(now: datetime) -> Rates:
+    """Prices in force per GPU-hour, in steps of the ledger."""
+    prices = prices_now(now).items()
+    return {key: int(price.per_gpu_hour / LEDGER_STEP) for key, price in prices}
+
+
+def _gpus(model: Model, gpu_class: str, count: int) -> list[Gpu]:
+    return [
+        Gpu(
+            id=f"{gpu_class}-{number:05}",
+            number=number,
+            node=f"{gpu_class}-n{number // _PER_NODE:04}",
+            rack=f"{gpu_class}-r{number // (_PER_NODE * _NODES_PER_RACK):03}",
+            index=number % _PER_NODE,
+            gpu_class=gpu_class,
+            model=model.slug,
+            domain=0,
+            usable=True,
+            mode=None if model.mode_switch == "online" else "whole",
+        )
+        for number in range(count)
+    ]

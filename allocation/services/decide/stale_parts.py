@@ -1,0 +1,74 @@
+"""Which parts of a plan are about bookings that are no longer what the plan was made from."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from allocation.models import Booking, CompactionOrder
+from allocation.rules.states import EXTENDABLE, TERMINAL, WAITING, State
+from allocation.services.decide.plan_diff import Changes
+from allocation.services.record.open_pauses import pauses_unneeded
+from allocation.services.snapshot.snapshot import instant
+from allocation.solver import CHANGED, LEFT, NEEDED, Assign, Part, Plan, Refuse, Waiting
+
+_WAITS = (*WAITING, State.PAUSING, State.PAUSED)
+
+
+def parts_gone(changes: Changes, bookings: Mapping[str, Booking], now: datetime) -> dict[Part, str]:
+    """What can't be written, and why, by the locked rows; what needs it is not among it."""
+    plan = changes.plan
+    states = {name: State(row.state) for name, row in bookings.items()}
+    found = dict(_answers(plan, states))
+    found |= dict(_pauses(plan, states))
+    found |= dict(_moves(plan, states))
+    for extend in plan.extensions:
+        row = bookings.get(extend.booking)
+        is_asked = row is not None and row.extension_until == instant(extend.until)
+        if row is None or not is_asked or states[extend.booking] not in EXTENDABLE:
+            found["extension", extend.booking] = LEFT
+    found |= dict(_withdrawals(plan, now))
+    found |= dict(_orders(plan))
+    return found
+
+
+def _answers(plan: Plan, states: Mapping[str, State]) -> Iterator[tuple[Part, str]]:
+    victims = {pause.booking for pause in plan.pauses}
+    answers: tuple[Assign | Waiting | Refuse, ...] = (*plan.assigns, *plan.waits, *plan.refusals)
+    for each in answers:
+        # Who is told to go only now runs until then.
+        may_be = (State.ACTIVE,) if each.booking in victims else _WAITS
+        if states.get(each.booking) not in may_be:
+            yield ("answer", each.booking), LEFT
+
+
+def _pauses(plan: Plan, states: Mapping[str, State]) -> Iterator[tuple[Part, str]]:
+    """Who gives its place back keeps it in the calendar until the next turn ends it."""
+    for pause in plan.pauses:
+        beneficiary = states.get(pause.beneficiary, State.CANCELLED)
+        if states.get(pause.booking) != State.ACTIVE:
+            yield ("pause", pause.booking), CHANGED
+        elif beneficiary in TERMINAL or beneficiary == State.ENDING:
+            yield ("pause", pause.booking), NEEDED
+
+
+def _moves(plan: Plan, states: Mapping[str, State]) -> Iterator[tuple[Part, str]]:
+    for move in plan.moves:
+        state = states.get(move.booking, State.CANCELLED)
+        if state != State.SCHEDULED:
+            yield ("move", move.booking), LEFT if state in TERMINAL else CHANGED
+
+
+def _withdrawals(plan: Plan, now: datetime) -> Iterator[tuple[Part, str]]:
+    """A pause that is out, or whose owner has saved all, is not taken back any more."""
+    if not plan.withdrawn:
+        return
+    rows = pauses_unneeded(now).filter(booking_id__in=plan.withdrawn)
+    able = {str(booking) for booking in rows.values_list("booking_id", flat=True)}
+    yield from ((("withdrawal", name), CHANGED) for name in plan.withdrawn if name not in able)
+
+
+def _orders(plan: Plan) -> Iterator[tuple[Part, str]]:
+    if not plan.orders:
+        return
+    rows = CompactionOrder.objects.filter(id__in=[each.order for each in plan.orders])
+    answered = {str(order) for order in rows.exclude(decided_at=None).values_list("id", flat=True)}
+    yield from ((("order", o.order), CHANGED) for o in plan.orders if o.order in answered)

@@ -1,0 +1,1 @@
+"""Reports of agents: read, verified and applied."""

@@ -1,0 +1,77 @@
+"""What was accepted after a backup, found when it has been restored: the portal's last documents
+to the nodes survive in the agents' server, signed, and name bookings that the database lost."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+
+from allocation import wire
+from allocation.models import Allocation, Node
+from allocation.services.nodes.redis_accounts import agents_redis
+
+logger = logging.getLogger(__name__)
+
+RUN = "runs until its node reads its next document, then it is ended there; book it again"
+CLEARED = "was being given back; its node clears it"
+NOT_ENROLLED = "the restored database does not know its node: enrol the node again"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A booking that a node was told of and the database does not know, and its fate."""
+
+    booking: str
+    tenant: str
+    owner: str
+    node: str
+    starts: datetime
+    ends: datetime
+    fate: str
+
+
+def accepted_after() -> list[Lost]:
+    """Bookings that nodes know by their last signed document and the restored database doesn't.
+
+    Before the epoch is raised: then nodes are told anew, by what the database knows.
+
+    Raises:
+        redis.RedisError: the agents' server does not answer.
+    """
+    known = set(Node.objects.values_list("name", flat=True))
+    found: dict[tuple[str, str, str], Lost] = {}
+    for desired in _documents():
+        told = {a.id: a for gpu in desired.gpus for a in gpu.allocations}
+        rows = Allocation.objects.filter(id__in=list(told)).values_list("id", flat=True)
+        for name in told.keys() - {row.hex for row in rows}:
+            each = told[name]
+            fate = CLEARED if each.state == "release" else RUN
+            found[each.tenant, each.booking, desired.node] = Lost(
+                booking=each.booking,
+                tenant=each.tenant,
+                owner=each.owner,
+                node=desired.node,
+                starts=datetime.fromtimestamp(each.starts, UTC),
+                ends=datetime.fromtimestamp(each.ends, UTC),
+                fate=fate if desired.node in known else NOT_ENROLLED,
+            )
+    return [found[key] for key in sorted(found)]
+
+
+def _documents() -> Iterator[wire.Desired]:
+    link: Any = agents_redis()
+    pattern, name_of = wire.desired_key("*"), len("agent:")
+    for key in sorted(link.scan_iter(match=pattern, count=1000)):
+        name = key.decode()[name_of : -len(":desired")]
+        raw = link.get(key) or b""
+        try:
+            envelope = wire.Envelope.from_json(raw)
+            # The key may have been changed after the backup: each version comes from the master's.
+            version = envelope.key_version
+            master = settings.AGENTS_MASTER_KEY.encode()
+            yield wire.open_desired(envelope, {version: wire.node_key(master, name, version)})
+        except wire.WireError as error:
+            logger.warning("The last document of %s can't be read: %s", name, error)

@@ -1,0 +1,1 @@
+"""Nodes, their GPUs, their health and their accounts at Redis."""

@@ -1,0 +1,114 @@
+"""The portal's own clock, watched: after a jump nothing is ended or started by it.
+
+What the clock of the day says is compared with a clock of the same machine that never jumps. How
+far they are apart is first taken from the database's clock, which may be another machine's.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.core.cache import cache
+from django.db import connection, transaction
+from redis import RedisError
+
+from allocation.models import MachineClock
+from tenants.audit import platform_record
+from tenants.models import User
+from tenants.outbox import nudge
+from tenants.platform.errors import Refused
+
+logger = logging.getLogger(__name__)
+
+# Smaller steps are what keeping a clock right takes.
+JUMP = timedelta(seconds=30)
+SHOWN = "watch:clock-jump"
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """Both clocks of a `machine` at one instant; `steady` counts seconds since its start, those
+    asleep included."""
+
+    wall: datetime
+    steady: float
+    machine: str
+
+    @property
+    def apart(self) -> timedelta:
+        """How far the two are apart, as a time since 1970."""
+        return timedelta(seconds=self.wall.timestamp() - self.steady)
+
+
+def clock_holds(reading: ClockReading) -> bool:
+    """Whether the clock has jumped, and nobody has said yet that it is right: then whoever asks
+    must end and start nothing. It is over, too, when the clock is back where it should be."""
+    with transaction.atomic():
+        row, _ = MachineClock.objects.select_for_update().get_or_create(
+            machine=reading.machine, defaults={"apart": _apart_by_database(reading)}
+        )
+        jump = reading.apart - row.apart
+        if abs(jump) <= JUMP:
+            _follow(row, reading.apart)
+            return False
+        if row.jump is None:
+            logger.error("The clock has jumped by %s: nothing ends or starts", jump)
+        if row.jump != jump:
+            row.jump = jump
+            row.save(update_fields=["jump"])
+    _show(round(jump.total_seconds()))
+    return True
+
+
+def clock_accept(*, operator: User, now: datetime) -> timedelta:
+    """Somebody has looked: the clock as it is now is right. Returns by how much it had jumped.
+
+    Raises:
+        Refused: `clock_not_in_doubt`.
+    """
+    with transaction.atomic():
+        rows = MachineClock.objects.select_for_update().filter(jump__isnull=False)
+        found = list(rows.order_by("machine"))
+        if not found:
+            raise Refused("clock_not_in_doubt", "No clock is in doubt: there is nothing to accept.")
+        most = max((row.jump or timedelta(0) for row in found), key=abs)
+        for row in found:
+            row.apart, row.jump = row.apart + (row.jump or timedelta(0)), None
+            row.save(update_fields=["apart", "jump"])
+        platform_record(
+            operator_id=operator.id,
+            action="clock.accepted",
+            target=("clock", "portal"),
+            now=now,
+            before={"jump_seconds": round(most.total_seconds()), "machines": len(found)},
+            after={"jump_seconds": 0, "machines": len(found)},
+        )
+    logger.warning("%s says that the clock is right; it had jumped by %s", operator.username, most)
+    _show(0)
+    nudge("allocation.cycle")
+    return most
+
+
+def _follow(row: MachineClock, apart: timedelta) -> None:
+    """Clocks are put right by small steps all the time."""
+    if row.jump is None and abs(apart - row.apart) < timedelta(seconds=1):
+        return
+    if row.jump is not None:
+        logger.warning("The clock is back where it should be: things end and start again")
+        _show(0)
+    row.apart, row.jump = apart, None
+    row.save(update_fields=["apart", "jump"])
+
+
+def _apart_by_database(reading: ClockReading) -> timedelta:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        (theirs,) = cursor.fetchone()
+    return timedelta(seconds=theirs.timestamp() - reading.steady)
+
+
+def _show(seconds: int) -> None:
+    try:
+        cache.set(SHOWN, seconds, timeout=None)
+    except RedisError as error:
+        logger.warning("The jump of the clock is not shown: %s", error)

@@ -1,0 +1,295 @@
+"""Nodes come and go: enrolment, what an agent found on its node, drain and return."""
+
+import hashlib
+import logging
+import re
+import secrets
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+
+from allocation import wire
+from allocation.models import EnrolmentToken, Node, NodeExamination, Rack, SolverState
+from allocation.services.nodes.inventories import inventory_apply, inventory_of
+from allocation.services.nodes.node_policies import node_policy
+from allocation.services.nodes.redis_accounts import link_password, link_replace, link_url
+from tenants.audit import platform_record
+from tenants.models import User
+from tenants.outbox import nudge
+from tenants.platform.errors import Refused, invalid
+from tenants.platform.wall import operator_tx, require_operators_process
+
+logger = logging.getLogger(__name__)
+
+NODE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
+TOKEN_LIFETIME = timedelta(minutes=15)
+
+
+def enrolment_token_create(
+    *, node_name: str, rack_name: str, now: datetime, operator: User | None = None
+) -> str:
+    """A token that lets one agent in as `node_name` within 15 minutes. Shown once.
+
+    Raises:
+        Refused: `node_name_invalid`, for a name that could mean other nodes' keys at Redis.
+    """
+    if not NODE_NAME.fullmatch(node_name):
+        raise invalid(
+            "node_name_invalid",
+            "A node's name is lower-case letters, digits and hyphens, at most 60 characters.",
+            "node_name",
+        )
+    clear = f"gpup_enrol_{secrets.token_urlsafe(24)}"
+    with transaction.atomic():
+        rack, _ = Rack.objects.get_or_create(name=rack_name)
+        node, _ = Node.objects.get_or_create(
+            name=node_name, defaults={"rack": rack, **_ladder_of_policy()}
+        )
+        EnrolmentToken.objects.create(
+            digest=hashlib.sha256(clear.encode()).digest(), node=node, expires=now + TOKEN_LIFETIME
+        )
+        after = {"rack": node.rack.name, "token_expires": (now + TOKEN_LIFETIME).isoformat()}
+        node_note(operator, node, "node.enrolment_token_made", now, after=after)
+    return clear
+
+
+def _ladder_of_policy() -> dict[str, int | None]:
+    policy = node_policy()
+    return {
+        "foreign_warn_after": policy.strangers_warn_after or None,
+        "foreign_end_after": policy.strangers_end_after or None,
+    }
+
+
+def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, object]:
+    """Lets an agent in and tells it its name, key and address.
+
+    A GPU that another node has reported puts the node in quarantine instead of being taken over.
+    An agent that was in before as this node is out from now on.
+
+    Raises:
+        Refused: `enrolment_refused` (wrong, used or old token), `inventory_invalid`.
+    """
+    try:
+        found = wire.inventory_from_plain(inventory)
+    except wire.WireError as error:
+        raise invalid(
+            "inventory_invalid", f"The inventory can't be read: {error}.", "inventory"
+        ) from error
+    digest = hashlib.sha256(token.encode()).digest()
+    _token_check(digest, now)
+    password, link_digest = link_password()
+    with operator_tx():
+        _token_use(digest, now)
+        node = Node.objects.select_for_update().get(enrolmenttoken__digest=digest)
+        node.key_version += 1
+        node.key_confirmed = node.key_version
+        node.link_digest = link_digest
+        # A fresh agent counts what it says from one again; its new key keeps the old words out.
+        node.report_seq = node.heartbeat_seq = node.telemetry_seq = node.inventory_seq = 0
+        node.ahead_epoch, node.clock_wrong = None, False
+        node.silent_since, node.long_silent = None, False
+        node.published_generation = -1
+        node.observed_generation = -1
+        # What was found before is judged anew.
+        NodeExamination.objects.filter(node=node).delete()
+        inventory_apply(node=node, inventory=found, now=now)
+        node_note(None, node, "node.enrolled", now, after={"key_version": node.key_version})
+        epoch = SolverState.objects.get_or_create(id=1)[0].epoch
+    link_replace(node.name, link_digest)
+    nudge("allocation.publish")
+    nudge("allocation.cycle")
+    return {
+        "node": node.name,
+        "key": node_key(node).hex(),
+        "key_version": node.key_version,
+        "epoch": epoch,
+        "redis_url": link_url(node.name, password),
+    }
+
+
+def _token_check(digest: bytes, now: datetime) -> None:
+    """Refuses what no operator handed out, before the operators' process hears of it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT portal_enrolment_open(%s, %s)", [digest, now])
+        if not cursor.fetchone()[0]:
+            raise _enrolment_refused()
+
+
+def _token_use(digest: bytes, now: datetime) -> None:
+    """Whoever is first has used the token up."""
+    unused = EnrolmentToken.objects.filter(digest=digest, used_at=None, expires__gt=now)
+    if not unused.update(used_at=now):
+        raise _enrolment_refused()
+
+
+def _enrolment_refused() -> Refused:
+    return Refused(
+        "enrolment_refused",
+        "This enrolment token is unknown, used or older than 15 minutes. "
+        "Ask the operator for a new one.",
+        "denied",
+        "token",
+    )
+
+
+def node_key(node: Node, version: int | None = None) -> bytes:
+    """The node's signing key of a version, the newest if None; derived and never stored.
+
+    A web process has no master key to derive it from: there it raises ServedElsewhere.
+    """
+    require_operators_process()
+    version = node.key_version if version is None else version
+    return wire.node_key(settings.AGENTS_MASTER_KEY.encode(), node.name, version)
+
+
+def node_ready(*, operator: User, node: Node, now: datetime) -> None:
+    """Puts a drained or quarantined node back into planning, as it is made now.
+
+    Raises:
+        Refused: `models_unknown`, when no GPU of the node has a model in the catalogue.
+    """
+    inventory = inventory_of(node)
+    if inventory is not None and inventory.gpus and not node.gpus.exists():
+        names = sorted({item.name for item in inventory.gpus})
+        raise Refused(
+            "models_unknown",
+            f"Nothing can be planned on {node.name}: no model named {', '.join(names)} is in the"
+            " catalogue. Add the model first.",
+        )
+    before = {"state": node.state, "differences": node.differences}
+    node.differences = []
+    node.save(update_fields=["differences"])
+    node_state_set(
+        node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC"
+    )
+    after = {"state": node.state, "differences": []}
+    node_note(operator, node, "node.approved", now, before=before, after=after)
+
+
+def node_note(
+    operator: User | None,
+    node: Node,
+    action: str,
+    now: datetime,
+    *,
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
+) -> None:
+    """Writes what an operator did to a node, or an agent's enrolment, into the platform's log."""
+    platform_record(
+        operator_id=operator.id if operator else None,
+        action=action,
+        target=("node", node.name),
+        now=now,
+        before=before,
+        after=after,
+    )
+
+
+def node_state_set(node: Node, state: str, reason: str, drain_by: datetime | None = None) -> None:
+    """Says how a node stands and why; with `drain_by`, when work must have left it."""
+    node.state, node.state_reason, node.drain_by = state, reason[:200], drain_by
+    node.save(update_fields=["state", "state_reason", "drain_by"])
+    nudge("allocation.cycle")
+
+
+def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
+    """Locks the node's agent out for good: its account, its connections, its key, its tokens.
+
+    The node waits in quarantine. What runs there goes on to its end by the agent's own clock; the
+    agent comes back by a new enrolment and the operator's approval.
+
+    Raises:
+        Refused: `node_not_enrolled`.
+    """
+    node = Node.objects.select_for_update().get(id=node.id)
+    if node.link_digest is None:
+        raise not_enrolled(node)
+    before = {"state": node.state, "key_version": node.key_version}
+    who = f"was locked out by {operator.username}, {now:%d %b %H:%M} UTC"
+    _lock_out(node, f"Its agent {who}; enrol it anew", now)
+    after = {"state": node.state, "key_version": node.key_version}
+    node_note(operator, node, "node.locked_out", now, before=before, after=after)
+
+
+def node_flooded(*, node_name: str, lock_out: bool, now: datetime) -> None:
+    """Counts a second in which the node's agent said too much, or locks it out as it goes on."""
+    with transaction.atomic():
+        node = Node.objects.select_for_update().get(name=node_name)
+        node.throttled += 1
+        node.save(update_fields=["throttled"])
+        if lock_out and node.link_digest is not None:
+            why = (
+                f"Its agent said too much and was locked out, {now:%d %b %H:%M} UTC; enrol it anew"
+            )
+            _lock_out(node, why, now)
+    logger.warning("%s says more than it may%s", node_name, ": locked out" if lock_out else "")
+
+
+def _lock_out(node: Node, why: str, now: datetime) -> None:
+    node.link_digest = None
+    node.key_version += 1
+    node.key_confirmed = node.key_version
+    node.save(update_fields=["link_digest", "key_version", "key_confirmed"])
+    EnrolmentToken.objects.filter(node=node, used_at=None).update(used_at=now)
+    node_state_set(node, Node.State.QUARANTINED, why)
+    name = node.name
+    transaction.on_commit(lambda: link_replace(name, None))
+
+
+def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
+    """Gives the node's agent a new key; the old one is good until the agent signs with the new.
+
+    Raises:
+        Refused: `node_not_enrolled`, `rotation_running`, `agent_too_old`.
+    """
+    node = Node.objects.select_for_update().get(id=node.id)
+    if node.link_digest is None:
+        raise not_enrolled(node)
+    if node.key_confirmed < node.key_version:
+        raise Refused(
+            "rotation_running",
+            f"{node.name} was told of its new key and has not signed with it yet. If its agent"
+            " never answers again, lock it out and enrol it anew.",
+        )
+    if not reads(node, wire.LATER_SINCE):
+        raise Refused(
+            "agent_too_old",
+            f"The agent of {node.name} ({node.agent_version or 'version not known'}) can't change"
+            f" its key. Upgrade it to {'.'.join(map(str, wire.LATER_SINCE))} or later first.",
+        )
+    node.key_version += 1
+    node.generation += 1
+    node.save(update_fields=["key_version", "generation"])
+    before, after = ({"key_version": node.key_version - back} for back in (1, 0))
+    node_note(operator, node, "node.key_rotated", now, before=before, after=after)
+    logger.warning("%s gives %s its key %d", operator.username, node.name, node.key_version)
+    nudge("allocation.publish")
+
+
+def key_confirm(node: Node, version: int) -> None:
+    """The agent has signed with `version`: older keys are worthless from now on."""
+    changed = Node.objects.filter(
+        id=node.id, key_version=version, key_confirmed__lt=version
+    ).update(key_confirmed=version, generation=F("generation") + 1)
+    if changed:
+        nudge("allocation.publish")
+
+
+def reads(node: Node, since: tuple[int, int]) -> bool:
+    """Whether the node's agent is of this version or later."""
+    said = re.match(r"(\d{1,4})\.(\d{1,4})", node.agent_version)
+    return said is not None and (int(said[1]), int(said[2])) >= since
+
+
+def not_enrolled(node: Node) -> Refused:
+    """There is no agent to do it to."""
+    return Refused(
+        "node_not_enrolled",
+        f"{node.name} has no agent that was let in. Install one first.",
+        "conflict",
+    )

@@ -1,0 +1,194 @@
+"""Modes of GPUs: what nodes are told to change, what became of it, and what operators pin.
+
+Where a change takes a reset it is told ahead, so that a booking finds the mode when it starts. All
+of it follows from rows, pins and what nodes read from their drivers, so it is safe to ask again.
+"""
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from allocation import wire
+from allocation.models import Allocation, Gpu, GpuEvent, Node, Occupancy
+from allocation.services.nodes.fleet import node_note, reads
+from tenants.models import User
+from tenants.outbox import nudge
+from tenants.platform.errors import Refused, invalid
+
+logger = logging.getLogger(__name__)
+
+STUCK = "Its mode can't be changed: "
+"""How the reason begins for which a GPU is out whose mode does not change."""
+WORDS = {"whole": "whole GPU", "sliced": "slices"}
+# No model takes longer (a constraint says so).
+_LONGEST = timedelta(seconds=600)
+_BEGUN = (
+    Allocation.State.STARTING,
+    Allocation.State.ACTIVE,
+    Allocation.State.RELEASING,
+)
+
+
+def modes_follow(now: datetime) -> int:
+    """Tells nodes to change the modes that pins and the next bookings need.
+
+    Returns how many GPUs were told. A GPU changes only while it is empty: nothing has begun on it,
+    and nothing is being cleared.
+    """
+    wanted = _next_modes(now) | _pinned_modes()
+    if not wanted:
+        return 0
+    with transaction.atomic():
+        gpus = Gpu.objects.select_for_update(of=("self",)).filter(id__in=wanted)
+        gpus = gpus.exclude(id__in=_busy(wanted)).order_by("id")
+        told = [gpu for gpu in gpus if _told(gpu, wanted[gpu.id], now)]
+        _nodes_bump({gpu.node_id for gpu in told})
+    return len(told)
+
+
+def modes_apply(node: Node, report: wire.Report, now: datetime) -> bool:
+    """Writes down the modes that the agent has read, and what keeps a GPU from changing."""
+    said = {gpu.uuid: gpu for gpu in report.gpus}
+    rows = list(Gpu.objects.filter(node=node, uuid__in=said))
+    changed = [gpu for gpu in rows if gpu.mode != said[gpu.uuid].mode]
+    for gpu in changed:
+        gpu.mode = said[gpu.uuid].mode
+        Gpu.objects.filter(id=gpu.id).update(mode=gpu.mode)
+    reached = [gpu.id for gpu in rows if gpu.mode_wanted == gpu.mode]
+    if reached:
+        Gpu.objects.filter(id__in=reached).update(mode_wanted="", mode_wanted_at=None)
+        open_ = GpuEvent.objects.filter(gpu__in=reached, kind=GpuEvent.Kind.MODE, until=None)
+        open_.update(until=now)
+    if changed or reached:
+        # The modes stand in the node's document: other words need another generation.
+        _nodes_bump({node.id})
+    marked = [_stuck_mark(gpu, said[gpu.uuid], now) for gpu in rows]
+    return bool(changed) or any(marked)
+
+
+def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -> None:
+    """Pins a GPU to a mode, or with an empty one lets the solver change it again.
+
+    What is planned on it in the other mode is placed elsewhere; what runs goes on to its end.
+
+    Raises:
+        Refused: `mode_unknown`, `mode_impossible` (it has no slices), `agent_too_old`.
+    """
+    if mode not in ("", *WORDS):
+        raise invalid("mode_unknown", "A GPU is pinned to whole or to sliced.", "mode")
+    gpu = Gpu.objects.select_for_update(of=("self",)).select_related("node", "model").get(id=gpu.id)
+    if mode == "sliced" and not gpu.model.placements.exists():
+        raise invalid("mode_impossible", f"A {gpu.model.product_name} has no slices.", "mode")
+    takes_reset = gpu.model.mode_switch == "reset"
+    if takes_reset and mode not in ("", gpu.mode) and not changes_modes(gpu.node):
+        raise Refused(
+            "agent_too_old",
+            f"The agent of {gpu.node.name} can't reset GPUs. Upgrade it to"
+            f" {'.'.join(map(str, wire.MODES_SINCE))} or later first.",
+        )
+    if gpu.mode_pinned == mode:
+        return
+    was, gpu.mode_pinned = gpu.mode_pinned, mode
+    gpu.save(update_fields=["mode_pinned"])
+    said = f"pinned it to {WORDS[mode]}" if mode else "unpinned its mode"
+    why = f": {note.strip()[:120]}" if note.strip() else ""
+    GpuEvent.objects.create(
+        node=gpu.node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now,
+        sentence=f"{operator.username} {said}{why.rstrip('.')}.",
+    )  # fmt: skip
+    before = {"gpu": gpu.index, "mode": was}
+    after = {"gpu": gpu.index, "mode": mode, "note": note.strip()[:120]}
+    node_note(operator, gpu.node, "node.gpu_mode_pinned", now, before=before, after=after)
+    logger.warning("%s: GPU %d: %s %s", gpu.node.name, gpu.index, operator.username, said)
+    nudge("allocation.cycle")
+
+
+def changes_modes(node: Node) -> bool:
+    """Whether the node's agent changes modes that take a reset."""
+    return not node.agent_version or reads(node, wire.MODES_SINCE)
+
+
+def pinned_otherwise() -> Q:
+    """Rows of GPUs that are pinned to the other mode."""
+    sliced = Q(gpu__mode_pinned="sliced", profile=None)
+    return sliced | Q(gpu__mode_pinned="whole", profile__isnull=False)
+
+
+def _next_modes(now: datetime) -> dict[UUID, str]:
+    """The mode that the next booking of a GPU needs, where it is time for the change."""
+    rows = Allocation.objects.filter(
+        state=Allocation.State.PLANNED,
+        gpu__model__mode_switch="reset",
+        gpu__mode_pinned="",
+        period__startswith__lte=now + _LONGEST,
+    )
+    first = rows.order_by("gpu_id", "period", "id").distinct("gpu_id")
+    found: dict[UUID, str] = {}
+    for gpu, mode, wanted, seconds, profile, period in first.values_list(
+        "gpu_id", "gpu__mode", "gpu__mode_wanted", "gpu__model__switch_seconds", "profile", "period"
+    ):
+        needed = "sliced" if profile else "whole"
+        if period.lower <= now + timedelta(seconds=seconds) and needed != (wanted or mode):
+            found[gpu] = needed
+    return found
+
+
+def _pinned_modes() -> dict[UUID, str]:
+    """The modes of pins that are not told yet, where a change takes a reset."""
+    pins = Gpu.objects.exclude(mode_pinned="").filter(model__mode_switch="reset")
+    rows = pins.values_list("id", "mode", "mode_wanted", "mode_pinned")
+    return {gpu: pinned for gpu, mode, wanted, pinned in rows if pinned != (wanted or mode)}
+
+
+def _busy(gpus: Iterable[UUID]) -> set[UUID]:
+    """Those on which something has begun or is being cleared."""
+    ids = list(gpus)
+    begun = Allocation.objects.filter(gpu__in=ids, state__in=_BEGUN).values_list(
+        "gpu_id", flat=True
+    )
+    open_ = Occupancy.objects.filter(gpu__in=ids, closed=None).values_list("gpu_id", flat=True)
+    return {*begun, *open_}
+
+
+def _told(gpu: Gpu, mode: str, now: datetime) -> bool:
+    """Notes the mode that the next document says; back to the one it has, nothing is changing."""
+    is_back = mode == gpu.mode
+    gpu.mode_wanted, gpu.mode_wanted_at = ("", None) if is_back else (mode, now)
+    gpu.save(update_fields=["mode_wanted", "mode_wanted_at"])
+    GpuEvent.objects.filter(gpu=gpu, kind=GpuEvent.Kind.MODE, until=None).update(until=now)
+    if not is_back:
+        sentence = f"Changes from {WORDS[gpu.mode]} to {WORDS[mode]} by a reset, while it is empty."
+        GpuEvent.objects.create(
+            node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.MODE, at=now, sentence=sentence
+        )
+    return True
+
+
+def _stuck_mark(gpu: Gpu, said: wire.ReportedGpu, now: datetime) -> bool:
+    """A GPU whose mode does not change is out of service until it does, or is pinned as it is.
+
+    What waits for it to start is placed elsewhere.
+    """
+    is_marked = gpu.health == Gpu.Health.DRAINING and gpu.health_reason.startswith(STUCK)
+    if said.stuck and gpu.health == Gpu.Health.OK:
+        reason = f"{STUCK}{said.error or 'no reason given'}"[:200]
+        gpu.health, gpu.health_reason, gpu.drain_by = Gpu.Health.DRAINING, reason, now
+        if not gpu.mode_wanted:
+            # The booking that needed the change leaves; the agent goes on trying.
+            gpu.mode_wanted = "whole" if gpu.mode == Gpu.Mode.SLICED else "sliced"
+            gpu.mode_wanted_at = now
+    elif is_marked and not said.stuck and not said.error:
+        gpu.health, gpu.health_reason, gpu.drain_by = Gpu.Health.OK, "", None
+    else:
+        return False
+    gpu.save(update_fields=["health", "health_reason", "drain_by", "mode_wanted", "mode_wanted_at"])
+    logger.warning("GPU %s: %s", gpu.uuid, gpu.health_reason or "its mode has changed")
+    return True
+
+
+def _nodes_bump(nodes: Iterable[UUID]) -> None:
+    Node.objects.filter(id__in=list(nodes)).update(generation=F("generation") + 1)

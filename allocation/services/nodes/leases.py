@@ -1,0 +1,104 @@
+"""Leases as the portal grants them: an answer to each heartbeat. How long a node's silence is
+counted is in rules/leases.py."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+import redis
+from django.db.models import Q
+
+from allocation import wire
+from allocation.models import Allocation, Booking, Node, PortalMode, SolverState
+from allocation.rules.nodes.leases import TTL_SECONDS
+from allocation.rules.states import State
+from allocation.services.nodes.fleet import node_key, reads
+from allocation.services.nodes.redis_accounts import agents_redis
+
+logger = logging.getLogger(__name__)
+
+_MOST_SAID = 2_000_000_000
+# What counts on its node's lease: what runs, and what pauses until it is proven empty.
+HELD = Q(leased=True, left=False) & (
+    Q(state__in=[Allocation.State.STARTING, Allocation.State.ACTIVE])
+    | Q(state=Allocation.State.RELEASING, booking__state=State.PAUSING)
+)
+
+
+Beat = tuple[Node, int, int]
+"""A node with the number of its heartbeat and the version of the key that signed it."""
+
+
+OUTAGE_UNTIL = PortalMode.objects.filter(kind=PortalMode.Kind.OUTAGE, ended_at=None).values(
+    "until"
+)[:1]
+"""When the planned outage ends that was announced last, also if that is over; one row or none."""
+
+
+def lease_note(node: Node, heartbeat: wire.Heartbeat, seconds: int) -> None:
+    """Notes on the node, which the caller locks and saves, what its heartbeat says of its lease and
+    that the answer is one of so many seconds. A long one is noted before it is granted: work of a
+    node whose lease may still run is begun nowhere else."""
+    node.lease_said = max(0, min(heartbeat.lease, _MOST_SAID))
+    if seconds > TTL_SECONDS and reads(node, wire.LEASES_SINCE):
+        node.long_lease = max(node.long_lease, seconds)
+        node.long_lease_seq = heartbeat.seq
+
+
+def leases_grant(beats: Iterable[Beat], seconds: int = TTL_SECONDS) -> None:
+    """Answers heartbeats, which must be known to the database by now: a lease that we forget would
+    be counted from an earlier one. Each is signed with the key that its heartbeat was heard by.
+
+    A node whose lease ran out has none until it acts on our newest word: by an older one it could
+    begin what has been begun elsewhere.
+    """
+    beats = [beat for beat in beats if reads(beat[0], wire.LEASES_SINCE)]
+    asked = [node.id for node, _, _ in beats]
+    cut_off = set(Node.objects.filter(id__in=asked, cut_off=True).values_list("id", flat=True))
+    granted = [beat for beat in beats if beat[0].id not in cut_off]
+    if not granted:
+        return
+    epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
+    try:
+        with agents_redis().pipeline(transaction=False) as pipe:
+            for node, seq, version in granted:
+                lease = wire.Lease(node=node.name, epoch=epoch, seq=seq, ttl=seconds)
+                envelope = wire.seal(lease, key=node_key(node, version), key_version=version)
+                pipe.set(wire.lease_key(node.name), envelope.to_json())
+                pipe.publish(wire.wake_channel(node.name), wire.LEASE_WAKE)
+            pipe.execute()
+    except redis.RedisError as error:
+        # The next heartbeat is answered in five seconds, and a lease lasts for four of them.
+        logger.warning("%d leases were not renewed: %s", len(granted), error)
+
+
+def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:
+    """Whether a booking that begins on these GPUs is held on lease: its tier wants it, and every
+    agent knows how to end it."""
+    if not booking.tier.replace_on_lost:
+        return False
+    nodes = Node.objects.filter(gpus__in=list(gpus)).distinct()
+    return all(reads(node, wire.LEASES_SINCE) for node in nodes)
+
+
+def beats_of_leased() -> dict[UUID, int]:
+    """The newest heartbeat of each node that holds something on lease."""
+    rows = Allocation.objects.filter(HELD)
+    return dict(rows.values_list("gpu__node_id", "gpu__node__heartbeat_seq").distinct())
+
+
+def leases_long() -> dict[UUID, tuple[int, int]]:
+    """The nodes with a lease for a planned outage that may still run: the number of the heartbeat
+    that the last one answers, and how many seconds the longest lasts."""
+    rows = Node.objects.filter(long_lease__gt=0)
+    return {
+        node: (seq, seconds)
+        for node, seq, seconds in rows.values_list("id", "long_lease_seq", "long_lease")
+    }
+
+
+def leases_long_end(over: Mapping[UUID, int]) -> None:
+    """Forgets the long leases of nodes that the process that watches has seen run out, but for
+    those that were granted again since."""
+    for node_id, seq in over.items():
+        Node.objects.filter(id=node_id, long_lease_seq=seq).update(long_lease=0)

@@ -1,0 +1,1 @@
+"""Acts of operators: maintenance, drains, planned outages, site set-up."""

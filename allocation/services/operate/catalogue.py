@@ -1,0 +1,208 @@
+"""The site's catalogue: GPU classes and models. Operators change it, in `operator_tx`.
+
+Geometry and memory are the drivers': here a model gets its name, its class, and how it changes
+between whole and slices.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from allocation.models import Gpu, GpuModel, WorkSpeed
+from allocation.services.nodes.inventories import models_follow
+from billing.models import Price
+from tenants.audit import platform_record
+from tenants.models import GpuClass, Quota, User
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.services.words import name_read, slug_read
+
+MOST_ORDER = 1000
+MOST_MEMORY_MB = 16 * 1024 * 1024
+LONGEST_SWITCH = 600
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTerms:
+    """What an operator says of a model. `switch_seconds`: what a change between whole and slices
+    takes where it needs a reset; 0 where it needs none."""
+
+    product_name: str
+    gpu_class: str
+    memory_mb: int
+    switch_seconds: int = 0
+
+
+@transaction.atomic
+def class_set(
+    *, operator: User, slug: str, label: str, order: int | None = None, now: datetime
+) -> GpuClass:
+    """Makes a class or changes its label and place in lists; without `order` it stays, or comes
+    last.
+
+    Raises:
+        Refused: `bad_slug`, `bad_name`, `label_taken` or `bad_order`.
+    """
+    slug_read(slug)
+    label = name_read(label, param="label")
+    if GpuClass.objects.filter(label__iexact=label).exclude(slug=slug).exists():
+        raise invalid("label_taken", "Another class has this name.", "label")
+    found = GpuClass.objects.select_for_update().filter(slug=slug).first()
+    if order is None:
+        last = GpuClass.objects.order_by("-order").first()
+        order = found.order if found else last.order + 1 if last else 0
+    if not 0 <= order <= MOST_ORDER:
+        raise invalid("bad_order", f"A place in lists is 0 to {MOST_ORDER}.", "order")
+    before = {"label": found.label, "order": found.order} if found else None
+    after = {"label": label, "order": order}
+    made, _ = GpuClass.objects.update_or_create(slug=slug, defaults=after)
+    if before != after:
+        platform_record(
+            operator_id=operator.id,
+            action="gpu_class.set",
+            target=("gpu_class", slug),
+            now=now,
+            before=before,
+            after=after,
+        )
+    return made
+
+
+@transaction.atomic
+def class_remove(*, operator: User, slug: str, now: datetime) -> None:
+    """Removes a class that nothing refers to.
+
+    Raises:
+        Refused: `not_found`, or `class_in_use`, which says by what.
+    """
+    found = GpuClass.objects.select_for_update().filter(slug=slug).first()
+    if found is None:
+        raise missing("GPU class")
+    uses = class_uses(slug)
+    if uses:
+        raise Refused(
+            "class_in_use",
+            f"{found.label} is in use by {_listed(uses)}, so it stays. A class that has had a"
+            " price belongs to the record of what was charged.",
+            param="slug",
+        )
+    WorkSpeed.objects.filter(gpu_class_id=slug).delete()
+    found.delete()
+    platform_record(
+        operator_id=operator.id,
+        action="gpu_class.removed",
+        target=("gpu_class", slug),
+        now=now,
+        before={"label": found.label, "order": found.order},
+    )
+
+
+def class_uses(slug: str) -> list[str]:
+    """What refers to a class, as in "2 models"; nothing for one that may be removed."""
+    counts = (
+        (GpuModel.objects.filter(gpu_class_id=slug).count(), "model", "models"),
+        (Gpu.objects.filter(gpu_class_id=slug).count(), "GPU", "GPUs"),
+        (Quota.objects.filter(gpu_class_id=slug).count(), "quota", "quotas"),
+        (Price.objects.filter(gpu_class_id=slug).count(), "price", "prices"),
+    )
+    return [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
+
+
+@transaction.atomic
+def model_set(*, operator: User, slug: str, terms: ModelTerms, now: datetime) -> GpuModel:
+    """Makes a model or changes it, and takes in the GPUs that have waited for its name.
+
+    Nodes that are quarantined stay so until they are approved.
+
+    Raises:
+        Refused: `bad_slug`, `bad_name`, `bad_model`, `product_name_taken`, `not_found` (class) or
+            `model_in_use` (GPUs of it keep their product name, class and memory).
+    """
+    slug_read(slug)
+    values = _values(terms)
+    other = GpuModel.objects.filter(product_name=values["product_name"]).exclude(slug=slug).first()
+    if other is not None:
+        raise invalid(
+            "product_name_taken", f"The model {other.slug} has this name.", "product_name"
+        )
+    found = GpuModel.objects.select_for_update().filter(slug=slug).first()
+    before = {field: getattr(found, field) for field in values} if found else None
+    if found is not None and found.gpu_set.exists():
+        _unchanged_or_refuse(found, values)
+    model, _ = GpuModel.objects.update_or_create(slug=slug, defaults=values)
+    if before != values:
+        platform_record(
+            operator_id=operator.id,
+            action="gpu_model.set",
+            target=("gpu_model", slug),
+            now=now,
+            before=before,
+            after=values,
+        )
+    models_follow(now)
+    return model
+
+
+@transaction.atomic
+def model_remove(*, operator: User, slug: str, now: datetime) -> None:
+    """Removes a model of which there are no GPUs.
+
+    Raises:
+        Refused: `not_found` or `model_in_use`.
+    """
+    found = GpuModel.objects.select_for_update().filter(slug=slug).first()
+    if found is None:
+        raise missing("GPU model")
+    count = found.gpu_set.count() + found.allocation_set.count()
+    if count:
+        raise Refused(
+            "model_in_use",
+            f"{found.product_name} is in use by {found.gpu_set.count()} GPUs or past bookings, so"
+            " it stays.",
+            param="slug",
+        )
+    found.delete()
+    platform_record(
+        operator_id=operator.id,
+        action="gpu_model.removed",
+        target=("gpu_model", slug),
+        now=now,
+        before=asdict(_terms_of(found)),
+    )
+
+
+def _values(terms: ModelTerms) -> dict[str, object]:
+    if not GpuClass.objects.filter(slug=terms.gpu_class).exists():
+        raise missing("GPU class", "gpu_class")
+    if not 1 <= terms.memory_mb <= MOST_MEMORY_MB:
+        raise invalid("bad_model", "Memory is a whole number of MiB, as 81559.", "memory_mb")
+    if not 0 <= terms.switch_seconds <= LONGEST_SWITCH:
+        sentence = f"A reset takes 1 to {LONGEST_SWITCH} seconds; 0 says that none is needed."
+        raise invalid("bad_model", sentence, "switch_seconds")
+    return {
+        "product_name": name_read(terms.product_name, param="product_name"),
+        "gpu_class_id": terms.gpu_class,
+        "memory_mb": terms.memory_mb,
+        "mode_switch": "reset" if terms.switch_seconds else "online",
+        "switch_seconds": terms.switch_seconds,
+    }
+
+
+def _unchanged_or_refuse(model: GpuModel, values: dict[str, object]) -> None:
+    params = {"product_name": "product_name", "gpu_class_id": "gpu_class", "memory_mb": "memory_mb"}
+    for field, param in params.items():
+        if getattr(model, field) != values[field]:
+            raise Refused(
+                "model_in_use",
+                f"There are GPUs of {model.product_name}: their product name, class and memory"
+                " stay as they are.",
+                param=param,
+            )
+
+
+def _terms_of(model: GpuModel) -> ModelTerms:
+    return ModelTerms(model.product_name, model.gpu_class_id, model.memory_mb, model.switch_seconds)
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

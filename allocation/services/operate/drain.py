@@ -1,0 +1,147 @@
+"""What operators do about hardware: empty it, state that it is off, and put it back."""
+
+import logging
+from datetime import datetime
+
+from django.db.models import Q, QuerySet
+
+from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy
+from allocation.services.nodes.fleet import node_note, node_state_set
+from allocation.services.runs.healing import Because, leave_by_tell, run_break
+from allocation.services.runs.lifecycle import STARTED, allocation_empty
+from tenants.models import User
+from tenants.outbox import nudge
+from tenants.platform.errors import Refused, invalid
+
+logger = logging.getLogger(__name__)
+
+ON_NODE = (*STARTED, Allocation.State.RELEASING)
+
+
+def node_drain(
+    *, operator: User, node: Node, reason: str, now: datetime, by: datetime | None = None
+) -> None:
+    """Takes the node out of planning. What runs there has left `by` then, else it goes to its end.
+
+    Raises:
+        Refused: `deadline_past`.
+    """
+    if by is not None and by < now:
+        raise invalid("deadline_past", "The deadline has passed already.", "by")
+    until = "" if by is None else f"; empty by {by:%d %b %H:%M} UTC"
+    before = {"state": node.state}
+    after = {
+        "state": Node.State.DRAINING.value,
+        "by": by.isoformat() if by else None,
+        "reason": reason,
+    }
+    reason = f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC{until})"
+    node_state_set(node, Node.State.DRAINING, reason, by)
+    node_note(operator, node, "node.drained", now, before=before, after=after)
+    if by is not None:
+        sentence = f"{node.name} is being emptied: {node.state_reason}."
+        leave_by_tell(Q(gpu__node=node), by, Because("R63", sentence), now)
+
+
+def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
+    """Puts a GPU back into service, with a note of what was done to it.
+
+    Raises:
+        Refused: `gpu_in_service`, `note_needed`.
+    """
+    gpu = Gpu.objects.select_for_update(of=("self",)).select_related("node").get(id=gpu.id)
+    if gpu.health == Gpu.Health.OK:
+        raise Refused("gpu_in_service", f"{_where(gpu)} is in service already.")
+    was = gpu.health_reason.rstrip(".")
+    before = {"gpu": gpu.index, "health": gpu.health, "reason": gpu.health_reason}
+    gpu.health, gpu.health_reason = Gpu.Health.OK, ""
+    gpu.drain_by, gpu.needs_operator = None, False
+    gpu.save(update_fields=["health", "health_reason", "drain_by", "needs_operator"])
+    _note(
+        gpu.node,
+        gpu,
+        f"{operator.username} put it back into service: {_said(note)}. It was out: {was}.",
+        now,
+    )
+    after = {"gpu": gpu.index, "health": gpu.health, "note": _said(note)}
+    node_note(operator, gpu.node, "gpu.returned", now, before=before, after=after)
+    nudge("allocation.cycle")
+
+
+def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, now: datetime) -> int:
+    """Takes the operator's word that a GPU, or the whole node, is off and nothing runs on it.
+
+    This is the only way but an agent's proof in which a place comes to count as empty: the word
+    has to be true. Whatever ran there starts again elsewhere. Returns how many places it closed.
+
+    Raises:
+        Refused: `still_in_service` (drain it first), `note_needed`.
+    """
+    reason = fence_check(node, gpu, note)
+    _note(node, gpu, f"{operator.username} states that it is off: {reason}.", now)
+    rows = fence_places(node, gpu)
+    # Bookings before nodes, and always in one order: so does everyone who locks both.
+    bookings = Booking.objects.filter(allocations__in=rows).values("id")
+    for booking in Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"):
+        run_break(booking.id, Because("R62", f"{node.name} was switched off."), now)
+    before = _open_places(node)
+    for identifier in list(rows.order_by("booking_id", "id").values_list("id", flat=True)):
+        allocation_empty(identifier, now)
+    closed = before - _open_places(node)
+    node_note(
+        operator,
+        node,
+        "node.fenced",
+        now,
+        before={"gpu": gpu.index if gpu else None, "open_places": before},
+        after={"open_places": before - closed, "note": reason},
+    )
+    logger.warning("%s fenced %s: %d places closed", operator.username, node.name, closed)
+    nudge("allocation.cycle")
+    return closed
+
+
+def fence_check(node: Node, gpu: Gpu | None, note: str) -> str:
+    """What was done, as it is kept. Raises Refused as `hardware_fence`."""
+    reason = _said(note)
+    if _takes_work(node, gpu):
+        where = _where(gpu) if gpu is not None else node.name
+        raise Refused(
+            "still_in_service",
+            f"{where} takes work. Drain the node first; then switch it off, and say so here.",
+        )
+    return reason
+
+
+def fence_places(node: Node, gpu: Gpu | None) -> QuerySet[Allocation]:
+    """What is on the node, or on one GPU of it, and would be closed by a statement that it is
+    off."""
+    rows = Allocation.objects.filter(gpu__node=node, state__in=ON_NODE)
+    return rows if gpu is None else rows.filter(gpu=gpu)
+
+
+def _open_places(node: Node) -> int:
+    return Occupancy.objects.filter(gpu__node=node, closed=None).count()
+
+
+def _takes_work(node: Node, gpu: Gpu | None) -> bool:
+    if node.state != Node.State.READY:
+        return False
+    return gpu is None or gpu.health == Gpu.Health.OK
+
+
+def _said(note: str) -> str:
+    text = note.strip().rstrip(".")
+    if not text:
+        raise invalid("note_needed", "Say what was done, for whoever reads the history.", "note")
+    return text[:120]
+
+
+def _where(gpu: Gpu) -> str:
+    return f"GPU {gpu.index} of {gpu.node.name}"
+
+
+def _note(node: Node, gpu: Gpu | None, sentence: str, now: datetime) -> None:
+    GpuEvent.objects.create(
+        node=node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence[:300]
+    )

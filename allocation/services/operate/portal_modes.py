@@ -1,0 +1,203 @@
+"""Planned outages of the portal, and freezes of its decisions, as operators order them.
+
+A planned outage first lengthens the leases of all nodes, so that work on lease outlives it. Once
+the agents have said that they have them, members' changes are refused, and programs may be stopped.
+A freeze lets nothing new start and pauses or ends nothing early; what is over by the clock ends.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from django.db import transaction
+
+from allocation import wire
+from allocation.models import Allocation, Node, PortalMode
+from allocation.queries.fleet.portal_modes import mode_open
+from allocation.rules.ask.words.numbers import length_of
+from allocation.rules.nodes.leases import LONGEST_OUTAGE, MARGIN_SECONDS
+from allocation.services.nodes.fleet import reads
+from allocation.services.nodes.leases import HELD
+from tenants.audit import platform_record
+from tenants.models import User
+from tenants.outbox import nudge
+from tenants.platform.errors import Refused, invalid
+
+logger = logging.getLogger(__name__)
+
+SHORTEST_OUTAGE = timedelta(minutes=1)
+LONGEST_FREEZE = timedelta(days=30)
+OUTAGE, FREEZE = PortalMode.Kind.OUTAGE, PortalMode.Kind.FREEZE
+WORDS = {OUTAGE.value: "planned outage", FREEZE.value: "freeze of decisions"}
+# Heartbeats come every five seconds.
+HEARD = timedelta(seconds=15)
+
+LeaseState = Literal["confirmed", "waiting", "not_heard", "too_old", "cut_off"]
+MEANS: dict[LeaseState, str] = {
+    "confirmed": "Its agent holds a lease to the end of the outage.",
+    "waiting": "Its agent has not confirmed the longer lease yet: that takes about ten seconds.",
+    "not_heard": "Its agent is not heard. Work on lease there has ended or will end by itself, and "
+    "begins anew elsewhere.",
+    "too_old": "Its agent is too old to confirm. The longer lease was sent with the answer to its "
+    "last heartbeat; whether it arrived is not known.",
+    "cut_off": "It has no lease: its work on lease is over already.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLease:
+    """Whether the work of a node outlives the planned outage. `holds_work`: it runs something on
+    lease now."""
+
+    node: str
+    state: LeaseState
+    holds_work: bool
+
+    @property
+    def means(self) -> str:
+        """What the state means, as a sentence."""
+        return MEANS[self.state]
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the outage ends nothing here."""
+        return self.state == "confirmed" or not self.holds_work
+
+
+def outage_begin(*, operator: User, length: timedelta, reason: str, now: datetime) -> PortalMode:
+    """Announces that the portal will be away until `length` from now: every node that is heard from
+    now on gets a lease until then. One that is announced already gets the new end.
+
+    Raises:
+        Refused: `outage_length`, `reason_needed`.
+    """
+    if not SHORTEST_OUTAGE <= length <= LONGEST_OUTAGE:
+        said = "A planned outage takes at least a minute and at most four hours."
+        raise invalid("outage_length", said, "for")
+    return _begin(OUTAGE, operator, now + length, reason, now)
+
+
+def outage_close(*, operator: User, now: datetime) -> PortalMode:
+    """Refuses members' changes until the outage is over. Safe to call twice.
+
+    Raises:
+        Refused: `no_outage`.
+    """
+    with transaction.atomic():
+        mode = _open_locked(OUTAGE, now)
+        if mode.closed_at is None:
+            before, mode.closed_at = _values(mode), now
+            mode.save(update_fields=["closed_at"])
+            _audit(mode, operator, "closed", now, before)
+    return mode
+
+
+def freeze_begin(
+    *, operator: User, reason: str, now: datetime, length: timedelta | None = None
+) -> PortalMode:
+    """Freezes decisions, for `length` or until somebody ends it.
+
+    Raises:
+        Refused: `freeze_length`, `reason_needed`.
+    """
+    if length is not None and not timedelta(0) < length <= LONGEST_FREEZE:
+        raise invalid("freeze_length", "A freeze lasts 30 days at most.", "for")
+    return _begin(FREEZE, operator, now + length if length else None, reason, now)
+
+
+def length_read(text: str) -> timedelta | None:
+    """`20m`, `2h`; None for nothing.
+
+    Raises:
+        Refused: `bad_duration`.
+    """
+    if not text.strip():
+        return None
+    seconds = length_of(text)
+    if seconds is None or seconds > LONGEST_FREEZE.total_seconds():
+        raise invalid("bad_duration", "Write the length like “20m” or “2h”.", "for")
+    return timedelta(seconds=seconds)
+
+
+def mode_end(*, kind: str, operator: User, now: datetime) -> PortalMode:
+    """Ends a planned outage or a freeze now.
+
+    Raises:
+        Refused: `no_outage`, `no_freeze`.
+    """
+    with transaction.atomic():
+        mode = _open_locked(PortalMode.Kind(kind), now)
+        before, mode.ended_at = _values(mode), now
+        mode.save(update_fields=["ended_at"])
+        _audit(mode, operator, "ended", now, before)
+    nudge("allocation.cycle")
+    return mode
+
+
+def leases_of_nodes(mode: PortalMode, now: datetime) -> list[NodeLease]:
+    """The nodes that are let in, by name, each with whether its lease lasts until the outage is
+    over."""
+    leased = set(Allocation.objects.filter(HELD).values_list("gpu__node_id", flat=True).distinct())
+    nodes = Node.objects.filter(link_digest__isnull=False).order_by("name")
+    return [NodeLease(n.name, _lease_state(n, mode, now), n.id in leased) for n in nodes]
+
+
+def _lease_state(node: Node, mode: PortalMode, now: datetime) -> LeaseState:
+    if node.cut_off:
+        return "cut_off"
+    if node.heartbeat_at is None or node.heartbeat_at < now - HEARD:
+        return "not_heard"
+    lasts = node.heartbeat_at + timedelta(seconds=node.lease_said - MARGIN_SECONDS)
+    if mode.until is not None and lasts >= mode.until:
+        return "confirmed"
+    return "waiting" if reads(node, wire.LEASE_SAID_SINCE) else "too_old"
+
+
+def _begin(
+    kind: PortalMode.Kind, operator: User, until: datetime | None, reason: str, now: datetime
+) -> PortalMode:
+    reason = reason.strip()
+    if not reason:
+        raise invalid("reason_needed", "Say why: everybody reads it.", "reason")
+    with transaction.atomic():
+        # The row of whoever began one before is what others wait for.
+        before = PortalMode.objects.select_for_update().filter(kind=kind, ended_at=None).first()
+        if before is not None:
+            before.ended_at = now if before.until is None else min(now, before.until)
+            before.save(update_fields=["ended_at"])
+        mode = PortalMode.objects.create(
+            kind=kind, since=now, until=until, reason=reason[:120], begun_by=operator
+        )
+        _audit(mode, operator, "begun", now, _values(before) if before else {})
+    nudge("allocation.cycle")
+    return mode
+
+
+def _open_locked(kind: PortalMode.Kind, now: datetime) -> PortalMode:
+    mode = mode_open(kind, now, locked=True)
+    if mode is None:
+        raise Refused(f"no_{kind}", f"There is no {WORDS[kind]} to end.")
+    return mode
+
+
+def _audit(
+    mode: PortalMode, operator: User, what: str, now: datetime, before: dict[str, str | None]
+) -> None:
+    platform_record(
+        operator_id=operator.pk,
+        action=f"{mode.kind}.{what}",
+        target=("portal_mode", mode.id),
+        now=now,
+        before=before,
+        after=_values(mode),
+    )
+    logger.warning("%s: %s %s (%s)", operator.username, WORDS[mode.kind], what, mode.reason)
+
+
+def _values(mode: PortalMode) -> dict[str, str | None]:
+    times = {"until": mode.until, "closed_at": mode.closed_at, "ended_at": mode.ended_at}
+    return {
+        "reason": mode.reason,
+        **{name: at.isoformat() if at else None for name, at in times.items()},
+    }

@@ -1,0 +1,410 @@
+"""Brings an empty site to what `site.toml` says; what is there already is compared and kept."""
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+
+from allocation.models import GpuModel, Node
+from allocation.queries.fleet.catalogue import work_speeds
+from allocation.rules.site.known_models import known_catalogue
+from allocation.rules.site.site_file import Key, SiteFaults, SiteFile
+from allocation.services.nodes.fleet import node_ready
+from allocation.services.operate.catalogue import ModelTerms, class_set, model_set
+from allocation.services.operate.site_defaults import (
+    known_model_add,
+    prices_proposed,
+    speeds_fill,
+    usual_tiers_add,
+)
+from allocation.services.record.work import speeds_set
+from billing.models import Budget, PriceBook
+from billing.queries import budget_effect, prices_of
+from billing.rules import Period, month_of
+from billing.services import budget_set, price_book_publish
+from tenants.access import Actor
+from tenants.models import GpuClass, Membership, Project, Quota, Role, Tenant, Tier, User
+from tenants.platform.errors import Refused
+from tenants.services import (
+    NewAccount,
+    Share,
+    TierTerms,
+    account_create,
+    operator_create,
+    project_create,
+    tenant_create,
+    tenant_quota_set,
+    tier_set,
+    units_read,
+)
+
+TIER_DEFAULTS = {
+    "pausable": False,
+    "grace_seconds": 600,
+    "protected_seconds": 0,
+    "max_duration_seconds": 7 * 86_400,
+    "advance_seconds": 28 * 86_400,
+}
+_FOREVER = timedelta(days=366)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing of the file: made, there already, or there and different, which `what` says."""
+
+    kind: str
+    what: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All that became of the file. `passwords` by sign-in name, of accounts that were made without
+    a password file: they are shown once and kept nowhere."""
+
+    changes: list[Change] = field(default_factory=list)
+    passwords: dict[str, str] = field(default_factory=dict)
+
+    def note(self, what: str, *, is_new: bool, differences: Iterable[str] = ()) -> None:
+        """Notes a thing that was made, or compared."""
+        told = list(differences)
+        if is_new or not told:
+            self.changes.append(Change("made" if is_new else "there", what))
+        else:
+            self.changes.append(Change("differs", f"{what}: {'; '.join(told)}"))
+
+    def count(self, kind: str) -> int:
+        """How many changes are of this kind."""
+        return sum(change.kind == kind for change in self.changes)
+
+
+@transaction.atomic
+def site_apply(*, site: SiteFile, now: datetime) -> Outcome:
+    """Does all that the file says, or nothing. Runs as the database's owner.
+
+    Raises:
+        SiteFaults: at the first thing that is refused, with its line.
+    """
+    run = _Run(site, now)
+    run.operator()
+    run.classes_and_models()
+    run.tiers()
+    run.speeds()
+    run.prices()
+    for number, tenant in enumerate(site.values.get("tenant", ())):
+        run.tenant(("tenant", number), tenant)
+    run.nodes()
+    return run.outcome
+
+
+class _Run:
+    """One pass over the file."""
+
+    by: User
+
+    def __init__(self, site: SiteFile, now: datetime) -> None:
+        self.site = site
+        self.values: Mapping[str, Any] = site.values
+        self.now = now
+        self.outcome = Outcome()
+
+    @contextmanager
+    def at(self, *key: str | int, params: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Turns a refusal inside into a fault at the key, or at the key of its field."""
+        try:
+            yield
+        except Refused as refusal:
+            param = (params or {}).get(refusal.param or "", refusal.param or "")
+            raise self.fault((*key, param) if param else key, refusal.sentence) from refusal
+
+    def fault(self, key: Key, sentence: str) -> SiteFaults:
+        return SiteFaults([self.site.fault(key, sentence)])
+
+    def operator(self) -> None:
+        person = self.values["operator"]
+        found = User.objects.filter(username=person["username"]).first()
+        if found is not None and not found.is_staff:
+            sentence = f"{found.username} is there and no operator. Choose another sign-in name."
+            raise self.fault(("operator", "username"), sentence)
+        with self.at("operator"):
+            self.by = found or operator_create(
+                account=self._account(("operator",), person), now=self.now
+            )
+        self.outcome.note(f"operator {self.by.username}", is_new=found is None)
+
+    def _account(self, key: Key, person: Mapping[str, str]) -> NewAccount:
+        if name := person.get("password_file"):
+            try:
+                password = Path(name).read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError):
+                sentence = f"{name} can't be read."
+                raise self.fault((*key, "password_file"), sentence) from None
+        else:
+            password = secrets.token_urlsafe(12)
+            self.outcome.passwords[person["username"]] = password
+        return NewAccount(person["username"], person["name"], person.get("email", ""), password)
+
+    def classes_and_models(self) -> None:
+        for number, row in enumerate(self.values.get("class", ())):
+            found = GpuClass.objects.filter(slug=row["slug"]).first()
+            with self.at("class", number):
+                if found is None:
+                    class_set(operator=self.by, now=self.now, **row)
+            self.outcome.note(
+                f"class {row['slug']}",
+                is_new=found is None,
+                differences=_differences(found, {"label": row["label"]}),
+            )
+        for number, slug in enumerate(self.values.get("models", ())):
+            self._shipped_model(("models", number), slug)
+        for number, row in enumerate(self.values.get("model", ())):
+            self._own_model(("model", number), row)
+
+    def _shipped_model(self, key: Key, slug: str) -> None:
+        known = known_catalogue().models.get(slug)
+        names = known.names if known else ()
+        is_new = not GpuModel.objects.filter(product_name__in=names).exists()
+        with self.at(*key, params={"slug": ""}):
+            known_model_add(operator=self.by, slug=slug, now=self.now)
+        self.outcome.note(f"model {slug}", is_new=is_new)
+
+    def _own_model(self, key: Key, row: Mapping[str, Any]) -> None:
+        terms = ModelTerms(
+            row["product_name"], row["class"], row["memory_mb"], row.get("reset_seconds", 0)
+        )
+        found = GpuModel.objects.filter(slug=row["slug"]).first()
+        with self.at(*key, params={"gpu_class": "class", "switch_seconds": "reset_seconds"}):
+            if not GpuClass.objects.filter(slug=terms.gpu_class).exists():
+                class_set(
+                    operator=self.by, slug=terms.gpu_class, label=terms.gpu_class, now=self.now
+                )
+            if found is None:
+                model_set(operator=self.by, slug=row["slug"], terms=terms, now=self.now)
+        # Memory is the driver's word once there are GPUs.
+        said = {
+            "product_name": terms.product_name,
+            "gpu_class_id": terms.gpu_class,
+            "switch_seconds": terms.switch_seconds,
+        }
+        self.outcome.note(
+            f"model {row['slug']}", is_new=found is None, differences=_differences(found, said)
+        )
+
+    def tiers(self) -> None:
+        if "tier" not in self.values:
+            if not Tier.objects.exists():
+                for tier in usual_tiers_add(operator=self.by, now=self.now):
+                    self.outcome.note(f"tier {tier.slug}", is_new=True)
+            return
+        for number, row in enumerate(self.values["tier"]):
+            terms = {name: value for name, value in row.items() if name != "slug"}
+            found = Tier.objects.filter(slug=row["slug"]).first()
+            with self.at("tier", number):
+                if found is None:
+                    tier_set(
+                        operator=self.by,
+                        slug=row["slug"],
+                        terms=TierTerms(**{**TIER_DEFAULTS, **terms}),
+                        now=self.now,
+                    )
+            self.outcome.note(
+                f"tier {row['slug']}", is_new=found is None, differences=_differences(found, terms)
+            )
+
+    def speeds(self) -> None:
+        stated = work_speeds()
+        for workload, given in self.values.get("speeds", {}).items():
+            wanted = {slug: round(speed * 1000) for slug, speed in given.items()}
+            known = stated.get(workload, {})
+            missing = {slug: speed for slug, speed in wanted.items() if slug not in known}
+            typical = known_catalogue().speeds(wanted).get(workload, {})
+            # Typical speeds came with the models of this file; what it says itself counts more.
+            replaced = {
+                slug: speed
+                for slug, speed in wanted.items()
+                if known.get(slug) == typical.get(slug) != speed
+            }
+            if missing or replaced:
+                with self.at("speeds", workload):
+                    speeds_set(
+                        operator=self.by,
+                        workload=workload,
+                        speeds={**known, **missing, **replaced},
+                        now=self.now,
+                    )
+            differences = [
+                f"{slug} is {known[slug] / 1000:g} here, {speed / 1000:g} in the file"
+                for slug, speed in wanted.items()
+                if slug in known and slug not in replaced and known[slug] != speed
+            ]
+            is_new = bool(missing or replaced)
+            self.outcome.note(f"speeds of {workload}", is_new=is_new, differences=differences)
+        speeds_fill(operator=self.by, now=self.now)
+
+    def prices(self) -> None:
+        given = {
+            (gpu_class, tier): Decimal(price)
+            for gpu_class, of_tiers in self.values.get("prices", {}).items()
+            for tier, price in of_tiers.items()
+        }
+        classes = list(GpuClass.objects.values_list("slug", flat=True))
+        tiers = list(Tier.objects.values_list("slug", flat=True))
+        for gpu_class, tier in given:
+            if gpu_class not in classes or tier not in tiers:
+                kind = "tier" if gpu_class in classes else "GPU class"
+                sentence = f"There is no such {kind} on this site."
+                raise self.fault(("prices", gpu_class, tier), sentence)
+        wanted, missing = prices_proposed(classes, tiers, given)
+        if missing:
+            gpu_class, tier = missing[0]
+            sentence = f"There is no typical price of {gpu_class} in {tier}. Say one."
+            raise self.fault(("prices", gpu_class, tier), sentence)
+        latest = PriceBook.objects.order_by("-version").first()
+        known = prices_of(latest) if latest else {}
+        if not wanted:
+            return
+        if is_new := (wanted != known):
+            with self.at("prices"):
+                price_book_publish(
+                    actor_id=self.by.id,
+                    valid_from=self.now,
+                    prices=wanted,
+                    note="First prices" if latest is None else "Prices for what is new",
+                    now=self.now,
+                )
+        differences = [
+            f"{gpu_class} in {tier} is {known[gpu_class, tier]:f} here, {price:f} in the file"
+            for (gpu_class, tier), price in given.items()
+            if known.get((gpu_class, tier), price) != price
+        ]
+        self.outcome.note("price book", is_new=is_new, differences=differences)
+
+    def tenant(self, key: Key, row: Mapping[str, Any]) -> None:
+        found = Tenant.objects.filter(slug=row["slug"]).first()
+        admin = row["admin"]
+        person = User.objects.filter(username=admin["username"]).first()
+        with self.at(*key, "admin"):
+            if person is None:
+                account = self._account((*key, "admin"), admin)
+                person = account_create(operator=self.by, account=account, now=self.now)
+                self.outcome.note(f"account {person.username}", is_new=True)
+        with self.at(*key, params={"username": "admin"}):
+            tenant = found or tenant_create(
+                operator=self.by,
+                slug=row["slug"],
+                name=row["name"],
+                admin=person.username,
+                now=self.now,
+            )
+        differences = _differences(found, {"name": row["name"]})
+        if not _administers(person, tenant):
+            differences.append(f"{person.username} is no admin of it here")
+        self.outcome.note(f"tenant {tenant.slug}", is_new=found is None, differences=differences)
+        self._quotas(key, tenant, row.get("quota", {}))
+        for number, project in enumerate(row.get("project", ())):
+            self._project((*key, "project", number), tenant, project)
+
+    def _quotas(self, key: Key, tenant: Tenant, quotas: Mapping[str, Mapping[str, Any]]) -> None:
+        for gpu_class, row in quotas.items():
+            with self.at(*key, "quota", gpu_class, params={"gpu_class": ""}):
+                borrow = row.get("borrow")
+                share = Share(
+                    units_read(str(row["guaranteed"]), param="guaranteed"),
+                    None if borrow is None else units_read(str(borrow), param="borrow"),
+                )
+                found = Quota.objects.filter(
+                    tenant=tenant, project=None, gpu_class_id=gpu_class
+                ).first()
+                if found is None:
+                    tenant_quota_set(
+                        operator=self.by,
+                        tenant=tenant,
+                        gpu_class=gpu_class,
+                        share=share,
+                        now=self.now,
+                    )
+            said = {
+                "guaranteed_units": share.guaranteed_units,
+                "borrow_limit_units": share.borrow_limit_units,
+            }
+            self.outcome.note(
+                f"quota of {tenant.slug} on {gpu_class}",
+                is_new=found is None,
+                differences=_differences(found, said),
+            )
+
+    def _project(self, key: Key, tenant: Tenant, row: Mapping[str, Any]) -> None:
+        found = Project.objects.filter(tenant=tenant, slug=row["slug"]).first()
+        with self.at(*key):
+            project = found or project_create(
+                actor=self._for(tenant), slug=row["slug"], name=row["name"], now=self.now
+            )
+        what = f"project {tenant.slug}/{project.slug}"
+        self.outcome.note(
+            what, is_new=found is None, differences=_differences(found, {"name": row["name"]})
+        )
+        if "budget" in row:
+            self._budget(key, project, row, f"budget of {tenant.slug}/{project.slug}")
+
+    def _budget(self, key: Key, project: Project, row: Mapping[str, Any], what: str) -> None:
+        today = self.now.astimezone(UTC).date()
+        amount = Decimal(row["budget"])
+        found = Budget.objects.filter(project=project, starts__lte=today, ends__gt=today).first()
+        if found is None:
+            until = row.get("budget_until")
+            ends = date.fromisoformat(until) + timedelta(days=1) if until else today + _FOREVER
+            with self.at(*key, params={"amount": "budget", "ends": "budget_until"}):
+                budget_set(
+                    actor_id=self.by.id,
+                    project=project,
+                    period=Period(month_of(today).starts, ends),
+                    amount=amount,
+                    now=self.now,
+                )
+        effect = budget_effect(project_id=project.id, at=self.now)
+        here = effect.amount if effect else amount
+        differences = [] if here == amount else [f"{here:f} here, {amount:f} in the file"]
+        self.outcome.note(what, is_new=found is None, differences=differences)
+
+    def _for(self, tenant: Tenant) -> Actor:
+        """The operator, who sets the tenant up for its admin; the log names the operator."""
+        return Actor(
+            user_id=self.by.id,
+            name=self.by.get_full_name(),
+            tenant_id=tenant.id,
+            tenant_slug=tenant.slug,
+            is_tenant_admin=True,
+            roles={},
+        )
+
+    def nodes(self) -> None:
+        for number, name in enumerate(self.values.get("approve", ())):
+            node = Node.objects.select_for_update().filter(name=name).first()
+            if node is None or node.state == Node.State.EXPECTED:
+                text = "its agent has not been enrolled yet"
+                self.outcome.note(f"node {name}", is_new=False, differences=[text])
+                continue
+            waits = node.state == Node.State.QUARANTINED
+            if waits:
+                with self.at("approve", number):
+                    node_ready(operator=self.by, node=node, now=self.now)
+            self.outcome.note(f"node {name}", is_new=waits)
+
+
+def _administers(person: User, tenant: Tenant) -> bool:
+    return Membership.objects.filter(tenant=tenant, user=person, role=Role.TENANT_ADMIN).exists()
+
+
+def _differences(row: object, said: Mapping[str, object]) -> list[str]:
+    if row is None:
+        return []
+    return [
+        f"{name} is {getattr(row, name)} here, {value} in the file"
+        for name, value in said.items()
+        if getattr(row, name) != value
+    ]

@@ -1,0 +1,161 @@
+"""Policy documents: the solver's tunables as the operator versions them."""
+
+from dataclasses import asdict, fields
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from allocation.models import PolicyVersion
+from allocation.rules.nodes.no_shows import PRESENCE_MOST, presence_policy_of
+from allocation.rules.nodes.node_policy import NODE_MOST, node_policy_of
+from allocation.services.nodes.unbooked_use import ladder_by_policy
+from allocation.services.snapshot.snapshot import snapshot_read
+from allocation.solver import Plan, Policy, solve
+from tenants.audit import platform_record
+from tenants.platform.errors import Refused, invalid
+
+_DAY = 86_400
+# The most that each tunable may be; all are whole numbers.
+MOST = {
+    "grid": _DAY,
+    "freeze_horizon": _DAY,
+    "horizon": 366 * _DAY,
+    "half_life": 366 * _DAY,
+    "share_step": 1_000_000,
+    "age_step": 366 * _DAY,
+    "cool_down": 30 * _DAY,
+    "notice_margin": 3_600,
+    "share_owners": 1_000,
+    "neighbourhoods": 10_000,
+    "exact_neighbourhoods": 1_000,
+    "mode_changes": 1,
+    "mode_patience": _DAY,
+}
+# The least; what is not named is above zero.
+LEAST = {"mode_changes": 0, "mode_patience": 0, **dict.fromkeys(PRESENCE_MOST, 0)}
+# What a mistake in pure code raises.
+SOLVER_FAULTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+
+
+def policy_of(version: PolicyVersion) -> Policy:
+    """The policy that a version's document says; what it leaves out has its default.
+
+    Raises:
+        ValueError: an unknown name, a value that is not a whole number in its range, or a grid
+            that is longer than the horizon.
+    """
+    return policy_read(version.document, version.number)
+
+
+def policy_read(document: object, number: int) -> Policy:
+    """The policy of a document. Raises ValueError, which names the entry."""
+    if not isinstance(document, dict):
+        document = {"": document}
+    known = MOST | NODE_MOST | PRESENCE_MOST
+    for name, value in document.items():
+        if name not in known:
+            raise ValueError(f"There is no tunable {str(name)[:40]!r}. Known: {', '.join(known)}.")
+        least = LEAST.get(name, 1)
+        if type(value) is not int or not least <= value <= known[name]:
+            raise ValueError(f"{name} must be a whole number from {least} to {known[name]}.")
+    solvers: dict[str, Any] = {name: each for name, each in document.items() if name in MOST}
+    policy = Policy(version=number, **solvers)
+    if policy.grid > policy.horizon:
+        raise ValueError("grid must not be longer than horizon.")
+    if not node_policy_of(document).is_ladder:
+        raise ValueError(
+            "strangers_end_after needs strangers_warn_after, at least a minute before it."
+        )
+    return policy
+
+
+def policy_tunables(policy: Policy) -> dict[str, int]:
+    """Every tunable with its value, defaults included."""
+    return {each.name: getattr(policy, each.name) for each in fields(policy)[1:]}
+
+
+def policy_values(document: dict[str, Any]) -> dict[str, int]:
+    """Every entry of a document that was taken, defaults included."""
+    own = asdict(node_policy_of(document)) | asdict(presence_policy_of(document))
+    return policy_tunables(policy_read(document, 0)) | own
+
+
+def policy_changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """The entries whose value differs, as they are `before` and `after`."""
+    old, new = policy_values(before), policy_values(after)
+    changed = [name for name in new if old[name] != new[name]]
+    return {
+        "before": {name: old[name] for name in changed},
+        "after": {name: new[name] for name in changed},
+    }
+
+
+def policy_check(document: object, now: datetime) -> int:
+    """Tries a document on the present; how many of the bookings that wait or are planned would
+    start at another time than by the live one. Saves nothing.
+
+    Raises:
+        Refused: `bad_policy`.
+    """
+    snapshot = snapshot_read(now)
+    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+    try:
+        after = solve(snapshot, policy_read(document, 0))
+    except SOLVER_FAULTS as error:
+        raise _not_taken(error) from error
+    before = solve(snapshot, policy_of(live))
+    starts, others = _starts(before), _starts(after)
+    return sum(starts.get(each) != others.get(each) for each in starts.keys() | others.keys())
+
+
+def _starts(plan: Plan) -> dict[str, int | None]:
+    found: dict[str, int | None] = {row.booking: row.starts for row in plan.assigns}
+    return found | {row.booking: row.starts for row in plan.waits}
+
+
+def _not_taken(error: Exception) -> Refused:
+    return invalid("bad_policy", f"The policy was not taken. {error}"[:300], "document")
+
+
+def policy_publish(
+    *, document: object, now: datetime, created_by_id: int | None = None
+) -> PolicyVersion:
+    """Makes a new version live, after a dry run on the present; the next cycle decides by it.
+
+    Raises:
+        Refused: `bad_policy`; the version that was live stays so.
+    """
+    try:
+        policy = policy_read(document, 0)
+        solve(snapshot_read(now), policy)
+    except SOLVER_FAULTS as error:
+        raise _not_taken(error) from error
+    with transaction.atomic():
+        live = PolicyVersion.objects.select_for_update().get(state=PolicyVersion.State.LIVE)
+        newest = PolicyVersion.objects.latest("number").number
+        live.state = PolicyVersion.State.RETIRED
+        live.save(update_fields=["state"])
+        version = PolicyVersion.objects.create(
+            number=newest + 1,
+            document=document,
+            state=PolicyVersion.State.LIVE,
+            created=now,
+            created_by_id=created_by_id,
+        )
+        platform_record(
+            operator_id=created_by_id,
+            action="policy.published",
+            target=("policy", version.number),
+            now=now,
+            **policy_changes(live.document, version.document),
+        )
+        ladder_by_policy(node_policy_of(version.document), now)
+    return version

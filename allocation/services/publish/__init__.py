@@ -1,0 +1,1 @@
+"""Desired states of nodes, and messages for open pages."""

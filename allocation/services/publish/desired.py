@@ -1,0 +1,193 @@
+"""What nodes are to make true: their whole documents, for many nodes in as few statements as for
+one."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Count
+
+from allocation import wire
+from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node, Pause
+from allocation.services.nodes.fleet import node_key, reads
+from allocation.services.nodes.unbooked_use import ladder_of
+from allocation.services.record.open_pauses import OPEN
+from allocation.services.runs.suspended_work import BEGUN, NOTHING, TOLD, Frozen, frozen_on
+
+_METHODS: dict[str, wire.PauseMethod] = {"stop": "stop", "signal": "signal", "suspend": "suspend"}
+_ROW = (
+    "state", "booking_id", "gpu_id", "model_id", "profile", "start", "size", "share", "period",
+    "leased", "left", "booking__number", "booking__ask", "booking__owner__username", "tenant__slug",
+)  # fmt: skip
+
+# A run of a booking: what has begun together.
+_Run = tuple[UUID, datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What is known of all the nodes: GPUs in their order and their allocations by node, open
+    pauses by booking, what is frozen and gangs by node, profile numbers by model and name."""
+
+    gpus: Mapping[UUID, Sequence[Gpu]]
+    told: Mapping[UUID, Sequence[Allocation]]
+    pauses: Mapping[UUID, Pause]
+    frozen: Mapping[UUID, Frozen]
+    gangs: Mapping[UUID, tuple[wire.Gang, ...]]
+    profiles: Mapping[tuple[str, str], int]
+
+
+def documents(nodes: Sequence[Node], epoch: int) -> list[wire.Desired]:
+    """The newest document of each node, in their order.
+
+    Callers hold the nodes locked, so that one generation always has the same document.
+    """
+    site = _read(nodes)
+    return [_document(node, epoch, site) for node in nodes]
+
+
+def _read(nodes: Sequence[Node]) -> _Site:
+    gpus: dict[UUID, list[Gpu]] = defaultdict(list)
+    told: dict[UUID, list[Allocation]] = defaultdict(list)
+    for gpu in Gpu.objects.filter(node__in=nodes).order_by("index"):
+        gpus[gpu.node_id].append(gpu)
+    node_of = {gpu.id: node for node, found in gpus.items() for gpu in found}
+    rows = Allocation.objects.filter(gpu__node__in=nodes, state__in=TOLD)
+    rows = rows.select_related("booking__owner", "tenant").only(*_ROW)
+    for row in rows.order_by("start", "id"):
+        told[node_of[row.gpu_id]].append(row)
+    bookings = {row.booking_id for found in told.values() for row in found}
+    pauses = Pause.objects.filter(OPEN, booking__in=bookings, emptied_at=None)
+    profiles = MigPlacement.objects.values_list("model_id", "profile", "profile_id")
+    return _Site(
+        gpus=gpus,
+        told=told,
+        pauses={pause.booking_id: pause for pause in pauses},
+        frozen=frozen_on(nodes),
+        gangs=gangs_on(told),
+        profiles={(model, profile): number for model, profile, number in profiles},
+    )
+
+
+def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
+    knows_pauses = reads(node, wire.PAUSES_SINCE)
+    frozen = site.frozen.get(node.id, NOTHING) if knows_pauses else NOTHING
+    told: dict[UUID, list[wire.DesiredAllocation]] = defaultdict(list)
+    for row in site.told.get(node.id, ()):
+        # To older agents the end in the document alone says to give the place back in time.
+        pause = site.pauses.get(row.booking_id) if knows_pauses else None
+        wanted = _allocation(row, pause, frozen.resumes.get(row.id), site)
+        if reads(node, wire.HOST_SINCE):
+            ask = row.booking.ask
+            cores, memory_mb = ask.get("cores", 0), ask.get("memory", 0) * 1_024
+            wanted = replace(wanted, cores=cores, memory_mb=memory_mb)
+        told[row.gpu_id].append(wanted)
+    return wire.Desired(
+        node=node.name,
+        epoch=epoch,
+        generation=node.generation,
+        gpus=tuple(
+            _desired_gpu(gpu.uuid, gpu.mode_wanted or gpu.mode, told[gpu.id])
+            for gpu in site.gpus.get(node.id, ())
+        ),
+        gangs=site.gangs.get(node.id, ()) if reads(node, wire.LATER_SINCE) else (),
+        rotation=_rotation(node),
+        suspended=frozen.kept if knows_pauses else None,
+        ladder=ladder_of(node),
+    )
+
+
+def gangs_on(told: Mapping[UUID, Iterable[Allocation]]) -> dict[UUID, tuple[wire.Gang, ...]]:
+    """The bookings that lie on a node and on others, by node.
+
+    Who belongs to a run does not change from its start on, whatever becomes of its members, so
+    that one generation always has the same document. What it had before a pause is no part of it.
+    """
+    runs: dict[UUID, set[_Run]] = {
+        node: {(row.booking_id, row.period.lower) for row in rows if not row.left}
+        for node, rows in told.items()
+    }
+    devices: dict[_Run, dict[tuple[str, int, str], int]] = defaultdict(dict)
+    begun = Allocation.objects.filter(
+        booking__in={booking for found in runs.values() for booking, _ in found},
+        state__in=BEGUN, left=False,
+    )  # fmt: skip
+    for booking, begins, tenant, number, name, count in begun.values_list(
+        "booking_id", "period__startswith", "tenant__slug", "booking__number", "gpu__node__name"
+    ).annotate(devices=Count("id")):
+        devices[booking, begins][tenant, number, name] = count
+    return {node: _gangs(devices[run] for run in found) for node, found in runs.items()}
+
+
+def _gangs(runs: Iterable[Mapping[tuple[str, int, str], int]]) -> tuple[wire.Gang, ...]:
+    together: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for run in runs:
+        for (tenant, number, name), count in run.items():
+            together[tenant, number][name] += count
+    return tuple(
+        wire.Gang(
+            tenant=tenant,
+            booking=Booking(number=number).label,
+            members=tuple(wire.Member(node=n, devices=c) for n, c in sorted(members.items())),
+        )
+        for (tenant, number), members in sorted(together.items())
+        if len(members) > 1
+    )
+
+
+def _rotation(node: Node) -> wire.Rotation | None:
+    """The key that the agent has not signed with yet, for its eyes only."""
+    if node.key_confirmed == node.key_version:
+        return None
+    old, new, version = node_key(node, node.key_confirmed), node_key(node), node.key_version
+    hidden = wire.key_hide(old=old, new=new, node=node.name, version=version)
+    return wire.Rotation(version=version, hidden=hidden)
+
+
+def _allocation(
+    row: Allocation, pause: Pause | None, resumes: str | None, site: _Site
+) -> wire.DesiredAllocation:
+    return wire.DesiredAllocation(
+        id=row.id.hex,
+        booking=row.booking.label,
+        tenant=row.tenant.slug,
+        owner=row.booking.owner.username,
+        profile=row.profile,
+        profile_id=site.profiles[row.model_id, row.profile] if row.profile else None,
+        slot=row.start,
+        size=row.size,
+        starts=int(row.period.lower.timestamp()),
+        ends=int(row.period.upper.timestamp()),
+        state="release" if row.state == Allocation.State.RELEASING else "run",
+        notice=_notice(row, pause),
+        resumes=resumes,
+        lease=row.leased,
+        share=row.share,
+    )
+
+
+def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
+    if pause is None or row.left:
+        # What a broken run has left behind is not gone on with.
+        return None
+    return wire.Notice(
+        id=pause.id.hex,
+        told=int(pause.noticed_at.timestamp()),
+        # Earlier than the deadline once everything is saved.
+        at=int(row.period.upper.timestamp()),
+        method=_METHODS[pause.method],
+    )
+
+
+def _desired_gpu(
+    uuid: str, mode: str, allocations: list[wire.DesiredAllocation]
+) -> wire.DesiredGpu:
+    """What is told to run says what the GPU is."""
+    running = [item for item in allocations if item.state == "run"] or allocations
+    wanted: wire.Mode = "sliced" if mode == "sliced" else "whole"
+    if running:
+        wanted = "sliced" if running[0].profile else "whole"
+        wanted = "shared" if running[0].share is not None else wanted
+    return wire.DesiredGpu(uuid=uuid, mode=wanted, allocations=tuple(allocations))

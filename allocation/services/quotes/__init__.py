@@ -1,0 +1,1 @@
+"""What a request could get, when and for how much, before it is booked."""

@@ -1,0 +1,67 @@
+"""What is free when: the one answer that pages, REST and quotes give.
+
+A GPU is free for a stretch of time when somebody whom no quota limits could book it as a whole for
+all of it: it is in service and answers, it may be given as a whole GPU, no maintenance is due, and
+nothing is placed, planned or promised on it. Read from the calendar that quotes are made on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from allocation.models import PolicyVersion
+from allocation.services.policy.policies import policy_of
+from allocation.services.quotes.quote_calendar import published_snapshot
+from allocation.services.snapshot.snapshot import instant, seconds, snapshot_read
+from allocation.solver import Availability
+
+Stretch = tuple[datetime, datetime]
+LEAST = timedelta(hours=1)
+"""What pages call free without naming a time is free for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeTimes:
+    """Stretches of [since, until) in which whole GPUs are free, by GPU and in order; GPUs that are
+    fixed to slices or out of service are left out."""
+
+    since: datetime
+    until: datetime
+    by_gpu: Mapping[UUID, tuple[Stretch, ...]]
+
+    def during(self, starts: datetime, ends: datetime) -> frozenset[UUID]:
+        """GPUs that are free for all of [starts, ends)."""
+        return frozenset(
+            gpu
+            for gpu, stretches in self.by_gpu.items()
+            if any(begin <= starts and ends <= end for begin, end in stretches)
+        )
+
+
+def free_read(*, is_operator: bool, since: datetime, until: datetime, now: datetime) -> FreeTimes:
+    """Free times of [since, until), none of them before now.
+
+    Inside a tenant's transaction, or an operator's, who sees every tenant.
+    """
+    policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
+    if is_operator:
+        snapshot = snapshot_read(now)
+    else:
+        snapshot = published_snapshot(now, policy, until=until + LEAST)
+    since = max(since, instant(snapshot.now))
+    if until <= since:
+        return FreeTimes(since, since, {})
+    found = Availability(snapshot, policy).free(seconds(since), seconds(until) + 1)
+    return FreeTimes(
+        since,
+        until,
+        {
+            UUID(gpu): tuple(
+                (max(instant(begin), since), min(instant(end), until))
+                for begin, end in stretches
+                if instant(begin) < until
+            )
+            for gpu, stretches in found.items()
+        },
+    )

@@ -1,0 +1,145 @@
+"""The answer to an ask before anybody books: options with start, price and effect on the budget."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from allocation.models import Booking, PolicyVersion
+from allocation.queries.fleet.catalogue import ask_units
+from allocation.rules.ask import AskDocument
+from allocation.services.bookings.admission import Terms, terms_check
+from allocation.services.bookings.bookings import Wish
+from allocation.services.bookings.price_lock import PRICE_LOCKED, price_lock
+from allocation.services.policy.policies import policy_of
+from allocation.services.quotes.quote_calendar import published_snapshot
+from allocation.services.quotes.quote_options import Market, QuoteOption, option_told
+from allocation.services.record.work import by_cost, is_by_cost
+from allocation.services.snapshot.snapshot import seconds, solver_ask
+from allocation.solver import (
+    Availability,
+    Question,
+    worth_showing,
+)
+from allocation.words.reasons import sentence
+from billing.queries import BudgetEffect, budget_effect, prices_now
+from tenants.access import Actor, access_project_to_book
+from tenants.models import Project, Tier
+
+MOST_OPTIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Options, best first. `blocking` says what is in the way when it can't be had as asked.
+
+    `waits`: booked all the same it would wait in line, with no start that can be planned.
+    `lock` handed in with a booking until `expires` keeps these prices.
+    """
+
+    options: tuple[QuoteOption, ...]
+    blocking: str | None
+    effect: BudgetEffect | None
+    expires: datetime
+    lock: str
+    waits: bool = False
+
+
+def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | None = None) -> Quote:
+    """What the wish could be in its tier, and as asked in the other tiers.
+
+    As asked comes first, then the earliest; what is no better in start, price, risk of a pause or
+    speed than another is left out. `without` is a booking that would be given up for it.
+    Places are not kept: the cycle decides when it is booked. Run inside the tenant's transaction.
+
+    Raises:
+        Refused: what the portal refuses at once; see `services.admission`.
+    """
+    project = access_project_to_book(actor, wish.project, "project")
+    terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
+    wish = replace(wish, ask=terms.ask)
+    policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
+    market = Market.read(now)
+    site = Availability(published_snapshot(now, policy, without), policy)
+    # Of its own tier all ways to have it, of the others as it was asked.
+    answers = [
+        (question, site.quote(question, only_as_asked=number > 0))
+        for number, question in enumerate(_questions(actor, terms, wish, project, market))
+    ]
+    own = answers[0][1]
+    found = [
+        *own.options,
+        *(each for _, other in answers[1:] for each in other.options if each.kind == "as_asked"),
+    ]
+    if wish.ask.not_before is not None and wish.ask.not_before <= now:
+        wish = replace(wish, ask=replace(wish.ask, not_before=None))
+    tiers = {tier.slug: tier for tier in Tier.objects.all()}
+    zone = ZoneInfo(wish.zone)
+    made = (
+        option_told(option, (tiers[option.tier], terms.tier), wish.ask, zone, market)
+        for option in worth_showing(found, MOST_OPTIONS)
+    )
+    options = tuple(option for option in made if option is not None)
+    starts = options[0].starts if options else terms.not_before
+    return Quote(
+        options=options,
+        blocking=sentence(own.blocked) if own.blocked else None,
+        effect=budget_effect(project_id=project.id, at=starts),
+        expires=now + PRICE_LOCKED,
+        lock=price_lock(now),
+        waits=own.blocked is not None and own.blocked.code == "none_in_service",
+    )
+
+
+def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
+    """The ask on that of its classes which costs least, in whichever tier; the first of equals."""
+    units = ask_units(ask)
+    costs: dict[str, Decimal] = {}
+    for (gpu_class, _), price in prices_now(now).items():
+        if gpu_class in units:
+            cost = price.per_gpu_hour * units[gpu_class]
+            costs[gpu_class] = min(cost, costs.get(gpu_class, cost))
+    known = [name for name in ask.classes if name in costs]
+    return replace(ask, classes=(min(known, key=lambda name: costs[name]),)) if known else ask
+
+
+def _questions(
+    actor: Actor, terms: Terms, wish: Wish, project: Project, market: Market
+) -> Iterator[Question]:
+    """The ask in its own tier first, then in each other that takes bookings of its length."""
+    ask = solver_ask(wish.ask)
+    known = {
+        name: market.prices[name, terms.tier.slug].per_gpu_hour * units
+        for name, units in terms.units.items()
+        if (name, terms.tier.slug) in market.prices
+    }
+    if is_by_cost(wish.ask) and known:
+        ask = replace(ask, classes=by_cost(wish.ask, terms.lengths, known))
+    elif wish.ask.workload is not None:
+        ask = replace(ask, classes=tuple(terms.units))
+    question = Question(
+        ask=ask,
+        duration=min(map(terms.seconds_on, terms.units)),
+        earliest=seconds(terms.not_before),
+        latest=seconds(wish.ask.deadline) if wish.ask.deadline else None,
+        fixed=wish.ask.starts is not None,
+        tenant=str(project.tenant_id),
+        project=str(project.id),
+        lengths=terms.lengths,
+        reference=wish.ask.classes[0],
+        owner=str(actor.user_id),
+        cheapest=is_by_cost(wish.ask) and wish.ask.deadline is not None,
+    )
+    others = Tier.objects.exclude(slug=terms.tier.slug)
+    for tier in (
+        terms.tier,
+        *others.filter(max_duration_seconds__gte=question.duration).order_by("-priority", "slug"),
+    ):
+        yield replace(
+            question,
+            tier=tier.slug,
+            priority=tier.priority,
+            rates=market.rates(tier.slug),
+            risks=market.risks(tier),
+        )

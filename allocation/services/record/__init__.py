@@ -1,0 +1,1 @@
+"""What every service writes down: history, costs, counters, conflicts."""

@@ -1,0 +1,123 @@
+"""An operator corrects what a booking was charged, as after a run that its node falsely ended."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from django.db import transaction
+
+from allocation.access import LABEL
+from allocation.models import Booking
+from allocation.services.record.history import event_add
+from billing.rules import ledger_amount, money_text
+from billing.services import charge_more, charge_refund
+from tenants.audit import audit_entry, audit_write
+from tenants.models import User
+from tenants.platform.errors import Refused, invalid
+from tenants.services.words import name_read
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """How much is given back, or with `more` charged, and why; the project reads the reason."""
+
+    amount: Decimal
+    reason: str
+    more: bool = False
+
+
+def booking_named(tenant_slug: str, label: str) -> Booking:
+    """The booking of a tenant by its number, for operators. Raises Refused `no_such_booking`."""
+    found = LABEL.fullmatch(label.strip())
+    booking = None
+    if found is not None:
+        rows = Booking.objects.select_related("project", "tenant")
+        booking = rows.filter(tenant__slug=tenant_slug, number=int(found[1])).first()
+    if booking is None:
+        raise invalid("no_such_booking", "This tenant has no booking of that number.", "booking")
+    return booking
+
+
+@transaction.atomic
+def booking_correct(
+    *, operator: User, booking: Booking, correction: Correction, now: datetime
+) -> Booking:
+    """Gives money back for a booking that is over, or charges more, within what was held for it.
+
+    Raises:
+        Refused: `bad_reason`, `bad_amount`, `booking_not_over`, `refund_too_large`,
+            `charge_too_large` or `budget_exceeded`.
+    """
+    reason = _reason_read(correction.reason)
+    amount = ledger_amount(correction.amount)
+    booking = Booking.objects.select_for_update(of=("self",)).get(id=booking.id)
+    if amount <= 0:
+        raise invalid("bad_amount", "Give an amount above zero.", "amount")
+    if booking.charged is None:
+        raise Refused(
+            "booking_not_over", f"{booking.label} is not over. Its charge is corrected after that."
+        )
+    paid = booking.charged + booking.corrected
+    _within(booking, paid, amount, more=correction.more)
+    write = charge_more if correction.more else charge_refund
+    write(
+        tenant_id=booking.tenant_id,
+        reference=booking.id,
+        amount=amount,
+        note=reason,
+        now=now,
+    )
+    booking.corrected += amount if correction.more else -amount
+    booking.version += 1
+    booking.save(update_fields=["corrected", "version"])
+    _note(operator, booking, amount if correction.more else -amount, reason, now)
+    return booking
+
+
+def _note(operator: User, booking: Booking, change: Decimal, reason: str, now: datetime) -> None:
+    """Writes the correction into the booking's history, the tenant's log and the platform's."""
+    done = "charged" if change > 0 else "gave back"
+    text = money_text(abs(change), booking.currency)
+    event_add(
+        booking,
+        kind="corrected",
+        sentence=f"The platform's operator {done} {text}: {reason}",
+        now=now,
+        actor_id=operator.id,
+        detail={"amount": str(change)},
+    )
+    paid = (booking.charged or Decimal(0)) + booking.corrected
+    detail = {
+        "before": {"paid": str(paid - change)},
+        "after": {"paid": str(paid), "reason": reason, "number": booking.label},
+    }
+    audit_write(
+        audit_entry(
+            tenant_id=tenant_id,
+            actor_id=operator.id,
+            action="booking.corrected",
+            target=("booking", booking.id),
+            now=now,
+            detail=detail,
+        )
+        for tenant_id in (None, booking.tenant_id)
+    )
+
+
+def _reason_read(text: str) -> str:
+    try:
+        return name_read(text, longest=200)
+    except Refused as refusal:
+        sentence = "Give a reason of 1 to 200 visible characters. The project reads it."
+        raise invalid("bad_reason", sentence, "reason") from refusal
+
+
+def _within(booking: Booking, paid: Decimal, amount: Decimal, *, more: bool) -> None:
+    """Nobody gets back more than was paid, and nobody pays more than was agreed to."""
+    if not more and amount > paid:
+        was = money_text(paid, booking.currency)
+        raise invalid("refund_too_large", f"At most {was} can be given back.", "amount")
+    room = booking.held - paid
+    if more and amount > room:
+        sentence = f"At most {money_text(room, booking.currency)} more was held for it."
+        raise invalid("charge_too_large", sentence, "amount")

@@ -1,0 +1,113 @@
+"""Addresses of calendars: made, taken back, and read by whoever has one."""
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+
+from allocation.models import CalendarFeed
+from tenants.access import Actor, access_project, actor_of
+from tenants.audit import audit_record
+from tenants.models import GpuClass
+from tenants.platform.errors import Refused, invalid, missing
+
+MOST_FEEDS = 20
+TOKEN = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
+_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFound:
+    """What an address leads to: its owner as a member of its tenant, and what is in it."""
+
+    actor: Actor
+    project_id: UUID | None
+    gpu_class: str | None
+
+
+def feed_make(*, actor: Actor, what: str, now: datetime) -> tuple[CalendarFeed, str]:
+    """A calendar of `mine`, `project:SLUG` or `pool:CLASS`, and its token, which is kept nowhere.
+
+    Raises:
+        Refused: `unknown_calendar`, `not_found` (a project) or `too_many_calendars`.
+    """
+    kind, _, name = what.partition(":")
+    project = access_project(actor, name, "what") if kind == "project" else None
+    gpu_class = GpuClass.objects.filter(slug=name).first() if kind == "pool" else None
+    if (kind == "pool" and gpu_class is None) or kind not in ("mine", "project", "pool"):
+        raise invalid("unknown_calendar", "Choose what is to be in the calendar.", "what")
+    live = CalendarFeed.objects.filter(
+        tenant_id=actor.tenant_id, owner_id=actor.user_id, revoked=None
+    )
+    if live.count() >= MOST_FEEDS:
+        raise Refused(
+            "too_many_calendars", f"You have {MOST_FEEDS} calendars. Revoke one that is not used."
+        )
+    clear = secrets.token_urlsafe(_BYTES)
+    feed = CalendarFeed.objects.create(
+        tenant_id=actor.tenant_id,
+        owner_id=actor.user_id,
+        project=project,
+        gpu_class=gpu_class,
+        digest=_digest(clear),
+        created=now,
+    )
+    _audit(actor, "calendar.made", feed.id, now)
+    return feed, clear
+
+
+def feed_revoke(*, actor: Actor, feed_id: UUID, now: datetime) -> None:
+    """Ends a calendar of the actor's own; twice is once.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    mine = CalendarFeed.objects.filter(
+        tenant_id=actor.tenant_id, owner_id=actor.user_id, id=feed_id
+    )
+    if mine.filter(revoked=None).update(revoked=now):
+        _audit(actor, "calendar.revoked", feed_id, now)
+    elif not mine.exists():
+        raise missing("calendar")
+
+
+def feed_find(token: str) -> FeedFound | None:
+    """None for a token that nobody made, that is revoked, or whose owner may not see that any more.
+
+    Works before any tenant is known.
+    """
+    if not TOKEN.fullmatch(token):
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT owner_id, tenant_slug, feed_project_id, gpu_class,"
+            " tenant_id, project_id, role, person, time_zone FROM portal_feed(%s)",
+            [_digest(token)],
+        )
+        rows = cursor.fetchall()
+    if not rows:
+        return None
+    owner_id, tenant_slug, project_id, gpu_class = rows[0][:4]
+    actor = actor_of(owner_id, tenant_slug, [row[4:] for row in rows])
+    if project_id is not None and actor.role_in(project_id) is None:
+        return None
+    return FeedFound(actor, project_id, gpu_class)
+
+
+def _audit(actor: Actor, action: str, feed_id: UUID, now: datetime) -> None:
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=("calendar", feed_id),
+        now=now,
+    )
+
+
+def _digest(clear: str) -> bytes:
+    # A plain hash is enough: 256 random bits can't be guessed, however fast the guessing is.
+    return hashlib.sha256(clear.encode()).digest()

@@ -1,0 +1,97 @@
+"""The open pause of a booking, and how it is resolved: gone on, or over."""
+
+from datetime import datetime, timedelta
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from allocation.models import Allocation, Booking, Pause
+from allocation.rules.states import TERMINAL, State
+from allocation.services.record.history import event_add
+
+OPEN = Q(resumed_at=None, ended_at=None)
+# A node hears of it within seconds; one that did not would act on the deadline that it knows.
+TELLING = timedelta(seconds=15)
+
+
+def pause_open(booking: Booking) -> Pause | None:
+    """The pause that is neither resumed nor over; whoever changes it has locked the booking."""
+    return Pause.objects.filter(OPEN, booking=booking).first()
+
+
+def pauses_out(now: datetime) -> QuerySet[Pause]:
+    """Open pauses whose places are to be given back by now: the grace is over, or all is saved."""
+    grace_over = Q(deadline__lte=now) | Q(acknowledged_at__isnull=False)
+    return Pause.objects.filter(OPEN, grace_over, emptied_at=None)
+
+
+def pauses_put_off() -> QuerySet[Pause]:
+    """Open pauses whose owners asked for more time and have no answer yet."""
+    return Pause.objects.filter(OPEN, more_asked_at__isnull=False, acknowledged_at=None)
+
+
+def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
+    """Open pauses that count down for a booking which is over, or starts before they are out.
+
+    Only while nothing is given back yet, nobody has said that all is saved, and there is time to
+    tell the nodes, which answer.
+    """
+    sooner = Allocation.objects.filter(
+        booking=OuterRef("cause__beneficiary"),
+        state__in=Allocation.LIVE,
+        left=False,
+        period__startswith__lt=OuterRef("deadline"),
+    )
+    going = Allocation.objects.filter(booking=OuterRef("booking")).filter(
+        Q(state=Allocation.State.RELEASING)
+        | Q(state__in=Allocation.LIVE) & (Q(left=True) | Q(gpu__node__silent_since__isnull=False))
+    )
+    gone = Q(cause__beneficiary__state__in=[*TERMINAL, State.ENDING])
+    return Pause.objects.filter(
+        OPEN,
+        gone | Q(Exists(sooner)),
+        ~Q(Exists(going)),
+        booking__state=State.PAUSING,
+        acknowledged_at=None,
+        emptied_at=None,
+        deadline__gt=now + TELLING,
+    )
+
+
+def pauses_too_late(now: datetime) -> QuerySet[Pause]:
+    """Open pauses of fixed windows that are over: nothing is left to resume."""
+    return Pause.objects.filter(
+        OPEN, emptied_at__isnull=False, ends_before__lte=now, booking__starts__isnull=False
+    )
+
+
+def pause_over(booking: Booking, now: datetime) -> None:
+    """The booking ends before it could go on."""
+    Pause.objects.filter(OPEN, booking=booking).update(ended_at=now)
+
+
+def pause_resumed(booking: Booking, now: datetime) -> bool:
+    """The booking is on its devices again; False when no pause was open."""
+    found = Pause.objects.filter(OPEN, booking=booking, emptied_at__isnull=False)
+    return bool(found.update(resumed_at=now))
+
+
+def pause_acknowledged(
+    booking: Booking, saved: datetime, now: datetime, *, actor_id: int | None = None
+) -> bool:
+    """Everything was saved at `saved`, which ends a grace that began before; twice is once."""
+    if booking.state != State.PAUSING:
+        return False
+    pause = pause_open(booking)
+    # An agent's clock has whole seconds.
+    if pause is None or pause.acknowledged_at or saved < pause.noticed_at.replace(microsecond=0):
+        return False
+    pause.acknowledged_at, pause.more_asked_at = now, None
+    pause.save(update_fields=["acknowledged_at", "more_asked_at"])
+    event_add(
+        booking,
+        kind="saved",
+        sentence="Everything is saved: the grace is over early.",
+        now=now,
+        actor_id=actor_id,
+    )
+    return True

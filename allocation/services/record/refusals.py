@@ -1,0 +1,19 @@
+"""A request's refusal by a rule of the catalogue."""
+
+from typing import Any
+
+from allocation.reasons.catalogue import BY_CODE
+from tenants.platform.errors import Kind, Refused
+
+
+def refusal(
+    code: str,
+    sentence: str,
+    kind: Kind,
+    param: str,
+    owner: str | None = None,
+    **more: Any,  # noqa: ANN401 (the rest of Refused's fields, as they are there)
+) -> Refused:
+    """A refusal that cites its rule of the catalogue, with the rule's owner."""
+    rule = BY_CODE[code]
+    return Refused(code, sentence, kind, param, rule=rule.id, owner=owner or rule.owner, **more)

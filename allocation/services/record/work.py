@@ -1,0 +1,125 @@
+"""Work: how long it takes on each class, and what it costs there."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+
+from django.db import transaction
+
+from allocation.models import Booking, WorkSpeed
+from allocation.reasons.catalogue import BY_CODE
+from allocation.rules.ask import LONGEST_SECONDS, AskDocument
+from tenants.audit import audit_everywhere
+from tenants.models import GpuClass, User
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.services.words import slug_read
+
+Lengths = Mapping[str, int]
+"""Seconds by class."""
+
+MINUTE = 60
+FASTEST = 1_000_000
+
+
+def lengths_of(ask: AskDocument) -> dict[str, int]:
+    """Seconds that the ask's work takes on every class whose speed is known; empty for plain time.
+
+    The ask says how long it takes on its first class. Whole minutes, rounded up.
+
+    Raises:
+        Refused: `no_speed`, when nobody has said how fast the first class is.
+    """
+    if ask.workload is None:
+        return {}
+    speeds = _speeds_of(ask.workload)
+    first = ask.classes[0]
+    if first not in speeds:
+        raise _unknown(ask.workload, first)
+    minutes = {
+        name: -(-ask.duration * speeds[first] // (speed * MINUTE)) for name, speed in speeds.items()
+    }
+    found = {
+        name: most * MINUTE for name, most in minutes.items() if most * MINUTE <= LONGEST_SECONDS
+    }
+    return found | {first: ask.duration}
+
+
+def by_cost(ask: AskDocument, lengths: Lengths, hourly: Mapping[str, Decimal]) -> tuple[str, ...]:
+    """The classes of `hourly` (the whole booking's price by class), the cheapest in all first;
+    ties in the asker's order."""
+    order = {name: place for place, name in enumerate(ask.classes)}
+    return tuple(
+        sorted(
+            hourly, key=lambda name: (hourly[name] * lengths.get(name, ask.duration), order[name])
+        )
+    )
+
+
+def has_run(booking: Booking) -> bool:
+    """Whether some of it is done already: its work then goes on where it began, on that class."""
+    began = booking.used_seconds or booking.replaced or booking.pause_count
+    return bool(began or booking.ready_at or booking.hardware_lost_at)
+
+
+def is_by_cost(ask: AskDocument) -> bool:
+    """Whether cost decides among its classes, and not the asker's order."""
+    return len(ask.classes) > 1 and (ask.workload is not None or ask.deadline is not None)
+
+
+def _unknown(workload: str, gpu_class: str) -> Refused:
+    kinds = sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))
+    rule = BY_CODE["no_speed"]
+    known = (
+        f"Kinds of work it knows: {', '.join(kinds)}." if kinds else "It knows no kinds of work."
+    )
+    return Refused(
+        "no_speed",
+        f"The operator has not said how fast {workload} goes on {gpu_class}. {known} "
+        "Leave the kind out to book plain time.",
+        "invalid",
+        "request",
+        rule=rule.id,
+        owner=rule.owner,
+        numbers={"workload": workload, "gpu_class": gpu_class},
+    )
+
+
+@transaction.atomic
+def speeds_set(
+    *, operator: User, workload: str, speeds: Mapping[str, int], now: datetime
+) -> dict[str, int]:
+    """States how fast a kind of work goes on each class, in thousandths; without any the kind is
+    gone. Bookings keep the lengths that they were booked with. Every log says so.
+
+    Raises:
+        Refused: `bad_slug`, `bad_speed` or `not_found` (class).
+    """
+    slug_read(workload, param="workload")
+    known = set(GpuClass.objects.values_list("slug", flat=True))
+    for name, thousandths in speeds.items():
+        if name not in known:
+            raise missing("GPU class", f"speeds.{name}")
+        if not 1 <= thousandths <= FASTEST:
+            sentence = "A speed is more than 0 and at most 1000 times that of a class that is 1."
+            raise invalid("bad_speed", sentence, f"speeds.{name}")
+    before = _speeds_of(workload)
+    if before == dict(speeds):
+        return before
+    WorkSpeed.objects.filter(workload=workload).delete()
+    WorkSpeed.objects.bulk_create(
+        WorkSpeed(workload=workload, gpu_class_id=name, thousandths=speeds[name])
+        for name in sorted(speeds)
+    )
+    audit_everywhere(
+        actor_id=operator.id,
+        action="workload.set",
+        target=("workload", workload),
+        now=now,
+        detail={"before": before, "after": dict(speeds)},
+    )
+    return dict(speeds)
+
+
+def _speeds_of(workload: str) -> dict[str, int]:
+    rows = WorkSpeed.objects.filter(workload=workload)
+    return dict(rows.values_list("gpu_class_id", "thousandths"))

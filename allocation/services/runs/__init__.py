@@ -1,0 +1,1 @@
+"""The life of a booking's run: start, interruption, resumption, end."""

@@ -1,0 +1,325 @@
+"""What follows from the clock and from proof: ends, and the last line of the bill."""
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
+from django.db.models import F, Q
+
+from allocation.models import Allocation, Booking, CompactionOrder, Node, Occupancy
+from allocation.rules.charging import end_seconds
+from allocation.rules.states import EXTENDABLE, OPEN, State
+from allocation.services.record.conflicts import never_ready_note
+from allocation.services.record.costs import (
+    before_of,
+    earlier_settle,
+    given_up_seconds,
+    last_settle,
+    run_seconds,
+)
+from allocation.services.record.history import event_add
+from allocation.services.record.open_pauses import (
+    pause_acknowledged,
+    pause_open,
+    pause_over,
+    pauses_out,
+    pauses_put_off,
+    pauses_too_late,
+)
+from allocation.services.runs.run_end import run_none_left, run_paused
+from billing.rules import money_text
+
+logger = logging.getLogger(__name__)
+
+STARTED = (Allocation.State.STARTING, Allocation.State.ACTIVE)
+# Paused, with a place to go on.
+RESUMING = Q(
+    state=State.PAUSED,
+    id__in=Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id"),
+)
+# Outcomes by which owners give up time that they still had.
+GIVEN_UP = ("cancelled", "released", "no_show")
+# A node's clock may be a little fast.
+TOO_EARLY = timedelta(minutes=1)
+
+
+def ends_due(now: datetime) -> int:
+    """Ends what is over by the clock or was given back, and tells the nodes; returns how many."""
+    over = Booking.objects.filter(_over(now) | Q(state=State.SCHEDULED, planned_ends__lte=now))
+    return sum(_end(booking, now) for booking in over.order_by("id"))
+
+
+def _over(now: datetime) -> Q:
+    """What has to leave its place: its time is over, it was given back, or it is paused."""
+    started = Allocation.objects.filter(state__in=STARTED).values("booking_id")
+    here = Allocation.objects.filter(state__in=Allocation.LIVE, left=False).values("booking_id")
+    # Started, or without a device: all of it was left behind on hardware that failed.
+    goes = Q(id__in=started) | ~Q(id__in=here)
+    return (
+        Q(state__in=[State.STARTING, State.ACTIVE], planned_ends__lte=now)
+        | Q(goes, state=State.ENDING)
+        | Q(goes, state=State.PAUSING, id__in=pauses_out(now).values("booking_id"))
+        | Q(RESUMING, planned_ends__lte=now)
+        | Q(state=State.PAUSED, id__in=pauses_too_late(now).values("booking_id"))
+    )
+
+
+def is_anything_due(now: datetime) -> bool:
+    """Whether the clock or a new wish gives a cycle at `now` something to do.
+
+    Bookings that wait with a promise are left out: nothing changes for them with time alone, and
+    whatever makes room for them asks for a whole turn.
+    """
+    return (
+        pauses_put_off().exists()
+        or Booking.objects.filter(
+            Q(state=State.REQUESTED)
+            | Q(state=State.SCHEDULED, planned_starts__lte=now)
+            | Q(RESUMING, planned_starts__lte=now)
+            | Q(extension_until__isnull=False, state__in=EXTENDABLE)
+            | _over(now)
+        ).exists()
+    )
+
+
+def is_anyone_waiting() -> bool:
+    """Whether there is a wish for the solver to answer, or a risk that may be over."""
+    return (
+        CompactionOrder.objects.filter(decided_at=None).exists()
+        or Booking.objects.filter(
+            Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
+            | Q(at_risk_from__isnull=False, state__in=OPEN)
+            | Q(extension_until__isnull=False, state__in=EXTENDABLE)
+        ).exists()
+    )
+
+
+def allocation_saved(allocation_id: UUID, saved: datetime, now: datetime) -> None:
+    """The owner told the agent that everything is saved here; a gang is saved when all of it is.
+
+    While a pause counts down, saving after its notice ends the grace: the places are free for
+    others at once, the devices only when they are proven empty.
+    """
+    with transaction.atomic():
+        booking = _booking_of(allocation_id)
+        if booking is None:
+            return
+        saved = min(saved, now)
+        Allocation.objects.filter(id=allocation_id, state__in=STARTED).update(saved_at=saved)
+        rows = booking.allocations.filter(state__in=STARTED)
+        times = list(rows.values_list("saved_at", flat=True))
+        if not times or None in times or booking.state not in (State.ACTIVE, State.PAUSING):
+            return
+        everywhere = min(time for time in times if time is not None)
+        if booking.saved_at is None or booking.saved_at < everywhere:
+            booking.saved_at = everywhere
+            _save(booking, "saved_at")
+        if pause_acknowledged(booking, everywhere, now):
+            _end(booking, now)
+
+
+def allocation_suspended(allocation_id: UUID) -> None:
+    """What ran there is frozen on its node, and can go on only there."""
+    Allocation.objects.filter(id=allocation_id).update(suspended=True)
+
+
+def allocation_empty(allocation_id: UUID, now: datetime) -> None:
+    """The agent has proven the device empty; the booking is over when all of it is."""
+    with transaction.atomic():
+        booking = _booking_of(allocation_id)
+        if booking is None:
+            return
+        allocation = Allocation.objects.get(id=allocation_id)
+        is_over = allocation.period.upper <= now or booking.state == State.ENDING
+        if allocation.state in STARTED and is_over:
+            # The agent ended it by its own clock before our cycle did.
+            _end(booking, now)
+        elif booking.state == State.STARTING and allocation.period.upper > now + TOO_EARLY:
+            # By a wrong clock it is over already, and nobody will begin it. See `run_conflict` for
+            # what was handed over.
+            allocation_failed(allocation_id, "it was cleared before it was ready", now)
+        allocation.refresh_from_db()
+        booking.refresh_from_db()
+        if allocation.state != Allocation.State.RELEASING:
+            return
+        Occupancy.objects.filter(allocation=allocation, closed=None).update(closed=now)
+        Allocation.objects.filter(id=allocation_id).update(state=Allocation.State.ENDED)
+        nodes_bump([allocation.gpu_id])
+        if booking.state not in (State.ENDING, State.PAUSING):
+            # It has gone on elsewhere, and this was what it left behind.
+            return
+        run_complete(booking, now)
+
+
+def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
+    """The agent could not begin it; the whole booking is taken back, and this run, which was never
+    handed over, costs nothing. What runs already does not fail by a word: see `run_conflict`."""
+    with transaction.atomic():
+        booking = _booking_of(allocation_id)
+        if booking is None:
+            return
+        changed = Allocation.objects.filter(id=allocation_id, state__in=STARTED).update(
+            error=error[:200]
+        )
+        if not changed or booking.state != State.STARTING:
+            return
+        booking.state, booking.outcome = State.ENDING, "failed"
+        booking.released_at = now
+        _save(booking, "state", "outcome", "released_at")
+        event_add(booking, kind="ending", sentence=f"The node could not start it: {error}", now=now)
+        never_ready_note(booking, now)
+        _release_rows(booking)
+
+
+def run_break_off(booking: Booking, now: datetime, kept_seconds: int = 0) -> None:
+    """Takes the devices back in a run of which `kept_seconds` count; saves no booking.
+
+    The places are free in the calendar from now on, the hardware when it is proven empty.
+    """
+    booking.released_at = now
+    _release_rows(booking)
+    booking.allocations.filter(state=Allocation.State.RELEASING, left=False).update(
+        left=True, kept_seconds=kept_seconds
+    )
+    booking.released_at = booking.ready_at = None
+
+
+def nodes_bump(gpu_ids: Iterable[UUID]) -> None:
+    """Raises the generation of every node that has one of the GPUs: its assignment changed."""
+    Node.objects.filter(gpus__in=list(gpu_ids)).update(generation=F("generation") + 1)
+
+
+def _end(booking: Booking, now: datetime) -> bool:
+    with transaction.atomic():
+        booking = _lock(booking.id)
+        ends = booking.planned_ends or now
+        if booking.state == State.PAUSED:
+            return _not_resumed(booking, now)
+        if booking.state == State.PAUSING:
+            is_out = pauses_out(now).filter(booking=booking).exists()
+            return is_out and (_release_rows(booking) or run_complete(booking, now))
+        if booking.state == State.SCHEDULED and ends <= now:
+            _expire(booking, now)
+            return True
+        if booking.state in (State.STARTING, State.ACTIVE) and ends <= now:
+            booking.state, booking.outcome = State.ENDING, "completed"
+            booking.released_at, booking.extension_until = ends, None
+            _save(booking, "state", "outcome", "released_at", "extension_until")
+            event_add(booking, kind="ending", sentence="Its time is over; being cleared.", now=now)
+        if booking.state != State.ENDING:
+            return False
+        if booking.ready_at is None:
+            never_ready_note(booking, now)
+        return _release_rows(booking) or run_complete(booking, now)
+
+
+def run_complete(booking: Booking, now: datetime) -> bool:
+    """The last line of a run that ends or pauses when nothing of it is left to be cleared; False
+    while there is, or before its grace is over."""
+    if booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
+        return False
+    if booking.state == State.ENDING:
+        _finish(booking, now)
+        return True
+    if not pauses_out(now).filter(booking=booking).exists():
+        return False
+    run_paused(booking, now)
+    return True
+
+
+def _release_rows(booking: Booking) -> bool:
+    """Tells the nodes to clear it, and frees what is left of its time in the calendar.
+
+    Whoever is planned there next still starts only when the occupancy is closed.
+    """
+    rows = list(booking.allocations.filter(state__in=STARTED))
+    if not rows:
+        return False
+    period = rows[0].period
+    pause = pause_open(booking) if booking.state == State.PAUSING else None
+    released = (pause.acknowledged_at if pause else booking.released_at) or period.upper
+    second = timedelta(seconds=1)
+    whole = released.replace(microsecond=0) + (second if released.microsecond else timedelta(0))
+    ends = min(period.upper, max(whole, period.lower + second))
+    booking.allocations.filter(state__in=STARTED).update(
+        state=Allocation.State.RELEASING, period=DateTimeTZRange(period.lower, ends)
+    )
+    nodes_bump(row.gpu_id for row in rows)
+    return True
+
+
+def _expire(booking: Booking, now: datetime) -> None:
+    booking.allocations.filter(state=Allocation.State.PLANNED).update(
+        state=Allocation.State.SUPERSEDED
+    )
+    booking.charged, booking.ended_at = earlier_settle(booking, now), now
+    booking.state, booking.outcome = State.EXPIRED, "never_started"
+    _save(booking, "state", "outcome", "charged", "ended_at")
+    pause_over(booking, now)
+    charged = money_text(booking.charged, booking.currency) if booking.charged else "Nothing"
+    event_add(
+        booking,
+        kind="expired",
+        sentence=f"Its device was never free in its window. {charged} is charged.",
+        now=now,
+    )
+
+
+def _not_resumed(booking: Booking, now: datetime) -> bool:
+    """A paused booking's window is over, or the place that it should resume on was never free."""
+    if pauses_too_late(now).filter(booking=booking).exists():
+        run_none_left(booking, "not_resumed", "Its window is over while it was paused.", now)
+        return True
+    if booking.planned_ends is None or booking.planned_ends > now:
+        return False
+    planned = booking.allocations.filter(state=Allocation.State.PLANNED)
+    if not planned.update(state=Allocation.State.SUPERSEDED):
+        return False
+    booking.planned_starts = booking.planned_ends = None
+    _save(booking, "planned_starts", "planned_ends")
+    said = "The place to go on was not free in time; another one is being found."
+    event_add(booking, kind="moved", sentence=said, now=now)
+    return True
+
+
+def _finish(booking: Booking, now: datetime) -> None:
+    """Charges the seconds of this run, lets the rest of the hold go, and ends."""
+    run, rest = 0, 0
+    if booking.released_at and booking.outcome != "failed":
+        run = run_seconds(booking, booking.released_at)
+        rest = given_up_seconds(booking, booking.released_at)
+    used = end_seconds(run, before_of(booking), rest if booking.outcome in GIVEN_UP else 0)
+    booking.charged = booking.settled + last_settle(booking, used + booking.fee_seconds, now)
+    pause_over(booking, now)
+    booking.state = State.FAILED if booking.outcome == "failed" else State.ENDED
+    booking.ended_at = now
+    _save(booking, "state", "charged", "ended_at")
+    charged = money_text(booking.charged, booking.currency)
+    freed = money_text(booking.held - booking.charged, booking.currency)
+    event_add(
+        booking,
+        kind=str(booking.state),
+        sentence=f"The device is proven empty. {charged} charged, {freed} free again.",
+        now=now,
+    )
+
+
+def _booking_of(allocation_id: UUID) -> Booking | None:
+    """The booking of an allocation, locked: its members' reports are taken one at a time."""
+    return (
+        Booking.objects.select_for_update(of=("self",))
+        .filter(allocations__id=allocation_id)
+        .first()
+    )
+
+
+def _lock(booking_id: UUID) -> Booking:
+    return Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
+
+
+def _save(booking: Booking, *fields: str) -> None:
+    booking.version += 1
+    booking.save(update_fields=[*fields, "version"])

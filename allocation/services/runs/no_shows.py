@@ -1,0 +1,184 @@
+"""Bookings that nobody uses: seen by what nodes measure, warned twice, then ended as a no-show.
+
+Presence is the first process on any of its devices, a press of *Check in*, or a save. Only time
+counts for which every node of the booking has reported that nothing runs: a node that is silent or
+can't tell makes nobody a no-show.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Max, Min, Q
+
+from allocation.models import Allocation, Booking, GpuSample, PolicyVersion
+from allocation.queries.fleet.portal_modes import decisions_frozen
+from allocation.reasons.catalogue import BY_CODE
+from allocation.rules.charging import no_show_after, no_show_fee
+from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_due
+from allocation.rules.states import State
+from allocation.services.record.counters import tally
+from allocation.services.record.history import event_add
+from tenants.outbox import nudge
+
+logger = logging.getLogger(__name__)
+
+RULE = BY_CODE["no_show"]
+# What one look adds at most: a look that comes late proves nothing of the time between.
+STEP = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What nodes measured of one allocation since the last look."""
+
+    first_process: datetime | None
+    is_reported: bool
+
+
+def presence_policy() -> PresencePolicy:
+    """Of the live policy; the defaults before there is one."""
+    live = PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE)
+    return presence_policy_of(live.values_list("document", flat=True).first() or {})
+
+
+def presence_watch(now: datetime) -> int:
+    """Looks at all running bookings in which nobody was seen yet; returns how many it ended.
+
+    Nothing is ended early while decisions are frozen.
+    """
+    if decisions_frozen(now):
+        return 0
+    policy = presence_policy()
+    rows = Booking.objects.filter(
+        state=State.ACTIVE, checked_in_at=None, ready_at__isnull=False, planned_ends__gt=now
+    )
+    bookings = list(rows.order_by("id"))
+    seen = _seen(bookings, now)
+    ended = sum(_look(booking.id, seen.get(booking.id, []), policy, now) for booking in bookings)
+    if ended:
+        nudge("allocation.cycle")
+    return ended
+
+
+def no_show_limit(booking: Booking, policy: PresencePolicy) -> int | None:
+    """Seconds after which the running booking is a no-show; None: never."""
+    if not policy.no_show_after or booking.ready_at is None or booking.planned_ends is None:
+        return None
+    length = int((booking.planned_ends - booking.ready_at).total_seconds())
+    return no_show_after(length, policy.no_show_after)
+
+
+def _seen(bookings: Sequence[Booking], now: datetime) -> dict[UUID, list[_Seen]]:
+    """By booking, one for each of its devices; in two statements."""
+    since = {each.id: each.absent_until or each.ready_at for each in bookings}
+    rows = dict(
+        Allocation.objects.filter(
+            booking__in=bookings, state=Allocation.State.ACTIVE, left=False
+        ).values_list("id", "booking_id")
+    )
+    first = min((each.ready_at for each in bookings if each.ready_at), default=now)
+    measured = _measured(list(rows), first, now)
+    found: dict[UUID, list[_Seen]] = {booking.id: [] for booking in bookings}
+    for row, key in rows.items():
+        process, clear, unknown = measured.get(row, (None, None, None))
+        begin = since[key] or now
+        is_reported = clear is not None and clear > begin and (unknown or begin) <= begin
+        found[key].append(_Seen(process, is_reported))
+    return found
+
+
+def _measured(
+    rows: Sequence[UUID], since: datetime, now: datetime
+) -> Mapping[UUID, tuple[datetime | None, ...]]:
+    """By allocation: the first process, the last reading without one, the last that can't tell."""
+    samples = GpuSample.objects.filter(allocation_id__in=rows, at__gt=since, at__lte=now)
+    found = samples.values("allocation_id").annotate(
+        first=Min("at", filter=Q(processes__gt=0)),
+        last=Max("at", filter=Q(processes=0)),
+        unknown=Max("at", filter=Q(processes=None)),
+    )
+    return {
+        identifier: (first, last, unknown)
+        for identifier, first, last, unknown in found.values_list(
+            "allocation_id", "first", "last", "unknown"
+        )
+        if identifier is not None
+    }
+
+
+def _look(booking_id: UUID, seen: Sequence[_Seen], policy: PresencePolicy, now: datetime) -> bool:
+    """Counts one booking on; True when it was ended."""
+    with transaction.atomic():
+        booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
+        limit = no_show_limit(booking, policy)
+        if booking.state != State.ACTIVE or booking.checked_in_at is not None:
+            return False
+        first = min((each.first_process for each in seen if each.first_process), default=None)
+        if first is not None or booking.saved_at is not None:
+            _is_there(booking, min(now, first or now), now)
+            return False
+        since = booking.absent_until or booking.ready_at or now
+        if seen and all(each.is_reported for each in seen):
+            booking.absent_seconds += max(0, int(min(now - since, STEP).total_seconds()))
+        booking.absent_until = max(since, now)
+        if limit is not None and booking.absent_seconds >= limit:
+            _end(booking, policy, limit, now)
+            return True
+        if limit is not None:
+            _warn(booking, limit, now)
+        _save(booking)
+        return False
+
+
+def _is_there(booking: Booking, at: datetime, now: datetime) -> None:
+    booking.checked_in_at = at
+    booking.version += 1
+    booking.save(update_fields=["checked_in_at", "version"])
+    event_add(booking, kind="checked_in", sentence="A process was seen on its devices.", now=now)
+
+
+def _warn(booking: Booking, limit: int, now: datetime) -> None:
+    due = warnings_due(booking.absent_seconds, limit)
+    if due <= booking.absence_warnings:
+        return
+    booking.absence_warnings = due
+    booking.version += 1
+    absent, left = booking.absent_seconds // 60, -(-(limit - booking.absent_seconds) // 60)
+    ends = now + timedelta(seconds=limit - booking.absent_seconds)
+    event_add(
+        booking,
+        kind="no_show_warned",
+        sentence=f"Nobody was seen in it for {absent} min. Start a program, check in, or give it "
+        f"back: in {left} min it ends as a no-show.",
+        now=now,
+        detail={"rule": RULE.id, "until": ends.isoformat()},
+    )
+
+
+def _end(booking: Booking, policy: PresencePolicy, limit: int, now: datetime) -> None:
+    rest = int((booking.planned_ends - now).total_seconds()) if booking.planned_ends else 0
+    has_run = booking.pause_count or booking.replaced or booking.used_seconds or booking.settled
+    booking.fee_seconds = 0 if has_run else no_show_fee(rest, policy.no_show_share)
+    booking.state, booking.outcome, booking.released_at = State.ENDING, "no_show", now
+    booking.extension_until = None
+    booking.version += 1
+    _save(booking, "fee_seconds", "state", "outcome", "released_at", "extension_until")
+    share = f"{policy.no_show_share} % of the time left is charged." if booking.fee_seconds else ""
+    event_add(
+        booking,
+        kind="no_show",
+        sentence=f"Nobody used it for {limit // 60} min; being cleared. {share}".strip(),
+        now=now,
+        detail={"rule": RULE.id, "absent": booking.absent_seconds, "fee": booking.fee_seconds},
+    )
+    tally("no_shows")
+    logger.info("%s of tenant %s is a no-show", booking.label, booking.tenant_id)
+
+
+def _save(booking: Booking, *more: str) -> None:
+    counted = ("absent_seconds", "absent_until", "absence_warnings", "version")
+    booking.save(update_fields=[*counted, *more])

@@ -1,0 +1,135 @@
+"""A run that a pause has ended: what it cost, what is left, and whether there is a way on."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from allocation.models import Allocation, Booking, Pause
+from allocation.rules.charging import pause_bill
+from allocation.rules.states import State
+from allocation.services.record.costs import before_of, booking_cost, run_is_broken, run_of
+from allocation.services.record.history import event_add
+from allocation.services.record.open_pauses import pause_open, pause_over
+from billing.rules import money_text
+from billing.services import hold_release, hold_settle_part
+
+# What is shorter is not started again.
+SHORTEST_SECONDS = 60
+
+
+def run_paused(booking: Booking, now: datetime) -> None:
+    """All its devices are proven empty, or left behind: bills the run, keeps what the rest will
+    cost, and waits. See `allocation.rules.charging` for the rule."""
+    pause = pause_open(booking)
+    if pause is None:
+        raise LookupError(f"{booking.id} is pausing without a notice")
+    charge = _bill(booking, pause)
+    keep = booking_cost(booking, pause.remaining_seconds or 0)
+    pause.charged, kept = hold_settle_part(
+        tenant_id=booking.tenant_id, reference=booking.id, amount=charge, keep=keep, now=now
+    )
+    pause.emptied_at = now
+    pause.save(
+        update_fields=[
+            "emptied_at", "lost_seconds", "credit_seconds", "credit", "charged",
+            "remaining_seconds",
+        ]
+    )  # fmt: skip
+    sentence = _sentence(booking, pause, kept)
+    booking.settled += pause.charged
+    booking.held = booking.settled + kept
+    booking.state = State.PAUSED
+    booking.ready_at = booking.noticed_at = booking.saved_at = None
+    booking.used_seconds = 0
+    if booking.starts is None:
+        # The length that it still has, as after a run that was broken off.
+        booking.duration_seconds = max(SHORTEST_SECONDS, pause.remaining_seconds or 0)
+    _save(
+        booking, "settled", "held", "state", "ready_at", "noticed_at", "saved_at", "used_seconds",
+        "duration_seconds", "redo_seconds", "credited_seconds",
+    )  # fmt: skip
+    event_add(
+        booking, kind="paused", sentence=sentence, now=now,
+        detail={"pause": pause.number},
+    )  # fmt: skip
+    if not _goes_on(booking, pause, now):
+        run_none_left(booking, "completed", "Too little of its time is left to go on.", now)
+
+
+def run_none_left(booking: Booking, outcome: str, because: str, now: datetime) -> None:
+    """Ends a paused booking: what its runs cost stays charged, everything else is free again."""
+    booking.allocations.filter(state=Allocation.State.PLANNED).update(
+        state=Allocation.State.SUPERSEDED
+    )
+    hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
+    booking.state, booking.outcome = State.ENDED, outcome
+    booking.charged, booking.ended_at = booking.settled, now
+    booking.planned_places = []
+    _save(booking, "state", "outcome", "charged", "ended_at", "planned_places")
+    pause_over(booking, now)
+    charged = money_text(booking.charged, booking.currency)
+    freed = money_text(booking.held - booking.charged, booking.currency)
+    event_add(
+        booking,
+        kind="ended",
+        sentence=f"{because} {charged} charged in all, {freed} free again.",
+        now=now,
+    )
+
+
+def _bill(booking: Booking, pause: Pause) -> Decimal:
+    """What the run costs; fills in what was lost, what is credited and what remains, and what the
+    booking still has to do again."""
+    run = run_of(booking, pause)
+    if run is None:
+        raise LookupError(f"{booking.id} is pausing and was never ready")
+    bill = pause_bill(
+        run,
+        out=_out_at(booking, pause),
+        ends=pause.ends_before,
+        before=before_of(booking),
+        cap=booking.tier.credit_cap_seconds,
+        is_fixed=booking.starts is not None,
+    )
+    pause.lost_seconds, pause.credit_seconds = bill.lost, bill.credit
+    pause.remaining_seconds = bill.remaining
+    booking.redo_seconds, booking.credited_seconds = bill.redo, bill.credited
+    charge = booking_cost(booking, bill.charged)
+    pause.credit = booking_cost(booking, bill.charged + bill.credit) - charge
+    return charge
+
+
+def _out_at(booking: Booking, pause: Pause) -> datetime:
+    """When the run's places were given back in the calendar. Places that were left behind were no
+    use from the notice on, unless the pause is for its own people."""
+    ended = booking.allocations.filter(
+        state__in=(Allocation.State.RELEASING, Allocation.State.ENDED)
+    )
+    # Ranges are ordered by where they begin: the last is that of this run.
+    last = ended.order_by("-period").only("period", "left")[0]
+    if last.left and not pause.own:
+        return pause.noticed_at
+    upper: datetime = last.period.upper
+    return upper
+
+
+def _goes_on(booking: Booking, pause: Pause, now: datetime) -> bool:
+    left = pause.remaining_seconds or 0
+    if booking.starts is not None:
+        left = min(left, int((pause.ends_before - now).total_seconds()))
+    return left >= SHORTEST_SECONDS
+
+
+def _sentence(booking: Booking, pause: Pause, kept: Decimal) -> str:
+    charged = money_text(pause.charged, booking.currency)
+    credit = ""
+    if pause.credit_seconds:
+        lost = money_text(pause.credit, booking.currency)
+        credit = f" {lost} of it is not charged, because that work has to be done again."
+    held = money_text(kept, booking.currency)
+    why = "its hardware failed" if run_is_broken(booking) else "the device is proven empty"
+    return f"Paused: {why}. {charged} charged for this run.{credit} {held} stays held for the rest."
+
+
+def _save(booking: Booking, *fields: str) -> None:
+    booking.version += 1
+    booking.save(update_fields=[*fields, "version"])

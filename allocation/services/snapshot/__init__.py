@@ -1,0 +1,1 @@
+"""The solver's input, read from the database at one instant."""

@@ -1,0 +1,54 @@
+"""Orders to move running work, between the operator who gives them and the cycle that answers."""
+
+from datetime import datetime
+from typing import Any
+
+from allocation.models import CompactionOrder, Decision
+from allocation.services.record.places import place_data, place_of
+from allocation.solver import Carried, Order, Relocation
+from allocation.solver.cycle.compaction import Proposal
+from allocation.words.reasons import sentence
+
+
+def orders_read() -> tuple[Order, ...]:
+    """Those without an answer, as the solver reads them."""
+    return tuple(
+        _order_of(row) for row in CompactionOrder.objects.filter(decided_at=None).order_by("id")
+    )
+
+
+def order_answer(carried: Carried, decision: Decision, now: datetime) -> bool:
+    """Writes the decision's answer; False when the order has one already."""
+    declined = " ".join(map(sentence, carried.reasons))[:300]
+    waiting = CompactionOrder.objects.filter(id=carried.order, decided_at=None)
+    return bool(waiting.update(decided_at=now, decision=decision, declined=declined))
+
+
+def document_of(proposal: Proposal) -> dict[str, Any]:
+    """What of a proposal is ordered: who gets what, and who goes where. Not what time changes."""
+    return {
+        "gpu_class": proposal.gpu_class,
+        "places": [place_data(place) for place in proposal.places],
+        "moves": [
+            {
+                "booking": move.booking,
+                "source": place_data(move.source),
+                "target": place_data(move.target),
+            }
+            for move in proposal.moves
+        ],
+    }
+
+
+def _order_of(row: CompactionOrder) -> Order:
+    document = row.document
+    return Order(
+        id=str(row.id),
+        beneficiary=str(row.beneficiary_id),
+        gpu_class=document["gpu_class"],
+        places=tuple(place_of(place) for place in document["places"]),
+        moves=tuple(
+            Relocation(move["booking"], place_of(move["source"]), place_of(move["target"]))
+            for move in document["moves"]
+        ),
+    )

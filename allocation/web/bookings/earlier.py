@@ -1,0 +1,135 @@
+"""A waiting booking's page: when it will really start, and what would start sooner."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+
+from django.http import HttpRequest
+
+from allocation.models import Booking
+from allocation.queries.bookings.outcomes import start_range_of
+from allocation.rules.start_range import FEWEST
+from allocation.rules.states import State
+from allocation.services.bookings.price_lock import price_lock_read
+from allocation.services.quotes.earlier import Change, booking_change, sooner_options
+from allocation.services.quotes.quote_options import PLAIN_SPEED, QuoteOption
+from allocation.web.bookings.story import shape_words
+from allocation.web.parts.times import clock, moment_words
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.models import Tier
+from tenants.platform.errors import invalid
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCard:
+    """One way to start sooner, as a form with one button."""
+
+    when: str
+    what: str
+    more: str
+    price: str
+    tier: str
+    request: str
+    starts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the page says of a promised start. `lock` fixes the cards' prices."""
+
+    range: str
+    cards: tuple[ChangeCard, ...]
+    lock: str
+
+
+def outlook_of(
+    actor: Actor, booking: Booking, labels: Mapping[str, str], zone: tzinfo, now: datetime
+) -> Outlook | None:
+    """The range of its start and what would be sooner; None when it waits for nothing."""
+    if booking.state not in (State.QUEUED, State.SCHEDULED) or booking.planned_starts is None:
+        return None
+    options, lock = sooner_options(actor=actor, booking=booking, now=now)
+    tiers = dict(Tier.objects.values_list("slug", "name"))
+    cards = tuple(_card(option, booking, tiers, labels, zone, now) for option in options)
+    # Nobody can say when hardware is back.
+    between = "" if booking.is_unplanned else _range_words(booking, zone, now)
+    return Outlook(between, cards, lock)
+
+
+def change_from(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+    """Changes the booking to the card whose button was pressed; the new booking's label.
+
+    Raises:
+        Refused.
+    """
+    shown, starts = request.POST.get("quote", ""), request.POST.get("starts", "")
+    if not (starts.isascii() and starts.isdigit() and len(starts) < 12):
+        raise invalid("not_a_time", "Choose one of the options that are shown.", "starts")
+    change = Change(
+        request.POST.get("tier", ""),
+        request.POST.get("request", ""),
+        datetime.fromtimestamp(int(starts), UTC),
+        price_lock_read(shown, now) if shown else None,
+    )
+    return booking_change(actor=actor, booking=booking, change=change, now=now).label
+
+
+def _range_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
+    found = start_range_of(booking, now)
+    if found is None:
+        return ""
+    if found.earliest == found.latest:
+        return f"8 of 10 like it started at their planned time (last {found.of} in this tier)."
+    earliest, latest = (moment_words(each, zone, now) for each in (found.earliest, found.latest))
+    if found.earliest.astimezone(zone).date() == found.latest.astimezone(zone).date():
+        latest = clock(found.latest, zone)
+    if not found.of:
+        return (
+            f"{earliest} – {latest}: an assumption until {FEWEST} bookings in this tier have had a "
+            "planned start."
+        )
+    return f"{earliest} – {latest} in 8 of 10 like it (last {found.of} in this tier)."
+
+
+def _card(
+    option: QuoteOption,
+    booking: Booking,
+    tiers: Mapping[str, str],
+    labels: Mapping[str, str],
+    zone: tzinfo,
+    now: datetime,
+) -> ChangeCard:
+    label = labels.get(option.gpu_class, option.gpu_class)
+    parts = []
+    if option.tier != booking.tier_id:
+        parts.append(f"in {tiers.get(option.tier, option.tier)}")
+    if option.speed is not None and option.speed != PLAIN_SPEED:
+        parts.append(f"{option.speed / 1000:.2g}× as fast")
+    elif option.gpu_class not in booking.ask["classes"]:
+        parts.append("speed not compared")
+    if option.kind in ("split", "without_nvlink"):
+        parts.append("not so close together")
+    if option.pauses:
+        parts.append(
+            f"{option.pauses} running booking{'s' * (option.pauses != 1)} of your organisation "
+            "will be asked to leave"
+        )
+    if option.kind == "unpinned":
+        parts.append("without the pin")
+    if option.pause_risk:
+        parts.append(f"pause risk {percent_words(option.pause_risk)}: {option.pause_basis}")
+    return ChangeCard(
+        when=moment_words(option.starts, zone, now),
+        what=shape_words(option.count, label, option.profile),
+        more="; ".join(parts),
+        price=money_text(option.price, option.currency),
+        tier=option.tier,
+        request=option.request,
+        starts=int(option.starts.timestamp()),
+    )
+
+
+def percent_words(thousandths: int) -> str:
+    """`5 %`; below one percent `under 1 %`."""
+    return f"{round(thousandths / 10)} %" if thousandths >= 10 else "under 1 %"

@@ -1,0 +1,194 @@
+"""The list of bookings: search, filters and order live in the address; the same as CSV."""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from allocation.models import Booking
+from allocation.queries.bookings.booking_list import (
+    GROUPS,
+    NEWEST,
+    SORTS,
+    BookingsWanted,
+    bookings_export,
+    bookings_page,
+)
+from allocation.rules.ask import AskDocument
+from allocation.web.bookings.booking_pages import booking_line, scene_of
+from allocation.web.bookings.pauses import notices_context
+from allocation.web.bookings.scene import Scene
+from allocation.web.bookings.story import spent_so_far, what_words
+from tenants.access import Actor
+from tenants.platform.csv_text import plain
+from tenants.web.frame import tenant_page
+
+GROUP_LABELS = {
+    "": "All",
+    "open": "Open",
+    "waiting": "Waiting",
+    "scheduled": "Scheduled",
+    "running": "Running",
+    "over": "Over",
+}
+COLUMNS = (
+    ("name", "Booking"),
+    ("state", "State"),
+    ("start", "When"),
+    ("", "What"),
+    ("tier", "Tier"),
+    ("project", "Project"),
+    ("owner", "By"),
+    ("cost", "Cost"),
+)
+"""Each column with what sorts it; "" for what has no order."""
+ORDERS = (
+    ("-booked", "Booked last"),
+    ("booked", "Booked first"),
+    ("start", "Starts first"),
+    ("-start", "Starts last"),
+    ("-cost", "Costs most"),
+    ("name", "Name"),
+    ("state", "State"),
+    ("project", "Project"),
+    ("owner", "Person"),
+)
+FIRST_DOWN = ("cost", "start")
+"""Columns of which the first press shows the largest, or the latest, first."""
+EXPORTED = (
+    *("number", "name", "state", "starts", "ends", "what"),
+    *("tier", "project", "owner", "cost", "currency", "cost_is"),
+)
+LONGEST_TEXT = 200
+MOST_EXPORTED = 10_000
+
+
+@require_safe
+@tenant_page
+def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """`?state=&project=<slug>&mine=1&q=&sort=[-]column&after=|before=<cursor>`."""
+    wanted = wanted_read(request)
+    scene = scene_of(actor, timezone.now())
+    page = bookings_page(actor, wanted)
+    first = replace(wanted, after="", before="")
+    context = {
+        "page": page,
+        "rows": [booking_line(row, scene) for row in page.rows],
+        "notices": notices_context(actor, scene),
+        "wanted": wanted,
+        "groups": [
+            {"label": label, "url": _link(replace(first, group=key)), "on": wanted.group == key}
+            for key, label in GROUP_LABELS.items()
+        ],
+        "columns": [_column(first, key, label) for key, label in COLUMNS],
+        "orders": ORDERS,
+        "order_words": dict(ORDERS).get(wanted.sort, ""),
+        "mine_url": _link(replace(first, mine=not wanted.mine)),
+        "csv_url": f"bookings.csv{_link(first)}",
+        "most_exported": MOST_EXPORTED,
+        "previous": _link(replace(first, before=page.before)) if page.before else "",
+        "next": _link(replace(first, after=page.after)) if page.after else "",
+        "is_filtered": bool(wanted.group or wanted.project or wanted.mine or wanted.text),
+    }
+    return render(request, "allocation/bookings.html", context)
+
+
+@require_safe
+@tenant_page
+def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """The list with the same query as CSV, at most MOST_EXPORTED rows."""
+    scene = scene_of(actor, timezone.now())
+    rows = bookings_export(actor, wanted_read(request), most=MOST_EXPORTED)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(
+        [
+            "number",
+            "name",
+            "state",
+            "starts",
+            "ends",
+            "what",
+            "tier",
+            "project",
+            "owner",
+            "cost",
+            "currency",
+            "cost_is",
+        ]
+    )
+    writer.writerows([plain(value) for value in _cells(row, scene)] for row in rows)
+    response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="bookings-{actor.tenant_slug}.csv"'
+    return response
+
+
+def _cells(row: Booking, scene: Scene) -> Iterator[str]:
+    cost = row.held if row.charged is None else spent_so_far(row, scene.now)
+    yield from (row.label, row.name, row.state)
+    for moment in (row.planned_starts, row.planned_ends):
+        yield moment.astimezone(scene.zone).isoformat(timespec="minutes") if moment else ""
+    yield what_words(AskDocument.from_json(row.ask), scene.labels)
+    yield from (row.tier.name, row.project.name, row.owner.get_full_name() or row.owner.username)
+    yield from (str(cost), row.currency, "held" if row.charged is None else "charged")
+
+
+def wanted_read(request: HttpRequest) -> BookingsWanted:
+    """What the address asks for; what makes no sense is left out."""
+    asked = request.GET
+    group, sort = asked.get("state", ""), asked.get("sort", NEWEST)
+    return BookingsWanted(
+        group=group if group in GROUPS else "",
+        project=_clean(asked.get("project", "")),
+        mine=asked.get("mine") == "1",
+        text=_clean(asked.get("q", "")),
+        sort=sort if sort.removeprefix("-") in SORTS else NEWEST,
+        after=asked.get("after", ""),
+        before=asked.get("before", ""),
+    )
+
+
+def _clean(text: str) -> str:
+    return text[:LONGEST_TEXT].replace("\x00", "").strip()
+
+
+def _column(wanted: BookingsWanted, key: str, label: str) -> dict[str, Any]:
+    """A heading: where a press leads, and which way it is sorted now."""
+    if not key:
+        return {"label": label}
+    is_on = wanted.column == key
+    turned = key if is_on and wanted.is_descending else f"-{key}"
+    first = f"-{key}" if key in FIRST_DOWN else key
+    return {
+        "label": label,
+        "url": _link(replace(wanted, sort=turned if is_on else first)),
+        "sorted": ("descending" if wanted.is_descending else "ascending") if is_on else "",
+        "is_number": key == "cost",
+    }
+
+
+def _link(wanted: BookingsWanted) -> str:
+    values = {
+        "state": wanted.group,
+        "project": wanted.project,
+        "mine": "1" if wanted.mine else "",
+        "q": wanted.text,
+        "sort": "" if wanted.sort == NEWEST else wanted.sort,
+        "after": wanted.after,
+        "before": wanted.before,
+    }
+    return "?" + urlencode({key: value for key, value in values.items() if value})
+
+
+urlpatterns = [
+    path("t/<slug:tenant>/bookings", bookings_list, name="bookings"),
+    path("t/<slug:tenant>/bookings.csv", bookings_csv, name="bookings-csv"),
+]

@@ -1,0 +1,443 @@
+"""The booking panel: one line of text in, options with prices out, and one button that books.
+
+The same view is a page (`/book?q=`), a fragment beside the timeline (`part=panel`), and a plain
+form without JavaScript.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from http import HTTPStatus
+from typing import Any, TypeVar
+from uuid import UUID, uuid4, uuid5
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.access import LABEL
+from allocation.errors import AskError
+from allocation.models import Booking, Series
+from allocation.queries.bookings.bookings import quota_at
+from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
+from allocation.rules.ask import LONGEST_TEXT, AskDocument, Catalogue, Parsed, parse_ask
+from allocation.rules.ask.line.text import document_text
+from allocation.services.bookings.bookings import Wish, booking_request
+from allocation.services.bookings.price_lock import price_lock_read
+from allocation.services.bookings.series import Repeat, series_request
+from allocation.services.quotes.quote_options import QuoteOption
+from allocation.services.quotes.quotes import Quote, cheapest_class, quote_make
+from allocation.web.bookings.ask_form import (
+    SHARE,
+    SHARES,
+    Fields,
+    ask_of_fields,
+    echo_of,
+    fields_of,
+    text_as_chosen,
+)
+from allocation.web.bookings.ask_words import understood_words
+from allocation.web.bookings.earlier import percent_words
+from allocation.web.bookings.series_form import (
+    repeat_of_fields,
+    repeat_shown,
+    repeat_typed,
+    series_line,
+    series_options,
+    series_seen,
+)
+from allocation.web.bookings.story import shape_words
+from allocation.web.parts.times import length_words, moment_words, window_words
+from billing.rules import money_text
+from billing.web.budget_bar import Meter
+from tenants.access import Actor, access_project
+from tenants.models import GpuClass, Project, Tier
+from tenants.platform.errors import Refused, invalid
+from tenants.services.calls import call_count
+from tenants.web.frame import STATUS, tenant_page, zone_of
+
+EXAMPLES = ("2 h100 6h", "1g.10gb 2h now", "1 h100 tomorrow 9:00 for 8h")
+Named = TypeVar("Named", Project, Tier)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Tiers by slug, and the labels of classes."""
+
+    tiers: Mapping[str, Tier]
+    classes: Mapping[str, str]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def book_page(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """GET `?q=&project=&tier=` shows what it would cost; POST books the chosen option."""
+    if request.method == "POST":
+        return _confirm(request, actor)
+    if LABEL.fullmatch(request.GET.get("q", "").strip()):
+        label = request.GET["q"].strip().upper()
+        return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{label}")
+    context = panel_context(request, actor, timezone.now())
+    wait = context.get("wait_seconds")
+    if wait is None:
+        return _answer(request, context)
+    response = _answer(request, context, status=HTTPStatus.TOO_MANY_REQUESTS)
+    response["Retry-After"] = str(wait)
+    return response
+
+
+def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str, Any]:
+    """All that the panel shows for the text and fields of a GET."""
+    fields = fields_of(request.GET, LONGEST_TEXT)
+    projects, tiers = _choices(actor)
+    project, tier = _defaults(actor, fields, projects, tiers)
+    context: dict[str, Any] = {
+        "text": fields.text,
+        "panel_projects": projects,
+        "panel_tiers": tiers,
+        "examples": EXAMPLES,
+        "key": uuid4().hex,
+        "name": fields.name,
+        **_chosen(project, tier),
+    }
+    if project is None or tier is None or not (fields.text or fields.is_edited):
+        return context
+    try:
+        context |= _understood(actor, fields, projects, now)
+        project = _by_slug(projects, context["said"].project) or project
+        tier = _by_slug(tiers, context["said"].tier) or tier
+        context |= _chosen(project, tier)
+        if "ask" in context:
+            context |= _priced(actor, (project, tier, tiers), context, now)
+    except AskError as error:
+        context["trouble"] = error.sentence
+        context["trouble_param"] = error.param
+    except Refused as refusal:
+        is_limit = refusal.code == "too_many_requests"
+        context |= _too_often(refusal) if is_limit else {"refusal": refusal}
+    return context
+
+
+def _too_often(refusal: Refused) -> dict[str, Any]:
+    """What stands beside the ask field once the person's share of quotes is used up."""
+    numbers = refusal.numbers
+    wait = numbers["retry_after_seconds"]
+    sentence = (
+        f"You asked for more than {numbers['most']:,} quotes in {numbers['in_seconds']} seconds."
+        f" Ask again in {wait} s."
+    )
+    return {"trouble": sentence, "trouble_param": "q", "wait_seconds": wait}
+
+
+def _chosen(project: Project | None, tier: Tier | None) -> dict[str, str]:
+    """What the fields for project and tier show."""
+    return {
+        "project_slug": project.slug if project else "",
+        "tier_slug": tier.slug if tier else "",
+    }
+
+
+def _priced(
+    actor: Actor,
+    chosen: tuple[Project, Tier, list[Tier]],
+    context: dict[str, Any],
+    now: datetime,
+) -> dict[str, Any]:
+    """The options of the ask that the context has, with the effect of the best one."""
+    project, tier, tiers = chosen
+    ask, rule = context["ask"], context["rule"]
+    if context["said"].cheapest:
+        ask = cheapest_class(ask, now)
+    wish = Wish(project.slug, tier.slug, ask, zone=actor.time_zone)
+    found: dict[str, Any] = {"wait_text": document_text(ask, zone_of(actor.time_zone))}
+    dates = 1
+    if rule is not None:
+        wish, found["series"] = series_seen(wish, Repeat(rule))
+        dates = found["series"].count
+    # The same share as the quotes of REST: a person has one, in whichever way they ask.
+    call_count("quotes", str(actor.user_id), now)
+    quote = quote_make(actor=actor, wish=wish, now=now)
+    if context["said"].cheapest:
+        quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
+    found |= _quoted(actor, project, tiers, quote, now, dates)
+    if rule is not None:
+        found["options"] = series_options(found["options"], wish, context | found)
+    return found
+
+
+def _by_slug(rows: Sequence[Named], slug: str | None) -> Named | None:
+    return next((row for row in rows if row.slug == slug), None)
+
+
+def _understood(
+    actor: Actor, fields: Fields, projects: list[Project], now: datetime
+) -> dict[str, Any]:
+    """The parsed text, or the ask that the fields make, with the text that means the same."""
+    zone = zone_of(actor.time_zone)
+    catalogue = ask_catalogue((each.slug, each.name) for each in projects)
+    parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
+    if fields.is_chosen:
+        fields = replace(fields, text=text_as_chosen(fields, parsed))
+        parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
+    ask: AskDocument | None = None
+    wrong: dict[str, str] = {}
+    if fields.is_edited:
+        ask = ask_of_fields(fields, parsed)
+        text = document_text(ask, zone)
+        try:
+            today = now.astimezone(zone).date()
+            text = series_line(text, repeat_of_fields(fields, parsed.repeat, today))
+        except AskError as error:
+            wrong = {"trouble": error.sentence, "trouble_param": error.param}
+        parsed = parse_ask(text, catalogue=catalogue, now=now, zone=zone)
+    else:
+        text = fields.text
+        ask = _ask_or_none(parsed)
+    found: dict[str, Any] = {
+        "text": text,
+        "echo": echo_of(text, parsed),
+        "said": parsed,
+        "problems": parsed.problems,
+        "missing": parsed.missing,
+        "catalogue": catalogue.classes,
+        "workloads": catalogue.workloads,
+        "pins": pin_choices(ask.classes if ask else parsed.classes),
+        "shape": _shape(parsed, ask),
+        "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
+        "shares": SHARES,
+        "repeat": repeat_typed(fields) if wrong else repeat_shown(parsed.repeat),
+        "rule": parsed.repeat,
+    }
+    if wrong:
+        return found | wrong
+    if ask is not None:
+        found["ask"] = _soon(ask, now)
+        labels = {entry.slug: entry.label for entry in catalogue.classes}
+        found["understood"] = understood_words(ask, parsed, labels)
+    return found
+
+
+def _ask_or_none(parsed: Parsed) -> AskDocument | None:
+    """The ask, unless something was not understood, is wrong or is missing."""
+    return None if parsed.problems or parsed.missing else parsed.document(first=True)
+
+
+def _profiles(catalogue: Catalogue, classes: tuple[str, ...]) -> list[str]:
+    """The slices that GPUs of these classes make, each once."""
+    entries = [entry for entry in catalogue.classes if entry.slug in classes]
+    return list(dict.fromkeys(profile for entry in entries for profile in entry.profiles))
+
+
+def _soon(ask: AskDocument, now: datetime) -> AskDocument:
+    """Not before now is no condition, and a minute later it would be a start in the past."""
+    is_now = ask.not_before is not None and ask.not_before <= now
+    return replace(ask, not_before=None) if is_now else ask
+
+
+def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
+    """What the editable fields show."""
+    classes = ask.classes if ask else parsed.classes
+    duration = ask.duration if ask else parsed.duration
+    return {
+        "count": ask.count if ask else parsed.count or 1,
+        "classes": " ".join(classes),
+        "profile": _size(ask or parsed),
+        "cores": (ask or parsed).cores or "",
+        "memory": (ask or parsed).memory or "",
+        "length": length_words(duration).replace(" ", "") if duration else "",
+        "workload": parsed.workload or "",
+        "pin": " ".join((ask or parsed).pin),
+    }
+
+
+def _size(said: AskDocument | Parsed) -> str:
+    return said.profile or "" if said.share is None else f"{SHARE}{said.share}"
+
+
+def _quoted(
+    actor: Actor, project: Project, tiers: list[Tier], quote: Quote, now: datetime, dates: int
+) -> dict[str, Any]:
+    labels = dict(GpuClass.objects.values_list("slug", "label"))
+    names = Names({tier.slug: tier for tier in tiers}, labels)
+    options = [_option(option, actor, names, now) for option in quote.options]
+    found: dict[str, Any] = {
+        "options": options,
+        "blocking": quote.blocking,
+        "waits": quote.waits,
+        "price_until": quote.expires,
+        "price_lock": quote.lock,
+        "effect": _effect(quote, dates),
+    }
+    if quote.options:
+        best = quote.options[0]
+        found["quota"] = quota_at(
+            project=project, gpu_class=best.gpu_class, at=max(best.starts, now)
+        )
+    return found
+
+
+def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> dict[str, Any]:
+    zone = zone_of(actor.time_zone)
+    tier = names.tiers.get(option.tier)
+    label = names.classes.get(option.gpu_class, option.gpu_class)
+    price = money_text(option.price, option.currency)
+    window = window_words(option.starts, option.ends, zone, now)
+    when = moment_words(option.starts, zone, now)
+    return {
+        "option": option,
+        "when": when[0].upper() + when[1:],
+        "tier": tier.name if tier else option.tier,
+        "never_paused": bool(tier and not tier.pausable),
+        "risk": percent_words(option.pause_risk) if option.pause_basis else "",
+        "basis": option.pause_basis,
+        "what": shape_words(option.count, label, option.profile, option.share),
+        "nodes": ", ".join(option.nodes),
+        "price": price,
+        "window": window,
+        "button": f"Book {window.removeprefix('today ')} for {price}",
+        "value": f"{option.tier} {option.request}",
+        # The pill says already what the tier's own words say.
+        "notes": [note for note in option.notes if tier is None or note != tier.description],
+    }
+
+
+def _effect(quote: Quote, dates: int) -> dict[str, Any] | None:
+    effect = quote.effect
+    if effect is None or not quote.options:
+        return None
+    price, whole = quote.options[0].price * dates, effect.amount or 1
+    spent, held, added = (
+        money_text(each, effect.currency) for each in (effect.spent, effect.held, price)
+    )
+    return {
+        "meter": Meter(
+            effect.spent * 100 / whole,
+            effect.held * 100 / whole,
+            f"Budget: spent {spent}, held {held}, this booking {added}",
+            min(price * 100 / whole, Decimal(100)),
+        ),
+        "spent_text": spent,
+        "held_text": held,
+        "price_text": added,
+        "left_text": money_text(effect.left - price, effect.currency),
+        "too_much": effect.left < price,
+        "until": effect.ends - timedelta(days=1),
+    }
+
+
+def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:
+    now = timezone.now()
+    try:
+        booking = _book(request, actor, now)
+    except (Refused, AskError) as error:
+        refusal = error if isinstance(error, Refused) else invalid(error.code, error.sentence, "q")
+        return _refused(request, actor, refusal, now)
+    if isinstance(booking, Series):
+        address = f"/t/{actor.tenant_slug}/series/sr_{booking.id.hex}"
+        if _is_fragment(request):
+            return render(request, "allocation/panel_made.html", {"series_address": address})
+        messages.success(request, "Asked for every date; each is told below.")
+        return HttpResponseRedirect(address)
+    if _is_fragment(request):
+        return render(request, "allocation/panel_made.html", {"booking": booking})
+    messages.success(request, f"Booked as {booking.label}. You can undo it below.")
+    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{booking.label}")
+
+
+def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series:
+    """Books the chosen option, or all its dates; the same form sent twice is one booking.
+
+    Raises:
+        Refused, AskError.
+    """
+    tier, _, text = request.POST.get("option", "").partition(" ")
+    if not text:
+        raise invalid("no_option", "Choose one of the options first.", "option")
+    identifier = _identifier(request, actor)
+    made = Booking.objects.filter(tenant_id=actor.tenant_id, id=identifier).first()
+    if made is not None:
+        return made
+    zone = zone_of(actor.time_zone)
+    parsed = parse_ask(text[:LONGEST_TEXT], catalogue=ask_catalogue(), now=now, zone=zone)
+    shown = request.POST.get("quote", "")
+    wish = Wish(
+        project=request.POST.get("project", ""),
+        tier=tier,
+        ask=parsed.document(first=True),
+        name=request.POST.get("name", "").strip()[:80],
+        zone=actor.time_zone,
+        request_text=text,
+        priced_at=price_lock_read(shown, now) if shown else None,
+    )
+    if parsed.repeat is None:
+        return booking_request(actor=actor, wish=wish, now=now, booking_id=identifier)
+    repeat = Repeat(parsed.repeat, request.POST.get("partial") == "1")
+    return series_request(actor=actor, wish=wish, repeat=repeat, now=now, series_id=identifier)
+
+
+def _identifier(request: HttpRequest, actor: Actor) -> UUID:
+    """The id that this form's booking has, whoever else might guess the form's key."""
+    try:
+        key = UUID(hex=request.POST.get("key", ""))
+    except ValueError:
+        raise invalid("no_key", "Load the page again, then book.", "key") from None
+    return uuid5(key, f"{actor.tenant_id}:{actor.user_id}")
+
+
+def _refused(request: HttpRequest, actor: Actor, refusal: Refused, now: datetime) -> HttpResponse:
+    """The panel again as it was, with the refusal and whatever would work now."""
+    context = panel_context(_as_get(request), actor, now)
+    context["refusal"] = refusal
+    return _answer(request, context, status=int(STATUS.get(refusal.kind, 409)))
+
+
+def _as_get(request: HttpRequest) -> HttpRequest:
+    shown = HttpRequest()
+    shown.GET = request.POST
+    return shown
+
+
+def _answer(request: HttpRequest, context: dict[str, Any], status: int = 200) -> HttpResponse:
+    is_page = not _is_fragment(request)
+    name = "book" if is_page else "panel_part"
+    context["is_page"] = is_page
+    return render(request, f"allocation/{name}.html", context, status=status)
+
+
+def _is_fragment(request: HttpRequest) -> bool:
+    return request.headers.get("X-Fragment") == "1"
+
+
+def _choices(actor: Actor) -> tuple[list[Project], list[Tier]]:
+    projects = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
+    return [each for each in projects if actor.may_book(each.id)], list(Tier.objects.all())
+
+
+def _defaults(
+    actor: Actor, fields: Fields, projects: list[Project], tiers: list[Tier]
+) -> tuple[Project | None, Tier | None]:
+    """What was chosen, else what this person booked last, else the first project and Standard."""
+    last = (
+        Booking.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id)
+        .order_by("-submitted")
+        .values_list("project__slug", "tier_id")
+        .first()
+    )
+    last_project, last_tier = last or ("", "")
+    if fields.project:
+        access_project(actor, fields.project, "project")
+    by_slug = {project.slug: project for project in projects}
+    tier_by_slug = {tier.slug: tier for tier in tiers}
+    project = by_slug.get(fields.project) or by_slug.get(last_project)
+    tier = tier_by_slug.get(fields.tier) or tier_by_slug.get(last_tier)
+    return (
+        project or next(iter(projects), None),
+        tier or tier_by_slug.get("standard") or next(iter(tiers), None),
+    )
+
+
+urlpatterns = [path("t/<slug:tenant>/book", book_page, name="book")]

@@ -1,0 +1,105 @@
+"""The page of a series: every date, what became of it, and one button that takes all back."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from allocation.access import access_series, access_series_to_change, may_change_series
+from allocation.models import Series
+from allocation.queries.bookings.series import conflicts_of, local_start, series_shown
+from allocation.services.bookings.series import BEFORE_START, series_cancel
+from allocation.web.bookings.booking_pages import booking_line, scene_of
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.platform.confirm import Question, confirm_page
+from tenants.platform.errors import Refused
+from tenants.web.frame import refused_page, tenant_page
+
+
+@require_safe
+@tenant_page
+def series_page(request: HttpRequest, actor: Actor, reference: str) -> HttpResponse:
+    """All dates of a series."""
+    series = access_series(actor, reference)
+    shown = series_shown(series)
+    conflicts = conflicts_of(shown)
+    scene = scene_of(actor, timezone.now())
+    context = {
+        "series": series,
+        "shown": shown,
+        "reference": reference,
+        "dates": [
+            {
+                "starts": _words(series, each.starts),
+                "line": booking_line(each.booking, scene) if each.booking else None,
+                "sentence": each.sentence,
+            }
+            for each in shown.dates
+        ],
+        "conflicts": ", ".join(_words(series, each.starts) for each in conflicts),
+        "why": conflicts[0].sentence if conflicts else "",
+        "held": money_text(shown.held, shown.currency) if shown.currency else "",
+        "may_cancel": shown.is_open and may_change_series(actor, series),
+    }
+    return render(request, "allocation/series.html", context)
+
+
+def _words(series: Series, moment: datetime) -> str:
+    """On the series' own clock, whoever reads it: `Mon 23 Nov 2026 09:00`."""
+    local = local_start(series, moment)
+    return f"{local:%a} {local.day} {local:%b %Y %H:%M}"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def series_cancel_page(request: HttpRequest, actor: Actor, reference: str) -> HttpResponse:
+    """Takes every date back that has not started; a GET asks first."""
+    try:
+        series = access_series_to_change(actor, reference)
+        if request.method != "POST":
+            return confirm_page(request, _question(actor, series, reference))
+        count = series_cancel(actor=actor, series=series, now=timezone.now())
+    except Refused as refusal:
+        return refused_page(request, refusal)
+    dates = "1 date is" if count == 1 else f"{count} dates are"
+    messages.success(request, f"{dates} cancelled; what runs is released on its own page.")
+    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/series/{reference}")
+
+
+def _question(actor: Actor, series: Series, reference: str) -> Question:
+    """Which dates are lost, and the money that is free again."""
+    coming = list(series.bookings.filter(state__in=BEFORE_START).order_by("starts", "id"))
+    back = sum((each.held for each in coming), Decimal())
+    dates = f"{len(coming)} date{'s' * (len(coming) != 1)}"
+    owner = series.owner.get_full_name() or series.owner.username
+    first = coming[0].planned_starts or coming[0].not_before if coming else None
+    free = money_text(back, coming[0].currency) if coming else ""
+    return Question(
+        title=f"Cancel {dates} of this series?",
+        lost=(
+            f"It is the series of {owner} in {series.project.name}.",
+            *(
+                [f"The first is {_words(series, first)}; others may take these times."]
+                if first
+                else []
+            ),
+            *([f"{free} is free again."] if free else []),
+            "Nobody can undo this. What runs already goes on; it is released on its own page.",
+        ),
+        button=f"Cancel {dates}",
+        back=f"/t/{actor.tenant_slug}/series/{reference}",
+        keep="Keep the series",
+    )
+
+
+SERIES = "t/<slug:tenant>/series/<str:reference>"
+urlpatterns = [
+    path(SERIES, series_page, name="series"),
+    path(f"{SERIES}/cancel", series_cancel_page, name="series-cancel"),
+]

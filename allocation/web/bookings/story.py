@@ -1,0 +1,422 @@
+"""What a booking's page says: state first, then why, cost and what can be done. No database."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from decimal import Decimal
+from typing import Any
+from urllib.parse import quote
+
+from allocation.models import Booking
+from allocation.queries.bookings.bookings import NodePlace
+from allocation.reasons.catalogue import BY_ID
+from allocation.rules.ask import AskDocument
+from allocation.rules.ask.line.text import (
+    beside_text,
+    duration_text,
+    fixed_text,
+    pin_text,
+    pin_words,
+    shape_text,
+)
+from allocation.rules.states import OPEN, State
+from allocation.services.record.costs import booking_cost, booking_spent, given_up_cost
+from allocation.services.runs.no_shows import no_show_limit, presence_policy
+from allocation.solver import UNITS_PER_GPU
+from allocation.web.bookings.pause_story import paused_words, run_lines
+from allocation.web.bookings.scene import CostLine, Scene
+from allocation.web.parts.times import clock, length_words, moment_words, window_words
+from allocation.words.reasons import stored_sentence
+from billing.rules import money_text
+
+CHECKS = (
+    ("together", "GPUs free together", "Enough GPUs are free together."),
+    ("line", "Place in line", "Nobody ahead of you is in the way."),
+    ("quota", "Quota", "The limits of your organisation and project leave room."),
+    ("budget", "Budget", ""),
+    ("policy", "Policy", "No rule of the tier is in the way."),
+    ("hardware", "Hardware", "GPUs that are out of service do not delay this."),
+)
+OUTCOMES = {
+    "released": "given back early",
+    "cancelled": "cancelled while running",
+    "failed": "the hardware failed",
+    "no_show": "never used",
+    "": "ran its full time",
+    "completed": "ran its full time",
+    "not_resumed": "paused, and there was no room to go on in time",
+}
+AGENT_FOLDER = "/var/lib/gpu-agent/bookings"
+UNDO = timedelta(seconds=60)
+WAITS = (State.REQUESTED, State.QUEUED, State.REFUSED, State.EXPIRED)
+BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One of the six checks. `blocks`: this is why it waits."""
+
+    name: str
+    blocks: bool
+    sentences: tuple[str, ...]
+    frees: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sooner:
+    """Something that would have worked, one click away."""
+
+    when: str
+    what: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendChoice:
+    """A longer end with its price."""
+
+    seconds: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Everything a booking's page shows besides its rows of placement and history."""
+
+    headline: str
+    detail: str
+    what: str
+    window: str
+    checks: tuple[Check, ...]
+    sooner: tuple[Sooner, ...]
+    costs: tuple[CostLine, ...]
+    price: str
+    again: str
+    give_back: str
+    returns: str
+    extend: tuple[ExtendChoice, ...]
+    no_later: str
+    can_check_in: bool
+    can_undo: bool
+    undo_seconds: int
+    borrowed: str
+
+
+def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
+    """The page's words; `may_change` False leaves all actions out."""
+    state = State(booking.state)
+    ask = AskDocument.from_json(booking.ask)
+    since = scene.now - booking.submitted
+    can_undo = may_change and state in BEFORE_START and since < UNDO
+    waits = state in (*WAITS, State.PAUSED)
+    has_reasons = (booking.reasons or scene.frozen) and (waits or state == State.SCHEDULED)
+    return Story(
+        headline=_headline(booking, scene),
+        detail=_detail(booking, scene),
+        what=what_words(ask, scene.labels),
+        window=_window(booking, ask, scene),
+        checks=_checks(booking, scene) if has_reasons else (),
+        sooner=_sooner(booking, scene) if waits else (),
+        costs=_costs(booking, scene),
+        price=f"{money_text(booking.price_per_hour, booking.currency)} an hour, fixed at booking "
+        f"(prices {booking.price_version})",
+        again=f"{scene.base}book?q={quote(_again(ask))}",
+        give_back=_give_back(state) if may_change else "",
+        returns=_returns(booking, scene.now),
+        extend=_extensions(booking, scene) if may_change else (),
+        no_later=scene.no_later if may_change and not scene.ends else "",
+        can_check_in=may_change and state == State.ACTIVE and booking.checked_in_at is None,
+        can_undo=can_undo,
+        undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,
+        borrowed=_borrowed(booking, scene) if state in OPEN else "",
+    )
+
+
+def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:
+    """`2 × H100 80 GB`, `1g.10gb slice of H100 80 GB`."""
+    classes = " or ".join(labels.get(slug, slug) for slug in ask.classes)
+    where = f" (pinned to {pin_words(ask.pin)})" if ask.pin else ""
+    return shape_words(ask.count, classes, ask.profile, ask.share) + where
+
+
+def shape_words(count: int, gpu_class: str, profile: str | None, share: int | None = None) -> str:
+    """`2 × H100 80 GB`, `2 × 1g.10gb slices of H100 80 GB`, `0.25 of an H100 80 GB …`."""
+    if share is not None:
+        return f"{share / 1000:g} of one {gpu_class}, shared, not isolated"
+    if profile is None:
+        return f"{count} × {gpu_class}"
+    return (
+        f"{count} × {profile} slices of {gpu_class}"
+        if count > 1
+        else f"{profile} slice of {gpu_class}"
+    )
+
+
+def state_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
+    """The state with its time, for a line of a list."""
+    return _headline(booking, Scene(now, zone, "", {}))
+
+
+def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str, str]]:
+    """Per node what to type to use the devices; empty until they are handed over."""
+    if booking.state not in (State.ACTIVE, State.PAUSING):
+        return []
+    found = []
+    for place in places:
+        if place.allocation is None:
+            continue
+        folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.label}"
+        found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))
+    return found
+
+
+def _headline(booking: Booking, scene: Scene) -> str:
+    def at(moment: datetime | None) -> str:
+        return moment_words(moment, scene.zone, scene.now) if moment else "soon after"
+
+    state = State(booking.state)
+    sayings = {
+        State.REQUESTED: "Waits: decisions are frozen" if scene.frozen else "Being placed now",
+        State.AWAITING_APPROVAL: "Waits for approval",
+        State.QUEUED: _unplanned(booking) or f"Should start {at(booking.planned_starts)}",
+        State.SCHEDULED: f"{_starts_word(booking, scene.now)} {at(booking.planned_starts)}",
+        State.STARTING: "Starting: waits for its node"
+        if _is_stalled(booking)
+        else "Starting: your devices are being made ready",
+        State.ACTIVE: f"Running until {at(booking.planned_ends)}",
+        State.PAUSING: f"Pauses {at(scene.pauses[-1].deadline)}" if scene.pauses else "Pausing",
+        State.PAUSED: f"Paused, resumes {at(booking.expected_start)}"
+        if booking.expected_start
+        else "Paused until there is room",
+        State.ENDING: "Ending: the devices are being cleared",
+        State.ENDED: f"Ended {at(booking.ended_at)}",
+        State.REFUSED: "Not possible as asked",
+        State.REJECTED: "Not approved",
+        State.EXPIRED: "The deadline passed",
+        State.CANCELLED: f"Cancelled {at(booking.ended_at)}",
+        State.FAILED: "Failed",
+    }
+    return sayings[state]
+
+
+def _unplanned(booking: Booking) -> str:
+    """What it waits for when no start can be planned; empty when one is."""
+    if not booking.is_unplanned:
+        return ""
+    if booking.reasons[0]["code"] == "none_in_service":
+        return "Waits for GPUs to come back into service"
+    return "Waits for room: no start can be planned yet"
+
+
+def _starts_word(booking: Booking, now: datetime) -> str:
+    is_due = booking.planned_starts is not None and booking.planned_starts <= now
+    return "Due to start since" if is_due else "Starts"
+
+
+def _detail(booking: Booking, scene: Scene) -> str:
+    state = State(booking.state)
+    if booking.extension_until is not None:
+        until = moment_words(booking.extension_until, scene.zone, scene.now)
+        return f"An extension until {until} is being decided."
+    if state in (State.REFUSED, State.EXPIRED) or _is_stalled(booking):
+        return stored_sentence(booking.reasons[0]) if booking.reasons else ""
+    sayings = {
+        State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
+        State.QUEUED: stored_sentence(booking.reasons[0])
+        if booking.is_unplanned
+        else "A planned start: it may get earlier, and later only if GPUs fail or are taken out of "
+        "service, work before it ends late, or a limit is lowered.",
+        State.REQUESTED: str(scene.frozen["sentence"])
+        if scene.frozen
+        else "The portal looks for a place; that takes a few seconds.",
+        State.SCHEDULED: _until_start(booking, scene.now),
+        State.ACTIVE: f"{_left(booking, scene.now)} {_absence(booking, scene)}".strip(),
+        State.PAUSED: paused_words(booking, scene.pauses, scene),
+    }
+    return sayings.get(state, "")
+
+
+def _is_stalled(booking: Booking) -> bool:
+    """Whether its owner was told that its node takes too long."""
+    is_told = any(reason.get("code") == "start_slow" for reason in booking.reasons)
+    return is_told and booking.state in (State.SCHEDULED, State.STARTING)
+
+
+def _borrowed(booking: Booking, scene: Scene) -> str:
+    """`8 own + 2 borrowed`, and from when on somebody waits for what is borrowed."""
+    if not booking.borrowed_units:
+        return ""
+    own, borrowed = (
+        f"{units / UNITS_PER_GPU:.3g}"
+        for units in (max(0, scene.units - booking.borrowed_units), booking.borrowed_units)
+    )
+    if booking.at_risk_from is None:
+        return f"{own} own + {borrowed} borrowed: may be paused when those who lend need it."
+    since = moment_words(booking.at_risk_from, scene.zone, scene.now)
+    return f"{own} own + {borrowed} borrowed: at risk from {since}."
+
+
+def _until_start(booking: Booking, now: datetime) -> str:
+    seconds = (booking.planned_starts - now).total_seconds() if booking.planned_starts else 0.0
+    return f"In {length_words(seconds)}." if seconds > 0 else "As soon as its devices are empty."
+
+
+def _left(booking: Booking, now: datetime) -> str:
+    seconds = (booking.planned_ends - now).total_seconds() if booking.planned_ends else 0.0
+    return f"{length_words(seconds)} left." if seconds > 0 else ""
+
+
+def _absence(booking: Booking, scene: Scene) -> str:
+    """When a booking in which nobody was seen ends, once its owner was warned."""
+    if booking.checked_in_at is not None or not booking.absence_warnings:
+        return ""
+    limit = no_show_limit(booking, presence_policy())
+    if limit is None:
+        return ""
+    left = timedelta(seconds=max(0, limit - booking.absent_seconds))
+    ends = clock(scene.now + left, scene.zone)
+    seen = length_words(booking.absent_seconds)
+    return f"Nobody was seen in it for {seen}: start a program or check in, or it ends {ends}."
+
+
+def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
+    is_planned = not booking.is_unplanned
+    if is_planned and booking.planned_starts is not None and booking.planned_ends is not None:
+        words = window_words(booking.planned_starts, booking.planned_ends, scene.zone, scene.now)
+    else:
+        words = f"from {moment_words(booking.not_before, scene.zone, scene.now)} on"
+    kind = ""
+    if ask.workload is not None:
+        kind = f" of {ask.workload} on {scene.labels.get(ask.classes[0], ask.classes[0])}"
+    return f"{words}, {length_words(ask.duration)}{kind} asked"
+
+
+def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for reason in (*([scene.frozen] if scene.frozen else []), *booking.reasons):
+        rule = BY_ID.get(reason.get("rule", ""))
+        if reason.get("code") == "borrowed" or (rule and rule.effect == "explains"):
+            # Says what the place is worth, or why it is none other; it is in nobody's way.
+            continue
+        found.setdefault(reason.get("check", "policy"), []).append(reason)
+    checks = []
+    # What the decision says first comes first: it is what holds longest.
+    places = {key: place for place, key in enumerate(found)}
+    for key, name, fine in sorted(CHECKS, key=lambda each: places.get(each[0], len(places))):
+        reasons = found.get(key, [])
+        good = fine or f"{money_text(booking.held, booking.currency)} is held for this booking."
+        if key == "budget" and booking.state not in OPEN:
+            good = "The budget was not in the way; its money is free again."
+        if key == "together" and booking.is_unplanned:
+            good = "No start can be planned, so this was not looked at."
+        checks.append(
+            Check(
+                name=name,
+                blocks=bool(reasons),
+                sentences=tuple(map(stored_sentence, reasons)) or (good,),
+                frees=_frees(reasons, scene),
+            )
+        )
+    return tuple(checks)
+
+
+def _frees(reasons: Sequence[Mapping[str, Any]], scene: Scene) -> str:
+    times = [reason["frees_at"] for reason in reasons if reason.get("frees_at")]
+    if not times:
+        return ""
+    return moment_words(max(datetime.fromisoformat(time) for time in times), scene.zone, scene.now)
+
+
+def _sooner(booking: Booking, scene: Scene) -> tuple[Sooner, ...]:
+    cards = []
+    for each in booking.alternatives[:3]:
+        starts, ends = (datetime.fromisoformat(each[key]) for key in ("starts", "ends"))
+        if starts < scene.now:
+            # What would have worked when it was decided, and is over.
+            continue
+        share = each.get("share")
+        asked = (each["count"], each["gpu_class"], each["profile"])
+        text = fixed_text(*asked, (starts, ends), scene.zone, share)
+        beside = beside_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
+        text = " ".join([text, *beside, *pin_text(each.get("pin", ()))])
+        label = scene.labels.get(each["gpu_class"], each["gpu_class"])
+        shape = shape_words(each["count"], label, each["profile"], share)
+        cards.append(
+            Sooner(
+                when=moment_words(starts, scene.zone, scene.now),
+                what=f"{shape}, {length_words((ends - starts).total_seconds())}",
+                href=f"{scene.base}book?q={quote(text)}",
+            )
+        )
+    return tuple(cards)
+
+
+def spent_so_far(booking: Booking, now: datetime) -> Decimal:
+    """What the time used until now costs; the final charge once there is one."""
+    if booking.charged is not None:
+        return booking.charged
+    return booking_spent(booking, booking.released_at or min(now, booking.planned_ends or now))
+
+
+def _costs(booking: Booking, scene: Scene) -> tuple[CostLine, ...]:
+    def money(amount: Decimal) -> str:
+        return money_text(amount, booking.currency)
+
+    so_far = spent_so_far(booking, scene.now)
+    runs = run_lines(booking, scene.pauses, scene)
+    if booking.charged is not None:
+        fee = money(booking_cost(booking, booking.fee_seconds))
+        fees = (CostLine("No-show, of the time left", fee),) if booking.fee_seconds else ()
+        return (
+            *runs,
+            *fees,
+            CostLine("Held at the end" if runs else "Held when booked", money(booking.held)),
+            CostLine("Given back", money(booking.held - booking.charged)),
+            CostLine("Charged", money(booking.charged), strong=not booking.corrected),
+            *_corrections(booking),
+        )
+    return (
+        *runs,
+        CostLine("Used so far", money(so_far)),
+        CostLine("Left to use", money(booking.held - so_far)),
+        CostLine("Held, never more than this", money(booking.held), strong=True),
+    )
+
+
+def _corrections(booking: Booking) -> tuple[CostLine, ...]:
+    if not booking.corrected or booking.charged is None:
+        return ()
+    name = "Given back by the operator" if booking.corrected < 0 else "Charged by the operator"
+    paid = booking.charged + booking.corrected
+    return (
+        CostLine(name, money_text(abs(booking.corrected), booking.currency)),
+        CostLine("Paid in all", money_text(paid, booking.currency), strong=True),
+    )
+
+
+def _returns(booking: Booking, now: datetime) -> str:
+    return money_text(booking.held - given_up_cost(booking, now), booking.currency)
+
+
+def _give_back(state: State) -> str:
+    if state in BEFORE_START or state == State.PAUSED:
+        return "cancel"
+    return "release" if state in (State.STARTING, State.ACTIVE, State.PAUSING) else ""
+
+
+def _extensions(booking: Booking, scene: Scene) -> tuple[ExtendChoice, ...]:
+    if booking.planned_ends is None:
+        return ()
+    choices = []
+    for until in scene.ends:
+        seconds = int((until - booking.planned_ends).total_seconds())
+        price = money_text(booking_cost(booking, seconds), booking.currency)
+        words = f"{length_words(seconds)} more, until {moment_words(until, scene.zone, scene.now)}"
+        choices.append(ExtendChoice(seconds, f"{words}, for {price}"))
+    return tuple(choices)
+
+
+def _again(ask: AskDocument) -> str:
+    shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile, ask.share)
+    beside = beside_text(ask.cores, ask.memory)
+    return " ".join([shape, duration_text(ask.duration), *beside, *pin_text(ask.pin)])

@@ -1,0 +1,54 @@
+"""Moving running work together: what it would win and cost, and the button that orders it."""
+
+from datetime import timedelta
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.models import CompactionOrder
+from allocation.services.decide.compaction import compaction_order, compaction_proposals
+from tenants.models import User
+from tenants.platform.acts import SHOWN_ON_PAGE
+from tenants.platform.errors import Refused
+from tenants.web.frame import operator_page
+
+ORDERS_SHOWN = timedelta(days=7)
+MOST_ORDERS = 20
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_compaction(request: HttpRequest, operator: User) -> HttpResponse:
+    """Proposals for this moment, and what became of the orders of the last days; a POST orders one.
+
+    What is no proposal any more is refused above those that are.
+    """
+    now, refusal = timezone.now(), None
+    if request.method == "POST":
+        try:
+            order = compaction_order(
+                operator=operator, key=request.POST.get("proposal", ""), now=now
+            )
+        except Refused as refused:
+            if refused.kind not in SHOWN_ON_PAGE:
+                raise
+            refusal = refused
+        else:
+            said = "The next decision does it or says why not."
+            messages.success(request, f"Ordered for {order.beneficiary.label}. {said}")
+            return redirect("ops-compaction")
+    orders = CompactionOrder.objects.filter(created__gt=now - ORDERS_SHOWN)
+    context = {
+        "proposals": compaction_proposals(now),
+        "orders": orders.select_related("beneficiary__tenant", "created_by")[:MOST_ORDERS],
+        "refusal": refusal,
+    }
+    status = 200 if refusal is None else 409
+    return render(request, "allocation/ops_compaction.html", context, status=status)
+
+
+urlpatterns = [path("ops/compaction", ops_compaction, name="ops-compaction")]

@@ -1,0 +1,418 @@
+"""Fleet and node pages: for everybody of a tenant, and for the platform's operators."""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from allocation.models import Blackout, Decision, Node
+from allocation.queries.fleet.examinations import examined_of
+from allocation.queries.fleet.fleet import (
+    Block,
+    GpuNow,
+    GpuReading,
+    NodeNow,
+    Trace,
+    fleet_now,
+    gpu_readings,
+    totals_of,
+    traces,
+)
+from allocation.queries.fleet.maintenance import away_now, node_events
+from allocation.queries.fleet.node_links import arrival_of, hearing_of
+from allocation.queries.fleet.topology import joins_of
+from allocation.services.decide.self_check import watch_read
+from allocation.services.nodes.clock import clock_accept
+from allocation.services.nodes.fleet import (
+    TOKEN_LIFETIME,
+    enrolment_token_create,
+    node_key_rotate,
+    node_ready,
+    node_revoke,
+)
+from allocation.services.operate.drain import node_drain
+from allocation.services.operate.operator_losses import clock_losses, drain_losses
+from allocation.services.quotes.free_times import LEAST, free_read
+from allocation.solver.model.codec import decode
+from allocation.solver.model.plan import Plan
+from allocation.web.fleet.operator_questions import (
+    clock_question,
+    drain_question,
+    revoke_question,
+)
+from allocation.web.fleet.tiles import (
+    Geometry,
+    NodeTile,
+    geometry,
+    node_tile,
+    trace_paths,
+    trace_text,
+)
+from allocation.web.site.site_setup import site_steps
+from tenants.access import Actor
+from tenants.models import User
+from tenants.platform.confirm import SURE, confirm_page
+from tenants.platform.errors import invalid, missing
+from tenants.web.frame import operator_page, tenant_page
+
+TRACE_SPAN = timedelta(hours=1)
+TRACE_STEP = timedelta(minutes=1)
+DECISIONS_SHOWN = 50
+SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """A block in a node's table."""
+
+    block: Block
+    paths: Sequence[str]
+    trace: str
+
+    @property
+    def part(self) -> str:
+        """Which part of the GPU it is: for who may know it a share or a slice, else its slots."""
+        block = self.block
+        if block.thousandths:
+            return f"{block.share} of it, shared" if block.label else "a share"
+        if block.whole:
+            return "whole GPU"
+        if block.label:
+            return block.profile or ""
+        if block.size == 1:
+            return f"slot {block.start}"
+        return f"slots {block.start} to {block.start + block.size - 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCard:
+    """One GPU on its node's page."""
+
+    gpu: GpuNow
+    geometry: Geometry | None
+    rows: Sequence[BlockRow]
+    reading: GpuReading | None
+    away: Sequence[Blackout] = ()
+
+    @property
+    def model(self) -> str:
+        """The model with the mode that it has or gets."""
+        words = [self.gpu.model]
+        words += ["sliced"] * self.gpu.sliced
+        if self.gpu.mode_wanted:
+            words.append(f"changes to {'slices' if self.gpu.mode_wanted == 'sliced' else 'whole'}")
+        elif self.gpu.mode_pinned:
+            words.append("pinned")
+        return ", ".join(words)
+
+    @property
+    def measured(self) -> str:
+        """Power and temperature, as far as they were measured."""
+        words = []
+        if self.reading is not None and self.reading.power_mw is not None:
+            words.append(f"{round(self.reading.power_mw / 1000)} W")
+        if self.reading is not None and self.reading.temperature_c is not None:
+            words.append(f"{self.reading.temperature_c} °C")
+        return " · ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """A decision and what came of it, in words."""
+
+    decision: Decision
+    outcome: str
+
+
+class EnrolForm(forms.Form):
+    """Where a new agent will stand."""
+
+    node_name = forms.RegexField(SLUG, max_length=40, label="Node name")
+    rack_name = forms.RegexField(SLUG, max_length=40, label="Rack")
+
+
+class DrainForm(forms.Form):
+    """Why a node is taken out, and when running work has left."""
+
+    reason = forms.CharField(max_length=120, required=False)
+    by = forms.DateTimeField(required=False)
+
+
+@require_GET
+@tenant_page
+def fleet(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """All nodes; use is shown for the tenant's own blocks."""
+    now = timezone.now()
+    nodes = fleet_now(tenant_id=actor.tenant_id, now=now)
+    return _fleet(request, nodes, now, operator=False, base=f"/t/{actor.tenant_slug}/fleet")
+
+
+@require_GET
+@tenant_page
+def node(request: HttpRequest, actor: Actor, name: str) -> HttpResponse:
+    """One node: geometry, the tenant's own bookings on it with their use, others as busy."""
+    now = timezone.now()
+    nodes = fleet_now(tenant_id=actor.tenant_id, now=now, node=name)
+    return _node(request, nodes, now, operator=False, base=f"/t/{actor.tenant_slug}/fleet")
+
+
+@require_GET
+@operator_page
+def ops_fleet(request: HttpRequest, operator: User) -> HttpResponse:
+    """All nodes with everybody's blocks, and what may be done about them."""
+    now = timezone.now()
+    nodes = fleet_now(tenant_id=None, now=now)
+    return _fleet(request, nodes, now, operator=True, base="/ops/fleet")
+
+
+@require_GET
+@operator_page
+def ops_node(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """One node with everybody's blocks, power and temperature."""
+    now = timezone.now()
+    nodes = fleet_now(tenant_id=None, now=now, node=name)
+    return _node(request, nodes, now, operator=True, base="/ops/fleet")
+
+
+@require_POST
+@operator_page
+def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Takes a node out of planning; asks first when anybody has something on it."""
+    form = DrainForm(request.POST)
+    if not form.is_valid():
+        raise invalid("bad_time", "Write the deadline as a date and a time.", "by")
+    reason, by = form.cleaned_data["reason"] or "Maintenance", form.cleaned_data["by"]
+    node, now = _find(name), timezone.now()
+    if SURE not in request.POST:
+        losses = drain_losses(operator=operator, node=node, by=by, now=now)
+        if losses.is_any:
+            return confirm_page(request, drain_question(node, losses, by, now))
+    node_drain(operator=operator, node=node, reason=reason, now=now, by=by)
+    messages.success(request, f"{name} is draining: nothing new is planned on it.")
+    return redirect("ops-fleet")
+
+
+@require_POST
+@operator_page
+def ops_ready(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Puts a drained node back, or approves a quarantined one."""
+    node_ready(operator=operator, node=_find(name), now=timezone.now())
+    messages.success(request, f"{name} takes bookings again.")
+    return redirect("ops-fleet")
+
+
+@require_POST
+@operator_page
+def ops_revoke(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Locks a node's agent out, after a question."""
+    node, now = _find(name), timezone.now()
+    if SURE not in request.POST and node.link_digest is not None:
+        losses = drain_losses(operator=operator, node=node, by=None, now=now)
+        return confirm_page(request, revoke_question(node, losses, now))
+    node_revoke(operator=operator, node=node, now=now)
+    messages.success(request, f"The agent of {name} is locked out. It can only be enrolled anew.")
+    return redirect("ops-node", name=name)
+
+
+@require_POST
+@operator_page
+def ops_rotate_key(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Gives a node's agent a new signing key."""
+    node_key_rotate(operator=operator, node=_find(name), now=timezone.now())
+    messages.success(request, f"{name} gets a new key; the old one ends when it signs with it.")
+    return redirect("ops-node", name=name)
+
+
+@require_http_methods(["GET", "POST"])
+@operator_page
+def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
+    """The command that installs an agent, with a token that works once and is shown once."""
+    form = EnrolForm(request.POST or None)
+    context: dict[str, Any] = {"form": form}
+    status = 200
+    if request.method == "POST":
+        if form.is_valid():
+            name, now = form.cleaned_data["node_name"], timezone.now()
+            token = enrolment_token_create(**form.cleaned_data, now=now, operator=operator)
+            context |= {
+                "node": name,
+                "command": _command(request, name, token),
+                "arrival": arrival_of(name, now),
+                "seconds": int(TOKEN_LIFETIME.total_seconds()),
+            }
+        else:
+            status = 422
+    return render(request, "allocation/ops_enrol.html", context, status=status)
+
+
+@require_GET
+@operator_page
+def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """The part of the page above that says whether the agent has come."""
+    arrival = arrival_of(name, timezone.now())
+    if arrival is None:
+        raise missing("node")
+    return render(request, "allocation/fleet/arrival.html", {"arrival": arrival})
+
+
+@require_POST
+@operator_page
+def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
+    """The operator has looked: the portal's clock is right as it is. Asks when runs end by it."""
+    now = timezone.now()
+    if SURE not in request.POST and (runs := clock_losses(now)):
+        return confirm_page(request, clock_question(runs))
+    jump = clock_accept(operator=operator, now=now)
+    seconds = round(jump.total_seconds())
+    messages.success(request, f"The clock counts again; it had jumped by {seconds} s.")
+    return redirect("ops-fleet")
+
+
+@require_GET
+@operator_page
+def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
+    """The latest cycles that changed something."""
+    decisions = Decision.objects.defer("snapshot")[:DECISIONS_SHOWN]
+    rows = [DecisionRow(decision, _outcome(decision)) for decision in decisions]
+    return render(request, "allocation/ops_decisions.html", {"decisions": rows})
+
+
+def _fleet(
+    request: HttpRequest, nodes: list[NodeNow], now: datetime, *, operator: bool, base: str
+) -> HttpResponse:
+    tiles = [node_tile(each, now) for each in nodes]
+    free = free_read(is_operator=operator, since=now, until=now + LEAST, now=now)
+    totals = totals_of(nodes, free.during(now, now + LEAST))
+    racks: dict[str, list[NodeTile]] = {}
+    for tile in tiles:
+        racks.setdefault(tile.node.rack, []).append(tile)
+    context = {
+        "racks": racks,
+        "tiles": tiles,
+        "totals": totals,
+        "sliced": sum(gpu.sliced for each in nodes for gpu in each.gpus),
+        "dark": [
+            (each, gpu, block)
+            for each in nodes
+            for gpu in each.gpus
+            for block in gpu.blocks
+            if block.dark
+        ],
+        "dark_count": sum(
+            block.dark for each in nodes for gpu in each.gpus for block in gpu.blocks
+        ),
+        "trouble": [tile for tile in tiles if tile.tone in ("risk", "wait")],
+        "as_table": request.GET.get("view") == "table",
+        "operator": operator,
+        "base": base,
+        "watch": watch_read(now) if operator else None,
+        "site_steps": site_steps() if operator else (),
+    }
+    return render(request, "allocation/fleet.html", context)
+
+
+def _node(
+    request: HttpRequest, nodes: list[NodeNow], now: datetime, *, operator: bool, base: str
+) -> HttpResponse:
+    if not nodes:
+        raise missing("node")
+    found = nodes[0]
+    allocations = [
+        block.allocation for gpu in found.gpus for block in gpu.blocks if block.allocation
+    ]
+    lines = traces(allocations=allocations, now=now, span=TRACE_SPAN, step=TRACE_STEP)
+    readings = (
+        gpu_readings(gpus=[gpu.id for gpu in found.gpus], now=now) if operator else {}
+    )  # fmt: skip
+    away = away_now(node=found.id, now=now)
+    context = {
+        "tile": node_tile(found, now),
+        "away": [each for each in away if each.gpu_id is None],
+        "events": node_events(node=found.id) if operator else (),
+        "node": found,
+        "cards": [
+            GpuCard(
+                gpu=gpu,
+                geometry=geometry(gpu) if gpu.can_slice else None,
+                rows=[_row(block, lines) for block in gpu.blocks],
+                reading=readings.get(gpu.id),
+                away=[each for each in away if each.gpu_id == gpu.id],
+            )
+            for gpu in found.gpus
+        ],
+        "operator": operator,
+        "base": base,
+        "hearing": hearing_of(found.id) if operator else None,
+        "examined": examined_of(found.id) if operator else None,
+        "joins": joins_of(found.id),
+    }
+    return render(request, "allocation/node.html", context)
+
+
+def _command(request: HttpRequest, name: str, token: str) -> str:
+    """What to type on the node. The token is in the environment: arguments show in `ps`."""
+    portal = request.build_absolute_uri("/").rstrip("/")
+    return (
+        "pip install gpu_portal-*.whl\n"
+        f"GPU_AGENT_TOKEN={token} gpu-agent --portal {portal} --name {name}"
+    )
+
+
+def _outcome(decision: Decision) -> str:
+    if decision.archived_in:
+        return f"archived in {decision.archived_in}"
+    try:
+        plan = decode(Plan, zlib.decompress(decision.plan))
+    except (ValueError, zlib.error):
+        return "written by another version"
+    counts = (
+        (len(plan.assigns), "placed"),
+        (len(plan.moves), "moved"),
+        (len(plan.waits), "waiting"),
+        (len(plan.pauses), "told to pause"),
+        (len(plan.refusals), "refused"),
+        (len(plan.extensions), "extensions answered"),
+    )
+    said = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
+    return f"{said}; {len(decision.withheld)} of it withheld" if decision.withheld else said
+
+
+def _row(block: Block, lines: dict[Any, Trace]) -> BlockRow:
+    trace = lines.get(block.allocation)
+    return BlockRow(
+        block=block,
+        paths=trace_paths(trace) if trace else (),
+        trace=trace_text(trace) if trace else "",
+    )
+
+
+def _find(name: str) -> Node:
+    found = Node.objects.select_for_update().filter(name=name).first()
+    if found is None:
+        raise missing("node")
+    return found
+
+
+urlpatterns = [
+    path("t/<slug:tenant>/fleet", fleet, name="fleet"),
+    path("t/<slug:tenant>/fleet/<slug:name>", node, name="node"),
+    path("ops/fleet", ops_fleet, name="ops-fleet"),
+    path("ops/install", ops_enrol, name="ops-enrol"),
+    path("ops/install/<slug:name>", ops_arrival, name="ops-arrival"),
+    path("ops/fleet/<slug:name>", ops_node, name="ops-node"),
+    path("ops/fleet/<slug:name>/drain", ops_drain, name="ops-drain"),
+    path("ops/fleet/<slug:name>/ready", ops_ready, name="ops-ready"),
+    path("ops/fleet/<slug:name>/revoke", ops_revoke, name="ops-revoke"),
+    path("ops/fleet/<slug:name>/rotate-key", ops_rotate_key, name="ops-rotate-key"),
+    path("ops/clock", ops_clock, name="ops-clock"),
+    path("ops/decisions", ops_decisions, name="ops-decisions"),
+]

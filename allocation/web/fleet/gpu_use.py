@@ -1,0 +1,101 @@
+"""One device over the time that is kept, for operators."""
+
+from datetime import timedelta
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from allocation.models import Gpu
+from allocation.queries.fleet.telemetry import use_of_gpu
+from allocation.services.nodes.gpu_modes import WORDS, mode_pin
+from allocation.services.operate.operator_losses import pin_losses
+from allocation.web.fleet.operator_questions import pin_question
+from allocation.web.parts.use_chart import card_of
+from tenants.models import User
+from tenants.platform.confirm import SURE, confirm_page
+from tenants.platform.errors import missing
+from tenants.web.frame import operator_page, zone_of
+
+SPANS = (
+    ("hour", "Last hour", timedelta(hours=1)),
+    ("day", "Last day", timedelta(days=1)),
+    ("week", "Last week", timedelta(days=7)),
+    ("all", "90 days", timedelta(days=90)),
+)
+
+MODES = {"whole": "Whole", "sliced": "Slices"}
+PINS = (("", "As bookings need it"), ("whole", "Whole only"), ("sliced", "Slices only"))
+
+
+@require_GET
+@operator_page
+def ops_gpu(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
+    """How hard a GPU worked, whoever had it; `use=` since when, `part=use` the chart alone."""
+    gpu = _gpu(name, index)
+    now = timezone.now()
+    asked = request.GET.get("use", "day")
+    key, _, span = next((each for each in SPANS if each[0] == asked), SPANS[1])
+    curve = use_of_gpu(gpu=gpu.id, since=now - span, until=now, now=now)
+    choices = [(each, label) for each, label, _ in SPANS]
+    zone = zone_of(operator.time_zone)
+    use = card_of(curve, choices, key, base=request.path, zone=zone, now=now) | {"runs": True}
+    template = "use" if request.GET.get("part") == "use" else "gpu"
+    pinnable = gpu.model.placements.exists()
+    context = {
+        "gpu": gpu,
+        "use": use,
+        "pinnable": pinnable,
+        "pins": PINS,
+        "mode_words": _mode_words(gpu),
+    }
+    return render(request, f"allocation/{template}.html", context)
+
+
+@require_POST
+@operator_page
+def ops_gpu_mode(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
+    """Pins the mode of a GPU, or unpins it; asks first when planned bookings have to move."""
+    mode, note = request.POST.get("mode", ""), request.POST.get("note", "")
+    gpu = _gpu(name, index)
+    if SURE not in request.POST and mode in WORDS and (planned := pin_losses(gpu=gpu, mode=mode)):
+        return confirm_page(request, pin_question(gpu, mode, planned))
+    mode_pin(operator=operator, gpu=gpu, mode=mode, note=note, now=timezone.now())
+    said = f"is pinned to {WORDS[mode]}" if mode else "is given as bookings need it"
+    messages.success(request, f"GPU {index} of {name} {said}.")
+    return redirect("ops-gpu", name=name, index=index)
+
+
+def _mode_words(gpu: Gpu) -> str:
+    """The mode that it has, the one that it changes to, and the one that it is pinned to."""
+    parts = [f"{MODES[gpu.mode]} now"]
+    if gpu.mode_wanted and gpu.mode_wanted_at is not None:
+        since = timezone.localtime(gpu.mode_wanted_at)
+        parts.append(f"changes to {_mode(gpu.mode_wanted)}, told {since:%H:%M:%S}")
+    if gpu.mode_pinned:
+        pending = gpu.mode_pinned != gpu.mode and not gpu.mode_wanted
+        parts.append(
+            f"pinned to {_mode(gpu.mode_pinned)}{', changes when it is empty' if pending else ''}"
+        )
+    return " · ".join(parts)
+
+
+def _mode(mode: str) -> str:
+    return MODES[mode].lower()
+
+
+def _gpu(name: str, index: int) -> Gpu:
+    rows = Gpu.objects.select_related("node", "model").filter(node__name=name, index=index)
+    found = rows.first()
+    if found is None:
+        raise missing("GPU")
+    return found
+
+
+urlpatterns = [
+    path("ops/fleet/<slug:name>/<int:index>", ops_gpu, name="ops-gpu"),
+    path("ops/fleet/<slug:name>/<int:index>/mode", ops_gpu_mode, name="ops-gpu-mode"),
+]

@@ -1,0 +1,243 @@
+"""Maintenance for operators: what is planned, a form with a look ahead, and ending it early."""
+
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
+
+from allocation.errors import AskError
+from allocation.models import Blackout, Gpu, Node, Rack
+from allocation.rules.ask.when.recurrence_words import recurrence_words
+from allocation.rules.recurrence import recurrence_read
+from allocation.services.operate.drain import gpu_return, hardware_fence
+from allocation.services.operate.maintenance import (
+    BlackoutWish,
+    Preview,
+    blackout_end,
+    blackout_plan,
+    blackout_preview,
+)
+from allocation.services.operate.operator_losses import end_losses, fence_losses
+from allocation.web.bookings.series_form import CHOICES, often_rule
+from allocation.web.fleet.maintenance_words import preview_words
+from allocation.web.fleet.operator_questions import end_question, fence_question
+from tenants.models import User
+from tenants.platform.acts import SHOWN_ON_PAGE
+from tenants.platform.confirm import SURE, confirm_page
+from tenants.platform.errors import Refused, missing
+from tenants.web.frame import operator_page
+
+OVER_SHOWN = timedelta(days=30)
+STAGES = {
+    "planned": ("clock", "info", "Planned"),
+    "running": ("wrench", "wait", "Running"),
+    "over": ("check", "idle", "Over"),
+    "called_off": ("x", "idle", "Called off"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BlackoutRow:
+    """A blackout in the table; `is_open`: it can be ended. Of what repeats `often` says how, and
+    `more` dates follow this one, which is the next."""
+
+    blackout: Blackout
+    icon: str
+    tone: str
+    stage: str
+    is_open: bool
+    often: str = ""
+    more: int = 0
+
+    @property
+    def until(self) -> datetime:
+        """When it ended, or when it ends."""
+        return self.blackout.ended_at or self.blackout.ends
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it has not begun, and is called off rather than ended."""
+        return self.stage == STAGES["planned"][2]
+
+
+class _Local(forms.DateTimeInput):
+    input_type = "datetime-local"
+
+    def __init__(self) -> None:
+        super().__init__(format="%Y-%m-%dT%H:%M")
+
+
+class BlackoutForm(forms.Form):
+    """What, from when to when, and why. `where` is `rack:NAME` or `node:NAME`."""
+
+    where = forms.CharField(max_length=80, label="Rack or node")
+    gpu = forms.IntegerField(required=False, min_value=0, max_value=63, label="Only this GPU")
+    starts = forms.DateTimeField(widget=_Local(), label="From")
+    ends = forms.DateTimeField(widget=_Local(), label="Until")
+    drain_by = forms.DateTimeField(required=False, widget=_Local(), label="Running work out by")
+    reason = forms.CharField(max_length=120, label="Why, for its users")
+    often = forms.ChoiceField(required=False, choices=CHOICES, label="Repeat")
+    days = forms.CharField(required=False, max_length=80, label="On, if every month on …")
+    last_day = forms.DateField(required=False, label="Last day")
+
+    def clean_days(self) -> str:
+        """Days of a month where they are chosen by name."""
+        days: str = self.cleaned_data["days"]
+        try:
+            often_rule(self.cleaned_data.get("often", ""), days, "days")
+        except AskError as error:
+            raise forms.ValidationError(error.sentence) from error
+        return days
+
+    def clean_last_day(self) -> date | None:
+        """What repeats needs a last day."""
+        day: date | None = self.cleaned_data["last_day"]
+        if self.cleaned_data.get("often") and day is None:
+            raise forms.ValidationError("Say the last day on which it repeats.")
+        return day
+
+    def wish(self, zone: str) -> BlackoutWish:
+        """What was said, on the wall clock of `zone`; only of a valid form."""
+        said = self.cleaned_data
+        rule = often_rule(said["often"], said["days"], "days")
+        kind, _, name = said["where"].partition(":")
+        return BlackoutWish(
+            starts=said["starts"],
+            ends=said["ends"],
+            reason=said["reason"],
+            rack=name if kind == "rack" else "",
+            node=name if kind == "node" else "",
+            gpu=said["gpu"],
+            drain_by=said["drain_by"],
+            repeat=rule and replace(rule, until=said["last_day"]),
+            zone=zone,
+        )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
+    """The list and the form; `act=look` shows what saving would do, `act=save` saves."""
+    now = timezone.now()
+    form = BlackoutForm(request.POST or None, initial={"where": request.GET.get("where", "")})
+    preview: Preview | None = None
+    refusal: Refused | None = None
+    if request.method == "POST" and form.is_valid():
+        wish = form.wish(operator.time_zone)
+        try:
+            preview = blackout_preview(operator=operator, wish=wish, now=now)
+            if request.POST.get("act") == "save" and _is_accepted(request, preview):
+                made = blackout_plan(operator=operator, wish=wish, now=now)
+                messages.success(request, f"Maintenance of {made.where} is planned.")
+                return redirect("ops-maintenance")
+        except Refused as refused:
+            if refused.kind not in (*SHOWN_ON_PAGE, "missing"):
+                raise
+            refusal = refused
+    context: dict[str, Any] = {
+        "form": form,
+        "preview": preview,
+        "words": preview and preview_words(preview),
+        "is_more": preview is not None and request.POST.get("act") == "save",
+        "refusal": refusal,
+        "rows": _rows(now),
+        "racks": Rack.objects.order_by("name"),
+        "nodes": Node.objects.order_by("name"),
+    }
+    status = 422 if refusal is not None or form.errors else 200
+    return render(request, "allocation/ops_maintenance.html", context, status=status)
+
+
+def _is_accepted(request: HttpRequest, preview: Preview) -> bool:
+    """True when the operator has agreed to lose no fewer bookings than would be lost now."""
+    said = request.POST.get("accepted", "")
+    accepted = int(said[:9]) if said.isascii() and said.isdigit() else 0
+    return accepted >= preview.hurt
+
+
+@require_POST
+@operator_page
+def ops_maintenance_end(request: HttpRequest, operator: User, blackout_id: UUID) -> HttpResponse:
+    """Ends maintenance now, or calls it off, after a question; with `following` its later dates,
+    too."""
+    found = Blackout.objects.filter(id=blackout_id).first()
+    if found is None:
+        raise missing("maintenance")
+    now, following = timezone.now(), request.POST.get("following") == "1"
+    if SURE not in request.POST and found.stage(now) in ("planned", "running"):
+        losses = end_losses(blackout=found, following=following, now=now)
+        return confirm_page(request, end_question(found, losses, now))
+    ended = blackout_end(operator=operator, blackout=found, now=now, following=following)
+    messages.success(request, f"{ended.where} takes bookings again as soon as it is well.")
+    return redirect("ops-maintenance")
+
+
+@require_POST
+@operator_page
+def ops_gpu_return(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
+    """Puts a GPU back into service."""
+    gpu = _gpu(name, index)
+    gpu_return(operator=operator, gpu=gpu, note=request.POST.get("note", ""), now=timezone.now())
+    messages.success(request, f"GPU {index} of {name} takes bookings again.")
+    return redirect("ops-node", name=name)
+
+
+@require_POST
+@operator_page
+def ops_fence(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Takes the operator's word that a node, or one GPU of it, is off, after a question."""
+    node = Node.objects.filter(name=name).first()
+    if node is None:
+        raise missing("node")
+    said = request.POST.get("gpu", "")
+    gpu = _gpu(name, int(said)) if said.isdecimal() else None
+    note = request.POST.get("note", "")
+    now = timezone.now()
+    if SURE not in request.POST:
+        losses = fence_losses(node=node, gpu=gpu, note=note)
+        return confirm_page(request, fence_question(node, gpu, losses, now))
+    closed = hardware_fence(operator=operator, node=node, gpu=gpu, note=note, now=now)
+    places = f"{closed} place{'s' * (closed != 1)}"
+    messages.success(request, f"{places} on {name} count as empty now.")
+    return redirect("ops-node", name=name)
+
+
+def _rows(now: datetime) -> list[BlackoutRow]:
+    found = Blackout.objects.filter(ends__gt=now - OVER_SHOWN).select_related(
+        "rack", "node", "gpu__node"
+    )
+    rows: dict[object, BlackoutRow] = {}
+    for blackout in found.order_by("starts", "id"):
+        stage = blackout.stage(now)
+        is_open = stage in ("planned", "running")
+        # Of what repeats the next date stands for those that follow.
+        key = blackout.series if is_open and blackout.series else blackout.id
+        if key in rows:
+            rows[key] = replace(rows[key], more=rows[key].more + 1)
+            continue
+        often = recurrence_words(recurrence_read(blackout.rule)) if blackout.rule else ""
+        rows[key] = BlackoutRow(blackout, *STAGES[stage], is_open=is_open, often=often)
+    return sorted(rows.values(), key=lambda row: not row.is_open)
+
+
+def _gpu(name: str, index: int) -> Gpu:
+    found = Gpu.objects.select_related("node").filter(node__name=name, index=index).first()
+    if found is None:
+        raise missing("GPU")
+    return found
+
+
+urlpatterns = [
+    path("ops/maintenance", ops_maintenance, name="ops-maintenance"),
+    path("ops/maintenance/<uuid:blackout_id>/end", ops_maintenance_end, name="ops-maintenance-end"),
+    path("ops/fleet/<slug:name>/<int:index>/return", ops_gpu_return, name="ops-gpu-return"),
+    path("ops/fleet/<slug:name>/fence", ops_fence, name="ops-fence"),
+]

@@ -1,0 +1,52 @@
+"""The operator's form for what a node does about use without a booking."""
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from allocation.models import Node
+from allocation.services.nodes.unbooked_use import ladder_follow, ladder_set, ladder_words
+from tenants.models import User
+from tenants.platform.errors import invalid, missing
+from tenants.web.frame import operator_page
+
+MOST_MINUTES = 7 * 24 * 60
+
+
+class LadderForm(forms.Form):
+    """Minutes from when somebody was first seen; empty: never."""
+
+    warn = forms.IntegerField(min_value=0, max_value=MOST_MINUTES, required=False)
+    end = forms.IntegerField(min_value=1, max_value=MOST_MINUTES, required=False)
+    by_policy = forms.BooleanField(required=False)
+
+
+@require_POST
+@operator_page
+def ops_strangers(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+    """Sets when strangers on a node are warned, and ended."""
+    form = LadderForm(request.POST)
+    if not form.is_valid():
+        raise invalid("bad_minutes", "Write whole minutes, a week at most, or nothing.", "warn")
+    node = Node.objects.filter(name=name).first()
+    if node is None:
+        raise missing("node")
+    if form.cleaned_data["by_policy"]:
+        ladder_follow(operator=operator, node=node, now=timezone.now())
+        messages.success(request, f"{name} does what the policy says.")
+        return redirect("ops-node", name=name)
+    warn, end = form.cleaned_data["warn"], form.cleaned_data["end"]
+    after = {
+        "warn_after": None if warn is None else warn * 60,
+        "end_after": None if end is None else end * 60,
+    }
+    ladder_set(operator=operator, node=node, now=timezone.now(), **after)
+    messages.success(request, ladder_words(**after))
+    return redirect("ops-node", name=name)
+
+
+urlpatterns = [path("ops/fleet/<slug:name>/strangers", ops_strangers, name="ops-strangers")]

@@ -1,0 +1,1 @@
+"""The start page, projects, search and calendars."""

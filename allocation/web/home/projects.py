@@ -1,0 +1,248 @@
+"""The project's page: money left, quota in use, bookings, where the money went, people."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from allocation.models import Booking
+from allocation.queries.bookings.projects import (
+    FORECAST_DAYS,
+    Forecast,
+    Money,
+    QuotaUse,
+    Share,
+    members_of,
+    money_of,
+    open_bookings,
+    open_counts,
+    person_name,
+    quota_of,
+    spend_by_person,
+    spend_by_tier,
+)
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import ON_HARDWARE, State
+from allocation.solver.model.inputs import UNITS_PER_GPU
+from allocation.web.home.burndown import Burndown, burndown
+from billing.queries import BudgetEffect
+from billing.rules import money_text
+from billing.web.budget_bar import BudgetBar, budget_bar
+from tenants.access import Actor, access_project
+from tenants.models import GpuClass, Role
+from tenants.web.frame import tenant_page
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaBar:
+    """What `parts/quota.html` draws; percents of one scale for all bars of the page."""
+
+    name: str
+    note: str
+    words: str
+    u: float
+    b: float
+    g: float
+    m: float
+    lent: float
+    lent_at: float
+    l: float | None  # noqa: E741 the part's own word
+
+
+@dataclass(frozen=True, slots=True)
+class ShareBar:
+    """A line of "where the money went": width in percent of the dearest line."""
+
+    name: str
+    amount: str
+    percent: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class BookingRow:
+    """A running or coming booking."""
+
+    booking: Booking
+    who: str
+    what: str
+    when: str
+    cost: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoneyCard:
+    """The budget as text; `forecast` is empty when there is none, and `basis` says why."""
+
+    bar: BudgetBar
+    chart: Burndown
+    forecast: str
+    forecast_range: str
+    basis: str
+    over: str
+    runs_out: str
+
+
+@require_GET
+@tenant_page
+def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
+    """One project. Viewers see its budget, but not who spent it."""
+    now = timezone.now()
+    found = access_project(actor, slug)
+    money = money_of(project=found, now=now)
+    running, coming = open_counts(project=found)
+    context: dict[str, Any] = {
+        "project": found,
+        "money": money_card(money) if money else None,
+        "quotas": quota_bars(quota_of(project=found, now=now)),
+        "bookings": booking_rows(open_bookings(project=found)),
+        "budgets_url": f"/t/{actor.tenant_slug}/budgets",
+        "running": running,
+        "coming": coming,
+        "members": members_of(project=found),
+        "may_book": actor.may_book(found.id) and found.is_open,
+        "sees_people": actor.role_in(found.id) != Role.VIEWER,
+    }
+    if money is not None:
+        budget_id, currency = money.effect.budget_id, money.effect.currency
+        context["by_tier"] = _shares(spend_by_tier(project=found, budget_id=budget_id), currency)
+        if context["sees_people"]:
+            people = spend_by_person(project=found, budget_id=budget_id)
+            context["by_person"] = _shares(people, currency)
+    return render(request, "allocation/project.html", context)
+
+
+def quota_bars(lines: Sequence[QuotaUse]) -> list[QuotaBar]:
+    """Bars on one scale, so that lengths compare between classes."""
+    top = max((max(line.used, line.guaranteed, line.limit or 0) for line in lines), default=0)
+    return [_quota(line, top or UNITS_PER_GPU) for line in lines]
+
+
+def gpus_text(units: int) -> str:
+    """Units as GPUs: `2`, `0.43`."""
+    return f"{units / UNITS_PER_GPU:.2f}".rstrip("0").rstrip(".")
+
+
+def _quota(line: QuotaUse, top: int) -> QuotaBar:
+    used = gpus_text(line.used)
+    whose = "tenant's limit" if line.of_tenant else "limit"
+    notes = []
+    if line.guaranteed:
+        notes.append(f"{gpus_text(line.guaranteed)} guaranteed")
+    if line.limit is None:
+        words = f"{used} GPUs, no limit"
+    else:
+        words = f"{used} of {gpus_text(line.limit)} GPUs"
+        if line.of_tenant:
+            notes.append(f"{whose}, of which your tenant uses {gpus_text(line.tenant_used)}")
+    if line.borrowed:
+        own = gpus_text(line.used - line.borrowed)
+        notes.append(f"{own} own + {gpus_text(line.borrowed)} borrowed")
+    if line.lent:
+        notes.append(f"{gpus_text(line.lent)} of your tenant's lent to others")
+    lent = min(line.lent, max(0, line.guaranteed - line.used))
+    return QuotaBar(
+        name=line.label,
+        note=", ".join(notes),
+        words=words,
+        u=100 * (line.used - line.borrowed) / top,
+        b=100 * line.borrowed / top,
+        g=100 * line.guaranteed / top,
+        m=100 * line.guaranteed / top,
+        lent=100 * lent / top,
+        lent_at=100 * (line.guaranteed - lent) / top,
+        l=None if line.limit is None else 100 * line.limit / top,
+    )
+
+
+def money_card(money: Money) -> MoneyCard:
+    effect, forecast = money.effect, money.forecast
+
+    def text(amount: Decimal) -> str:
+        return money_text(amount, effect.currency)
+
+    if forecast is None:
+        days = "1 day" if money.observed == 1 else f"{money.observed} days"
+        return MoneyCard(
+            bar=budget_bar(effect),
+            chart=burndown(money),
+            forecast="",
+            forecast_range="",
+            basis=f"needs {FORECAST_DAYS} days of charges, there are {days}"
+            if money.observed
+            else f"needs {FORECAST_DAYS} days of charges, there are none yet",
+            over="",
+            runs_out="",
+        )
+    over = forecast.spend - effect.amount
+    return MoneyCard(
+        bar=budget_bar(effect),
+        chart=burndown(money),
+        forecast=text(forecast.spend),
+        forecast_range=_range_words(forecast, effect),
+        basis=f"at {text(forecast.per_day)} a day, the mean of the last days",
+        over=text(over) if over > 0 else "",
+        runs_out=f"{forecast.runs_out.day} {forecast.runs_out:%B}" if forecast.runs_out else "",
+    )
+
+
+def _range_words(forecast: Forecast, effect: BudgetEffect) -> str:
+    """The 80 % range; a range without a width is none and says why."""
+    if forecast.low < forecast.high:
+        low, high = (money_text(each, effect.currency) for each in (forecast.low, forecast.high))
+        return f"{low} to {high} in 8 of 10 cases"
+    if forecast.spend == effect.spent + effect.held:
+        return "spent or held already, more than the pace of the last days"
+    return "no range: the last days cost the same"
+
+
+def _shares(shares: Sequence[Share], currency: str) -> list[ShareBar]:
+    top = max((share.amount for share in shares), default=Decimal(0)) or Decimal(1)
+    return [
+        ShareBar(share.name, money_text(share.amount, currency), 100 * share.amount / top)
+        for share in shares
+    ]
+
+
+def booking_rows(bookings: Sequence[Booking]) -> list[BookingRow]:
+    """Bookings in words, classes by their labels."""
+    labels = dict(GpuClass.objects.values_list("slug", "label"))
+    return [_row(booking, labels) for booking in bookings]
+
+
+def _row(booking: Booking, labels: Mapping[str, str]) -> BookingRow:
+    return BookingRow(
+        booking=booking,
+        who=person_name(booking.owner),
+        what=_what(booking, labels),
+        when=_when(booking),
+        cost=money_text(booking.held, booking.currency),
+    )
+
+
+def _what(booking: Booking, labels: Mapping[str, str]) -> str:
+    ask = AskDocument.from_json(booking.ask)
+    classes = (booking.planned_class,) if booking.planned_class else ask.classes
+    shape = ask.profile or " or ".join(labels.get(slug, slug) for slug in classes)
+    if ask.share is not None:
+        return f"{ask.share / 1000:g} of one {shape}, shared"
+    return f"{ask.count} × {shape}"
+
+
+def _when(booking: Booking) -> str:
+    """When it ends if it runs, else when it starts; a plan is marked with ≈."""
+    if booking.state in ON_HARDWARE and booking.planned_ends:
+        return f"until {timezone.localtime(booking.planned_ends):%-d %b %H:%M}"
+    starts = booking.expected_start or booking.starts
+    if starts is None:
+        return "not planned yet"
+    about = "" if booking.state == State.SCHEDULED else "≈ "
+    return f"{about}{timezone.localtime(starts):%-d %b %H:%M}"
+
+
+urlpatterns = [path("t/<slug:tenant>/p/<slug:slug>", project, name="project")]

@@ -1,0 +1,90 @@
+"""The start page of a tenant: what runs, what waits, what money is left, and the ask field."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from allocation.queries.bookings.bookings import (
+    bookings_next,
+    bookings_stopped,
+    bookings_waiting,
+    money_of,
+)
+from allocation.web.bookings.booking_pages import booking_line, scene_of
+from allocation.web.bookings.panel import EXAMPLES
+from allocation.web.bookings.pauses import notices_context
+from allocation.web.home.first_steps import first_steps
+from billing.queries import BudgetEffect
+from billing.rules import money_text
+from billing.web.budget_bar import Meter
+from tenants.access import Actor
+from tenants.models import Project
+from tenants.queries import invitations_to
+from tenants.web.frame import tenant_page
+from tenants.web.sessions import credential_of
+
+NEXT = 5
+MOST_PROJECTS = 6
+RECENT = timedelta(days=2)
+
+
+@require_safe
+@tenant_page
+def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Next and waiting bookings of the reader, and the budgets of their projects."""
+    now = timezone.now()
+    scene = scene_of(actor, now)
+    projects = list(_projects(actor))
+    effects = money_of(actor, projects, now)
+    names = {project.id: project for project in projects}
+    context = {
+        "running": [booking_line(row, scene) for row in bookings_next(actor, count=NEXT)],
+        "waiting": [booking_line(row, scene) for row in bookings_waiting(actor, count=NEXT)],
+        "stopped": [
+            booking_line(row, scene) for row in bookings_stopped(actor, since=now - RECENT)
+        ],
+        "money": [_money(effect, names[effect.project_id]) for effect in effects],
+        "without": [p.name for p in projects if p.id not in {e.project_id for e in effects}],
+        "examples": EXAMPLES,
+        "steps": first_steps(actor, now) if actor.is_tenant_admin else (),
+        "invitations": invitations_to(credential_of(request), now),
+        "notices": notices_context(actor, scene),
+    }
+    return render(request, "allocation/home.html", context)
+
+
+def _projects(actor: Actor) -> list[Project]:
+    projects = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True)
+    if not actor.is_tenant_admin:
+        projects = projects.filter(id__in=list(actor.roles))
+    return list(projects.order_by("name", "id")[:MOST_PROJECTS])
+
+
+def _money(effect: BudgetEffect, project: Project) -> dict[str, Any]:
+    whole = effect.amount or 1
+    amount, spent, held = (
+        money_text(each, effect.currency) for each in (effect.amount, effect.spent, effect.held)
+    )
+    return {
+        "name": project.name,
+        "slug": project.slug,
+        "left": money_text(effect.left, effect.currency),
+        "amount": amount,
+        "spent_text": spent,
+        "held_text": held,
+        "meter": Meter(
+            effect.spent * 100 / whole,
+            effect.held * 100 / whole,
+            f"{project.name} budget: spent {spent}, held {held}, of {amount}",
+        ),
+        "is_warning": effect.is_warning,
+        "until": effect.ends - timedelta(days=1),
+    }
+
+
+urlpatterns = [path("t/<slug:tenant>/", home_page, name="home")]

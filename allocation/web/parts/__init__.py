@@ -1,0 +1,1 @@
+"""Template parts that several pages share."""

@@ -1,0 +1,1 @@
+"""Pages on which operators set up and steer the site."""

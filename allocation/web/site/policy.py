@@ -1,0 +1,243 @@
+"""The policy: every value with what it does, and a form that publishes the next version."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.models import PolicyVersion
+from allocation.rules.nodes.no_shows import PRESENCE_MOST
+from allocation.rules.nodes.node_policy import NODE_MOST
+from allocation.services.policy.policies import (
+    LEAST,
+    MOST,
+    policy_changes,
+    policy_check,
+    policy_publish,
+    policy_values,
+)
+from tenants.models import User
+from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.errors import Refused, invalid
+from tenants.services import seconds_read, seconds_text, whole_read
+from tenants.web.frame import operator_page
+
+VERSIONS_SHOWN = 20
+LIMITS = MOST | NODE_MOST | PRESENCE_MOST
+# Counts and shares; all others are times.
+COUNTS = {
+    "share_step": "millionths of a class",
+    "share_owners": "owners",
+    "neighbourhoods": "tries",
+    "exact_neighbourhoods": "tries",
+    "mode_changes": "0 or 1",
+    "no_show_share": "%",
+}
+GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
+    (
+        "Time and order",
+        (
+            ("grid", "Step of start times", "Starts lie on multiples of this."),
+            ("freeze_horizon", "Starts that are fixed", "What starts within this stays."),
+            ("horizon", "How far plans reach", "Nothing is planned later than this."),
+            ("half_life", "Half-life of past use", "After it, use counts half in the fair share."),
+            ("share_step", "Step of the fair share", "Smaller differences decide nothing."),
+            ("age_step", "Step of waiting", "Smaller differences decide nothing."),
+        ),
+    ),
+    (
+        "Pauses",
+        (
+            ("cool_down", "Left alone after a pause", "A booking is not paused again for this."),
+            ("notice_margin", "Notice earlier by", "So that it is not late between two cycles."),
+        ),
+    ),
+    (
+        "Placement",
+        (
+            ("share_owners", "Owners of shares on one GPU", "Above 1, shares are anybody's."),
+            ("neighbourhoods", "Moves tried in a cycle", "Of what has not begun."),
+            ("exact_neighbourhoods", "Of them by proof", "Slower, and never worse."),
+            ("mode_changes", "Change modes by a reset", "0 leaves such GPUs as they are."),
+            ("mode_patience", "Mode change only for", "Somebody starts earlier by this."),
+        ),
+    ),
+    (
+        "Nodes",
+        (
+            ("silent_after", "Silent after", "Nothing new is placed on a silent node."),
+            ("heard_again", "Heard again after", "So long it answers without a gap."),
+            ("silent_limit", "Placed elsewhere after", "What is planned on a silent node moves."),
+            ("start_slow", "Slow start after", "The owner of a start is told."),
+            ("strangers_warn_after", "Warn unbooked processes", "0: never."),
+            ("strangers_end_after", "End unbooked processes", "0: never."),
+        ),
+    ),
+    (
+        "Bookings that nobody uses",
+        (
+            ("no_show_after", "End after", "0: never."),
+            ("no_show_share", "Of the time left, charged", "Percent of its price."),
+        ),
+    ),
+)
+LABELS = {name: label for _, fields in GROUPS for name, label, _ in fields}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldShown:
+    """An entry of the policy with what is typed, what is live, and what it may be."""
+
+    name: str
+    label: str
+    hint: str
+    value: str
+    live: str
+    default: str
+    error: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the live version says something else than the default."""
+        return self.live != self.default
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
+    """The live version in a form; POST asks with the differences, then publishes."""
+    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+    if request.method != "POST":
+        return _page(request, live, None)
+    now = timezone.now()
+    try:
+        document = _document(request.POST)
+        changes = _changes(live, document)
+        if not changes["after"]:
+            raise invalid("no_change", "Nothing differs from the version in force.", "document")
+        if SURE not in request.POST:
+            moved = policy_check(document, now)
+            return confirm_page(request, _question(live.number, changes, moved))
+        made = policy_publish(document=document, now=now, created_by_id=operator.id)
+    except Refused as refusal:
+        return _page(request, live, refusal)
+    messages.success(request, f"Version {made.number} is live. The next decision follows it.")
+    return redirect("ops-policy")
+
+
+def _page(request: HttpRequest, live: PolicyVersion, refusal: Refused | None) -> HttpResponse:
+    typed = request.POST if refusal else None
+    groups = [
+        (title, [_field(*each, live.document, typed, refusal) for each in fields])
+        for title, fields in GROUPS
+    ]
+    shown = [field for _, fields in groups for field in fields]
+    versions = list(PolicyVersion.objects.select_related("created_by").order_by("-number"))
+    context = {
+        "live": live,
+        "groups": groups,
+        "own": sum(field.is_own for field in shown),
+        "refusal": None if any(field.error for field in shown) else refusal,
+        "versions": [
+            (version, list(_words(_earlier(versions, place), version.document)))
+            for place, version in enumerate(versions[:VERSIONS_SHOWN])
+        ],
+    }
+    return render(request, "allocation/ops_policy.html", context, status=422 if refusal else 200)
+
+
+def _field(
+    name: str,
+    label: str,
+    hint: str,
+    document: Mapping[str, Any],
+    typed: QueryDict | None,
+    refusal: Refused | None,
+) -> FieldShown:
+    live = _text(name, policy_values(dict(document))[name])
+    return FieldShown(
+        name=name,
+        label=label,
+        hint=hint,
+        value=live if typed is None else typed.get(name, ""),
+        live=live,
+        default=_text(name, policy_values({})[name]),
+        error=refusal.sentence if refusal and refusal.param == name else "",
+    )
+
+
+def _document(form: QueryDict) -> dict[str, int]:
+    """What was typed, without what is the default. Raises Refused at its field."""
+    defaults = policy_values({})
+    found = {name: _read(name, form.get(name, "")) for name in LABELS}
+    return {name: value for name, value in found.items() if value != defaults[name]}
+
+
+def _changes(live: PolicyVersion, document: dict[str, int]) -> Mapping[str, Mapping[str, int]]:
+    """The values that differ. Raises Refused for values that don't fit together."""
+    try:
+        return policy_changes(live.document, document)
+    except ValueError as error:
+        raise invalid("bad_policy", str(error), "document") from error
+
+
+def _read(name: str, text: str) -> int:
+    value = (whole_read if name in COUNTS else seconds_read)(text, param=name)
+    least = 0 if name.startswith("strangers_") else LEAST.get(name, 1)
+    if not least <= value <= LIMITS[name]:
+        low, high = _text(name, least), _text(name, LIMITS[name])
+        raise invalid("bad_policy", f"From {low} to {high}.", name)
+    return value
+
+
+def _question(number: int, changes: Mapping[str, Mapping[str, int]], moved: int) -> Question:
+    count = len(changes["after"])
+    values = f"{count} value{'' if count == 1 else 's'}"
+    starts = f"{moved} start{'' if moved == 1 else 's'}"
+    return Question(
+        title=f"Publish policy version {number + 1}?",
+        lost=(
+            *_lines(changes),
+            f"Tried on the present: {starts} of what waits would be at another time."
+            if moved
+            else "Tried on the present: every start stays as it is.",
+            "No shadow run of these values is on record; manage.py simulate replays weeks of"
+            " demand with a published version.",
+            f"The next decision follows it. Publish the values of version {number} to undo this.",
+        ),
+        button=f"Publish version {number + 1}, change {values}"
+        + (f", move {starts}" if moved else ""),
+        back="/ops/policy",
+        keep=f"Keep version {number}",
+    )
+
+
+def _lines(changes: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    for name, after in changes["after"].items():
+        before = _text(name, changes["before"][name])
+        yield f"{LABELS.get(name, name)}: {before} → {_text(name, after)}"
+
+
+def _earlier(versions: list[PolicyVersion], place: int) -> dict[str, Any]:
+    return versions[place + 1].document if place + 1 < len(versions) else {}
+
+
+def _words(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    """What a version changed; nothing where a document of old can't be read any more."""
+    try:
+        yield from _lines(policy_changes(before, after))
+    except ValueError:
+        return
+
+
+def _text(name: str, value: int) -> str:
+    return f"{value}" if name in COUNTS else seconds_text(value)
+
+
+urlpatterns = [path("ops/policy", ops_policy, name="ops-policy")]

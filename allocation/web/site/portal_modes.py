@@ -1,0 +1,115 @@
+"""Planned outages and freezes of decisions, for operators."""
+
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.models import Backup, PortalMode
+from allocation.queries.fleet.portal_modes import mode_open
+from allocation.services.operate.portal_modes import (
+    FREEZE,
+    OUTAGE,
+    LeaseState,
+    NodeLease,
+    freeze_begin,
+    leases_of_nodes,
+    length_read,
+    mode_end,
+    outage_begin,
+    outage_close,
+)
+from tenants.models import User
+from tenants.platform.acts import Act, act_run
+from tenants.platform.errors import invalid
+from tenants.web.frame import operator_page
+
+SHOWN = 10
+LEASES: dict[LeaseState, tuple[str, str]] = {
+    "confirmed": ("check", "Confirmed"),
+    "waiting": ("clock", "Not yet"),
+    "not_heard": ("warn", "Not heard"),
+    "too_old": ("clock", "Can't say"),
+    "cut_off": ("x", "None"),
+}
+"""The symbol and the word of every state of a node's longer lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """A node's lease as the table shows it."""
+
+    of: NodeLease
+    tone: str
+    icon: str
+    word: str
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_portal(request: HttpRequest, operator: User) -> HttpResponse:
+    """What is in force, with each node's lease, and the forms that begin and end it."""
+    refusal = None
+    if request.method == "POST":
+        refusal = act_run(request, _acts(operator))
+        if refusal is None:
+            return redirect("ops-portal")
+    now = timezone.now()
+    outage = mode_open(OUTAGE, now)
+    nodes = leases_of_nodes(outage, now) if outage else []
+    context = {
+        "outage": outage,
+        "freeze": mode_open(FREEZE, now),
+        "leases": [_lease_row(node) for node in nodes],
+        "unsafe": [node for node in nodes if not node.is_safe],
+        "past": PortalMode.objects.select_related("begun_by")[:SHOWN],
+        "backup": Backup.objects.first(),
+        "refusal": refusal,
+        "sent": request.POST,
+    }
+    return render(request, "allocation/ops_portal.html", context, status=422 if refusal else 200)
+
+
+def _lease_row(lease: NodeLease) -> LeaseRow:
+    tone = "ok" if lease.state == "confirmed" else "idle" if lease.is_safe else "risk"
+    return LeaseRow(lease, tone, *LEASES[lease.state])
+
+
+def _acts(operator: User) -> dict[str, Act]:
+    now = timezone.now()
+
+    def begin(form: QueryDict) -> str:
+        length = length_read(form.get("for", ""))
+        if length is None:
+            raise invalid("outage_length", "Say for how long, like “20m”.", "for")
+        outage_begin(operator=operator, length=length, reason=form.get("reason", ""), now=now)
+        return "The outage is announced, and every node gets a longer lease."
+
+    def close(_: QueryDict) -> str:
+        outage_close(operator=operator, now=now)
+        return "Members' changes are refused from now on. Programs may be stopped."
+
+    def end(_: QueryDict) -> str:
+        mode_end(kind=OUTAGE, operator=operator, now=now)
+        return "The outage is over."
+
+    def freeze(form: QueryDict) -> str:
+        freeze_begin(
+            operator=operator,
+            reason=form.get("reason", ""),
+            length=length_read(form.get("for", "")),
+            now=now,
+        )
+        return "Decisions are frozen."
+
+    def thaw(_: QueryDict) -> str:
+        mode_end(kind=FREEZE, operator=operator, now=now)
+        return "Decisions are made again."
+
+    return {"begin": begin, "close": close, "end": end, "freeze": freeze, "thaw": thaw}
+
+
+urlpatterns = [path("ops/portal", ops_portal, name="ops-portal")]

@@ -1,0 +1,324 @@
+"""“Set up this site”: an operator's six steps from an empty installation to the first booking."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.models import Gpu, Node
+from allocation.queries.fleet.site_setup import SiteSetup, has_booked, site_setup
+from allocation.rules.site.known_models import known_catalogue
+from allocation.services.nodes.fleet import node_ready
+from allocation.services.operate.site_defaults import prices_proposed, usual_tiers_add
+from allocation.web.site.catalogue import (
+    FormShown,
+    Sent,
+    are_many_known,
+    catalogue_acts,
+    shipped_choices,
+    waiting_forms,
+)
+from billing.models import PriceBook
+from billing.rules import amount_parse
+from billing.services import price_book_publish, price_param
+from tenants.models import GpuClass, Quota, Tenant, Tier, User
+from tenants.platform.acts import Act, act_run, id_read
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.queries import tiers_all
+from tenants.services import (
+    NewAdmin,
+    Share,
+    gpus_text,
+    tenant_begin,
+    tenant_quota_set,
+    units_read,
+)
+from tenants.web.frame import operator_page
+from tenants.web.parts import Field
+
+PRICE_PLACES = 4
+STEPS = (
+    ("models", "Classes and models", "Name the GPUs that agents report."),
+    ("tiers", "Tiers", "Who goes first, who may be paused, and for how long one may book."),
+    ("prices", "Prices", "What an hour of a whole GPU costs in each tier."),
+    ("tenant", "First tenant", "An organisation with an admin, who makes its projects."),
+    ("quotas", "Quotas", "How many GPUs it is guaranteed. It may borrow what is idle."),
+    ("nodes", "Nodes", "Approve the nodes that may take bookings."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step as the page and the checklist show it."""
+
+    key: str
+    title: str
+    text: str
+    number: int
+    is_done: bool
+    is_next: bool
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A tenant that was just made. The password is shown on this answer and never again."""
+
+    tenant: Tenant
+    admin: str
+    password: str
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_setup(request: HttpRequest, operator: User) -> HttpResponse:
+    """All steps; each is saved on its own."""
+    refusal, made = None, None
+    if request.method == "POST" and request.POST.get("act") == "tenant":
+        made, refusal = _tenant_act(operator, request.POST)
+    elif request.method == "POST":
+        refusal = act_run(request, _acts(operator))
+        if refusal is None:
+            return redirect("ops-setup")
+    sent = Sent(request.POST, refusal) if refusal else None
+    setup, waiting = site_setup(), waiting_forms(sent)
+    context = {
+        "steps": steps_of(setup),
+        "setup": setup,
+        "refusal": None if any(form.failed for _, form in waiting) else refusal,
+        "failed": _failed_step(request.POST) if refusal else "",
+        "made": made,
+        "waiting": waiting,
+        "many_known": are_many_known(waiting),
+        "shipped": shipped_choices(),
+        "classes": GpuClass.objects.all(),
+        "tiers": tiers_all(),
+        "usual": known_catalogue().tiers.values(),
+        "prices": _price_rows(sent),
+        "tenant_form": _tenant_form(sent),
+        "tenants": Tenant.objects.order_by("name", "id"),
+        "quotas": _quota_rows(sent),
+    }
+    return render(request, "allocation/ops_setup.html", context, status=422 if refusal else 200)
+
+
+def site_steps() -> tuple[Step, ...]:
+    """The checklist of an operator's home; none once a booking has run."""
+    return () if has_booked() else steps_of(site_setup())
+
+
+def steps_of(setup: SiteSetup) -> tuple[Step, ...]:
+    """The steps with the first one marked that is not done."""
+    told = _missing(setup)
+    following = next((n for n, is_done in enumerate(setup.done) if not is_done), None)
+    return tuple(
+        Step(key, title, text, number + 1, setup.done[number], number == following, told[key])
+        for number, (key, title, text) in enumerate(STEPS)
+    )
+
+
+def _missing(setup: SiteSetup) -> dict[str, str]:
+    """What each step waits for, as one sentence; empty for one that is done."""
+    names = ", ".join(each.name for each in setup.unnamed)
+    pairs = ", ".join(f"{gpu_class} in {tier}" for gpu_class, tier in setup.unpriced[:3])
+    nodes = ", ".join(node.name for node in setup.waiting)
+    more = f" and {len(setup.unpriced) - 3} more" if len(setup.unpriced) > 3 else ""
+    return {
+        "models": f"Not named yet: {names}."
+        if names
+        else ""
+        if setup.has_models
+        else "No agent has reported yet. Install one, or add models from the shipped catalogue.",
+        "tiers": "" if setup.has_tiers else "There is no tier yet.",
+        "prices": f"No price for {pairs}{more}."
+        if pairs
+        else ""
+        if setup.has_prices
+        else "There is no price book yet.",
+        "tenant": "" if setup.has_tenant else "There is no tenant yet.",
+        "quotas": "" if setup.has_quota else "No tenant may use any GPU yet.",
+        "nodes": f"Waiting for you: {nodes}."
+        if nodes
+        else ""
+        if setup.ready
+        else "No node takes bookings yet.",
+    }
+
+
+def _acts(operator: User) -> Mapping[str, Act]:
+    return {
+        **catalogue_acts(operator),
+        "tiers-usual": lambda _: _tiers(operator),
+        "prices": lambda form: _prices(operator, form),
+        "quotas": lambda form: _quotas(operator, form),
+        "approve": lambda form: _approve(operator, form),
+    }
+
+
+def _failed_step(form: QueryDict) -> str:
+    act = form.get("act", "")
+    if act in ("tiers-usual", "prices", "quotas", "tenant"):
+        return act.partition("-")[0]
+    return "nodes" if act == "approve" else "models"
+
+
+def _tiers(operator: User) -> str:
+    made = usual_tiers_add(operator=operator, now=timezone.now())
+    return f"{', '.join(tier.name for tier in made) or 'No tier'} made. Change them under Tiers."
+
+
+def _prices(operator: User, form: QueryDict) -> str:
+    now = timezone.now()
+    prices = {
+        pair: amount_parse(form.get(price_param(*pair), ""), param=price_param(*pair), places=4)
+        for pair in _pairs()
+    }
+    if not prices:
+        raise invalid("price_missing", "First add classes and tiers.", "prices")
+    note = "Prices for what is new" if PriceBook.objects.exists() else "First prices"
+    book = price_book_publish(
+        actor_id=operator.pk, valid_from=now, prices=prices, note=note, now=now
+    )
+    return f"Version {book.version} of the prices is in force."
+
+
+def _tenant_act(operator: User, form: QueryDict) -> tuple[Made | None, Refused | None]:
+    admin = NewAdmin(
+        form.get("username", "").strip(), form.get("admin_name", ""), form.get("email", "")
+    )
+    try:
+        with transaction.atomic():
+            tenant, password = tenant_begin(
+                operator=operator,
+                slug=form.get("slug", ""),
+                name=form.get("name", ""),
+                admin=admin,
+                now=timezone.now(),
+            )
+    except Refused as refusal:
+        return None, refusal
+    return Made(tenant, admin.username, password), None
+
+
+@transaction.atomic
+def _quotas(operator: User, form: QueryDict) -> str:
+    tenant = Tenant.objects.filter(id=id_read(form, "tenant", "tenant")).first()
+    if tenant is None:
+        raise missing("tenant", "tenant")
+    now = timezone.now()
+    for gpu_class in GpuClass.objects.all():
+        param = f"quota-{gpu_class.slug}"
+        try:
+            units = units_read(form.get(param, "") or "0", param=param)
+            tenant_quota_set(
+                operator=operator,
+                tenant=tenant,
+                gpu_class=gpu_class.slug,
+                share=Share(units),
+                now=now,
+            )
+        except Refused as refusal:
+            refusal.param = param
+            raise
+    return f"{tenant.name} has its quotas, and may borrow what is idle."
+
+
+def _approve(operator: User, form: QueryDict) -> str:
+    name = form.get("node", "").replace("\x00", "\ufffd")
+    node = Node.objects.select_for_update().filter(name=name).first()
+    if node is None:
+        raise missing("node")
+    node_ready(operator=operator, node=node, now=timezone.now())
+    return f"{node.name} takes bookings."
+
+
+def _pairs() -> list[tuple[str, str]]:
+    tiers = list(Tier.objects.values_list("slug", flat=True))
+    return [
+        (gpu_class, tier)
+        for gpu_class in GpuClass.objects.values_list("slug", flat=True)
+        for tier in tiers
+    ]
+
+
+def _price_rows(sent: Sent | None) -> list[tuple[GpuClass, list[Field]]]:
+    classes, tiers = list(GpuClass.objects.all()), list(tiers_all())
+    proposed, _ = prices_proposed(
+        [each.slug for each in classes], [each.slug for each in tiers], {}
+    )
+    fields = {
+        (gpu_class.slug, tier.slug): Field(
+            price_param(gpu_class.slug, tier.slug),
+            f"{gpu_class.label}, {tier.name}",
+            _price_text(proposed.get((gpu_class.slug, tier.slug))),
+        )
+        for gpu_class in classes
+        for tier in tiers
+    }
+    form = FormShown("prices", "prices", (), tuple(fields.values()))
+    shown = {field.name: field for field in (sent.into(form) if sent else form).fields}
+    return [
+        (gpu_class, [shown[price_param(gpu_class.slug, tier.slug)] for tier in tiers])
+        for gpu_class in classes
+    ]
+
+
+def _price_text(price: Decimal | None) -> str:
+    if price is None:
+        return ""
+    return f"{price:.2f}" if price == round(price, 2) else f"{price:f}"
+
+
+def _tenant_form(sent: Sent | None) -> FormShown:
+    form = FormShown(
+        key="tenant",
+        act="tenant",
+        hidden=(),
+        fields=(
+            Field("name", "Name of the organisation"),
+            Field("slug", "Short name", hint="Small letters, digits, hyphens. It stays."),
+            Field(
+                "username",
+                "Admin's sign-in name",
+                hint="An account that is there, or a new one by this name.",
+            ),
+            Field("admin_name", "Admin's name", hint="For a new account.", required=False),
+            Field("email", "Admin's e-mail, if any", required=False, type="email"),
+        ),
+    )
+    return sent.into(form) if sent else form
+
+
+def _quota_rows(sent: Sent | None) -> list[tuple[GpuClass, int, Field]]:
+    there: dict[str, int] = {}
+    for slug in Gpu.objects.values_list("gpu_class_id", flat=True):
+        there[slug] = there.get(slug, 0) + 1
+    first = Tenant.objects.order_by("name", "id").first()
+    quotas = dict(
+        Quota.objects.filter(tenant=first, project=None).values_list(
+            "gpu_class_id", "guaranteed_units"
+        )
+    )
+    classes = list(GpuClass.objects.all())
+    form = FormShown(
+        key="quotas",
+        act="quotas",
+        hidden=(),
+        fields=tuple(
+            Field(f"quota-{each.slug}", each.label, gpus_text(quotas.get(each.slug, 0)))
+            for each in classes
+        ),
+    )
+    shown = (sent.into(form) if sent else form).fields
+    return [
+        (each, there.get(each.slug, 0), field) for each, field in zip(classes, shown, strict=True)
+    ]
+
+
+urlpatterns = [path("ops/setup", ops_setup, name="ops-setup")]

@@ -1,0 +1,321 @@
+"""Lays a timeline out in groups and rows, with free counts. No database, no template."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from allocation.queries.bookings.timeline_rows import (
+    SLOTS,
+    Away,
+    Block,
+    ClassGroup,
+    GpuRow,
+    NodeRow,
+    Timeline,
+    WaitingRow,
+    Window,
+)
+from allocation.web.timeline.bars import (
+    EDGE,
+    Spot,
+    bar_of,
+    dead_bar,
+    maintenance_bar,
+    slices_bar,
+    waiting_bar,
+)
+from allocation.web.timeline.look import ROW, SLOT_ROW, Bar, Cell, Group, Look, Row
+from allocation.web.timeline.look import Gang as GangKey
+from allocation.web.timeline.spacing import thinned
+
+MOST_ROWS_OPEN = 48
+"""How many rows the portal opens by itself; what else has own bookings is one click away."""
+
+
+def grid_groups(timeline: Timeline, look: Look) -> list[Group]:
+    """All groups: one per class and rack, then the waiting lane when somebody waits."""
+    opened = _open_nodes(timeline, look)
+    look = replace(look, gangs=_gangs(timeline))
+    groups = [_group(group, look, opened) for group in timeline.groups]
+    if timeline.waiting:
+        rows = [_waiting_row(row, look) for row in timeline.waiting]
+        groups.append(Group("waiting", "Waiting", "dashed: where and when it should start", rows))
+    return groups
+
+
+def _gangs(timeline: Timeline) -> Counter[GangKey]:
+    """Whole GPUs of each booking that is known, in each of its windows."""
+    gpus = (gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus)
+    return Counter(
+        (block.line.label, block.starts, block.ends)
+        for gpu in gpus
+        for block in gpu.blocks
+        if block.line is not None and block.whole and not block.shared
+    )
+
+
+def _open_nodes(timeline: Timeline, look: Look) -> frozenset[str]:
+    if look.open_nodes is not None:
+        return look.open_nodes
+    nodes = [node for group in timeline.groups for node in group.nodes]
+    own = sorted((node for node in nodes if node.has_own), key=lambda node: _own_start(node, look))
+    chosen: set[str] = set()
+    rows = 0
+    for node in own or nodes[:1]:
+        rows += sum(1 + SLOTS * _opens_slots(gpu, "", look) for gpu in node.gpus)
+        if chosen and rows > MOST_ROWS_OPEN:
+            break
+        chosen.add(node.name)
+    return frozenset(chosen)
+
+
+def _own_start(node: NodeRow, look: Look) -> tuple[datetime, str]:
+    """When the reader's first own booking there starts; what runs comes first."""
+    own = (b for gpu in node.gpus for b in gpu.blocks if b.kind == "mine" and not b.over)
+    return max(look.now, min(block.starts for block in own)), node.name
+
+
+def _opens_slots(gpu: GpuRow, key: str, look: Look) -> bool:
+    """Slot rows are open while the GPU is in slices, not for a slice on another day."""
+    chosen = look.open_nodes or frozenset()
+    if not gpu.shows_slots or f"{key}-" in chosen:
+        return False
+    at = min(max(look.now, look.span.window.starts), look.span.window.ends)
+    sliced = any(not b.whole and not b.over and b.starts <= at < b.ends for b in gpu.blocks)
+    return sliced or key in chosen
+
+
+def _group(group: ClassGroup, look: Look, opened: frozenset[str]) -> Group:
+    price = look.prices.get(group.gpu_class, "")
+    words = [f"{price} per GPU-hour in Standard"] if price else []
+    words.append("numbers are whole GPUs free for all of the column")
+    rows = [
+        row for node in group.nodes for row in thinned(list(_node_rows(node, look, opened)), look)
+    ]
+    return Group(
+        key=f"{group.gpu_class}-{group.rack}",
+        title=f"{group.label} · rack {group.rack}",
+        note=" · ".join(words),
+        rows=rows,
+    )
+
+
+def _node_rows(node: NodeRow, look: Look, opened: frozenset[str]) -> Iterator[Row]:
+    first = node.gpus[0]
+    is_open = node.name in opened
+    fits = [_fits(gpu, look) for gpu in node.gpus]
+    yield Row(
+        kind="node",
+        key=f"{node.name}/{first.gpu_class}",
+        level=2,
+        name=node.name,
+        end=f"{len(node.gpus)} × {first.class_label}",
+        node=node.name,
+        gpu_class=first.gpu_class,
+        is_open=is_open,
+        dim=not any(fits),
+        cells=_cells(node.gpus, look),
+    )
+    drawn: set[int] = set()
+    for place in range(len(node.gpus)):
+        yield from _gpu_rows(node, place, look, drawn, is_open=is_open, fits=fits[place])
+
+
+def _fits(gpu: GpuRow, look: Look) -> bool:
+    if look.free is None:
+        return True
+    window = look.span.window
+    return any(ends - max(starts, look.now) >= look.free for starts, ends in gpu.gaps(window))
+
+
+def _gpu_rows(
+    node: NodeRow, place: int, look: Look, drawn: set[int], *, is_open: bool, fits: bool
+) -> Iterator[Row]:
+    gpu = node.gpus[place]
+    key = f"{node.name}/{gpu.index}"
+    opens = _opens_slots(gpu, key, look)
+    row = Row(
+        kind="gpu",
+        key=key,
+        level=3,
+        name=f"GPU {gpu.index}",
+        end=_gpu_note(gpu),
+        node=node.name,
+        gpu=gpu.index,
+        gpu_class=gpu.gpu_class,
+        model=gpu.model,
+        is_open=opens if gpu.shows_slots else None,
+        is_chosen=bool({key, f"{key}-"} & (look.open_nodes or frozenset())),
+        hidden=not is_open,
+        dim=not fits,
+    )
+    spot = Spot(key, node.name, gpu.index, _height(node, place, 1, look))
+    # First, so that what still runs into it lies on top.
+    row.bars += [maintenance_bar(look, away, spot) for away in gpu.away if _shows(away, look)]
+    for block in gpu.blocks:
+        if block.whole and not block.shared and id(block) not in drawn:
+            gang = _gang(node, place, block)
+            drawn.update(id(each) for each in gang)
+            line = block.line
+            whole = line and look.gangs.get((line.label, block.starts, block.ends))
+            height = _height(node, place, len(gang), look)
+            wide = Spot(key, node.name, gpu.index, height, len(gang), whole or 1)
+            row.bars.append(bar_of(block, wide, look))
+    row.bars += _shared_bars(gpu, spot, look)
+    row.bars += _slices_bars(gpu, spot, look)
+    row.bars += [dead_bar(look, gpu.why_not, spot, each) for each in _dead(gpu, look)]
+    yield row
+    if gpu.shows_slots:
+        yield from _slot_rows(node, gpu, look, hidden=not (is_open and opens))
+
+
+def _height(node: NodeRow, place: int, count: int, look: Look) -> int:
+    """Pixels of `count` GPUs from `place` on, with the slot rows that are open between them."""
+    gpus = node.gpus[place : place + count]
+    slots = [gpu for gpu in gpus if _opens_slots(gpu, f"{node.name}/{gpu.index}", look)]
+    return ROW * count + SLOTS * SLOT_ROW * len(slots)
+
+
+def _slices_bars(gpu: GpuRow, spot: Spot, look: Look) -> list[Bar]:
+    """What stands for the slices while their rows are closed: one bar per busy stretch."""
+    found: list[list[Block]] = []
+    for block in sorted((b for b in gpu.blocks if not b.whole), key=lambda each: each.starts):
+        if found and block.starts < max(each.ends for each in found[-1]):
+            found[-1].append(block)
+        else:
+            found.append([block])
+    return [slices_bar(blocks, replace(spot, height=ROW), look) for blocks in found]
+
+
+def _shows(away: Away, look: Look) -> bool:
+    return away.ends > look.span.window.starts and away.starts < look.span.window.ends
+
+
+def _shared_bars(gpu: GpuRow, spot: Spot, look: Look) -> list[Bar]:
+    """Shares of one time over each other, each in the first lane that is free then."""
+    lanes: list[datetime] = []
+    placed: list[tuple[int, Block]] = []
+    shares = (block for block in gpu.blocks if block.shared)
+    for block in sorted(shares, key=lambda each: (each.starts, each.ends)):
+        lane = next((n for n, ends in enumerate(lanes) if ends <= block.starts), len(lanes))
+        lanes[lane : lane + 1] = [block.ends]
+        placed.append((lane, block))
+    height = spot.height // max(len(lanes), 1)
+    return [
+        bar_of(block, replace(spot, height=max(height, 3 * EDGE), top=lane * height), look)
+        for lane, block in placed
+    ]
+
+
+def _dead(gpu: GpuRow, look: Look) -> list[Window]:
+    """From now on, where an unusable device has nothing else to show."""
+    window = look.span.window
+    starts = max(look.now, window.starts)
+    if gpu.usable or starts >= window.ends:
+        return []
+    rest = Window(starts, window.ends)
+    return [rest] if gpu.shows_slots else [Window(*gap) for gap in gpu.empty(rest)]
+
+
+def _gpu_note(gpu: GpuRow) -> str:
+    if gpu.shows_slots:
+        return "MIG"
+    return f"NVLink {chr(ord('A') + gpu.domain)}" if gpu.domain is not None else ""
+
+
+def _gang(node: NodeRow, place: int, block: Block) -> list[Block]:
+    """The same booking on the rows below, drawn as one bar over their slots, too; only known
+    bookings are joined."""
+    gang = [block]
+    if block.line is None:
+        return gang
+    for gpu in node.gpus[place + 1 :]:
+        same = [
+            other
+            for other in gpu.blocks
+            if other.whole
+            and not other.shared
+            and other.line == block.line
+            and (other.starts, other.ends) == (block.starts, block.ends)
+        ]
+        if not same:
+            break
+        gang.append(same[0])
+    return gang
+
+
+def _slot_rows(node: NodeRow, gpu: GpuRow, look: Look, *, hidden: bool) -> Iterator[Row]:
+    stranded = _stranded(gpu, look)
+    for slot in range(SLOTS):
+        key = f"{node.name}/{gpu.index}/{slot}"
+        row = Row(
+            kind="slot",
+            key=key,
+            level=4,
+            name=f"slot {slot}",
+            node=node.name,
+            gpu=gpu.index,
+            slot=slot,
+            gpu_class=gpu.gpu_class,
+            model=gpu.model,
+            hidden=hidden,
+        )
+        for block in gpu.blocks:
+            if not block.whole and block.start == slot:
+                spot = Spot(key, node.name, gpu.index, SLOT_ROW * block.size)
+                row.bars.append(bar_of(block, spot, look))
+        if slot in stranded:
+            why = "no slice fits this slot beside the others"
+            spot = Spot(key, node.name, gpu.index, SLOT_ROW)
+            row.bars.append(dead_bar(look, why, spot, Window(look.now, stranded[slot])))
+        yield row
+
+
+def _stranded(gpu: GpuRow, look: Look) -> dict[int, datetime]:
+    """Slots free now that no legal placement can use beside what runs, and until when."""
+    window = look.span.window
+    if not gpu.usable or not gpu.starts_of or not window.starts <= look.now < window.ends:
+        return {}
+    here = [b for b in gpu.blocks if not b.over and b.starts <= look.now < b.ends]
+    if not here:
+        return {}
+    free = set(range(SLOTS)) - {s for b in here for s in range(b.start, b.start + b.size)}
+    usable: set[int] = set()
+    for places in gpu.starts_of.values():
+        for start, size in places:
+            stretch = set(range(start, start + size))
+            if stretch <= free:
+                usable |= stretch
+    changes = [b.ends for b in here] + [b.starts for b in gpu.blocks if b.starts > look.now]
+    return dict.fromkeys(free - usable, min(*changes, window.ends))
+
+
+def _waiting_row(waiting: WaitingRow, look: Look) -> Row:
+    line = waiting.line
+    return Row(
+        kind="wait",
+        key=f"wait/{line.label}",
+        level=2,
+        name=line.title,
+        end=line.tier,
+        bars=[waiting_bar(waiting, look)],
+    )
+
+
+def _cells(gpus: Sequence[GpuRow], look: Look) -> list[Cell]:
+    cells = []
+    for starts, ends in look.span.columns():
+        if ends <= look.now:
+            cells.append(Cell("fx", ""))
+            continue
+        free = sum(gpu.is_free(max(starts, look.now), ends) for gpu in gpus)
+        cells.append(Cell(_tint(free, len(gpus)), str(free)))
+    return cells
+
+
+def _tint(free: int, of: int) -> str:
+    if not free:
+        return "f0"
+    share = free / of
+    return "f1" if share <= 0.25 else "f2" if share <= 0.5 else "f3"

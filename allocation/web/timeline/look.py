@@ -1,0 +1,122 @@
+"""What a laid-out timeline is made of: rows, bars, cells, and how they are to be drawn."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from allocation.web.timeline.span import Span
+
+ROW = 28
+SLOT_ROW = 20
+Gang = tuple[str, datetime, datetime]
+"""A booking's label and one of its windows."""
+BAR_IMAGE = mark_safe('role="img"')
+"""What a bar is that cannot be opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One drawn stretch: place in percent of the lane, top and height in px from its row's top.
+
+    `href` is empty for what can't be opened. `name` is the whole thing in words, `count` how many
+    bookings it stands for, `gpus` how many rows of GPUs it covers.
+    """
+
+    css: str
+    left: str
+    width: str
+    top: int
+    height: int
+    key: str
+    title: str
+    sub: str
+    name: str
+    icon: str = ""
+    href: str = ""
+    count: int = 1
+    gpus: int = 1
+
+    @property
+    def tag(self) -> str:
+        """The element: a link where it can be opened."""
+        return "a" if self.href else "span"
+
+    @property
+    def attributes(self) -> SafeString:
+        """The element's attributes. Built here, as a page has thousands of bars."""
+        opens = format_html('href="{}" tabindex="-1"', self.href) if self.href else BAR_IMAGE
+        return format_html(
+            '{} class="{}" style="left:calc({}% + 1px);width:calc({}% - 2px);top:{}px;height:{}px"'
+            ' data-key="{}"{} aria-label="{}" title="{}"',
+            *(opens, self.css, self.left, self.width, self.top, self.height, self.key),
+            format_html(' data-gpus="{}"', self.gpus) if self.gpus > 1 else "",
+            *(self.name, self.name),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Whole GPUs free through one column; `text` is empty for the past."""
+
+    css: str
+    text: str
+
+
+@dataclass(slots=True)
+class Row:
+    """One row of the treegrid. `kind` is node, gpu, slot or wait; `is_chosen`: the address says
+    whether its slot rows are open."""
+
+    kind: str
+    key: str
+    level: int
+    name: str
+    end: str = ""
+    node: str = ""
+    gpu: int | None = None
+    slot: int | None = None
+    gpu_class: str = ""
+    model: str = ""
+    is_open: bool | None = None
+    is_chosen: bool = False
+    hidden: bool = False
+    toggle: str = ""
+    dim: bool = False
+    bars: list[Bar] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows under one heading."""
+
+    key: str
+    title: str
+    note: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How the grid is to be drawn. `free` filters by hours.
+
+    `open_nodes` names open nodes, GPUs with open slot rows (`node/6`) and with closed ones
+    (`node/6-`); None: choose well. `gangs` are the whole GPUs of each booking in each of its
+    windows.
+    """
+
+    span: Span
+    now: datetime
+    base: str
+    open_nodes: frozenset[str] | None
+    free: timedelta | None
+    prices: dict[str, str]
+    gangs: Mapping[Gang, int] = field(default_factory=dict)
+
+
+def percent_text(share: float) -> str:
+    """A share in percent as CSS reads it, without needless digits."""
+    return f"{share:.3f}".rstrip("0").rstrip(".")

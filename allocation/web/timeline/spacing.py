@@ -1,0 +1,239 @@
+"""Keeps narrow bars apart: each gets the width that a hand can hit, or several become one.
+
+A booking of an hour is half a pixel wide where two weeks are shown. Bars that would come to lie
+over each other at their least width are drawn as one bar with their number; the others grow into
+the free room beside them, never over a neighbour. No database, no template.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from urllib.parse import urlencode
+
+from allocation.web.parts.times import window_words
+from allocation.web.timeline.bars import EDGE, LEAST
+from allocation.web.timeline.look import ROW, SLOT_ROW, Bar, Look, Row, percent_text
+from allocation.web.timeline.span import since_text
+
+NUMBERED = 3.0
+"""Percent of the lane that a number of two digits needs."""
+THIN = 3.6
+"""Percent of the lane under which a bar has no room for its padding: 17 px at the narrowest."""
+DIGIT = 1.8
+"""Percent of the lane under which not even a number has room."""
+SAME = 0.01
+KINDS = ("mine", "proj")
+
+Track = tuple[int, int]
+"""A row's place among its node's rows, and the px from its top where a lane in it begins."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """Bars drawn as one: what they cover from left to right in percent, and which tracks."""
+
+    tracks: tuple[Track, ...]
+    left: float
+    right: float
+    bars: list[Bar]
+    row: int
+    is_part: bool = False
+
+    @property
+    def is_short(self) -> bool:
+        """True when it can't be drawn at its true width."""
+        return self.right - self.left < LEAST
+
+    @property
+    def least(self) -> float:
+        """The width it should have: several bars need room for their number."""
+        return NUMBERED if len(self.bars) > 1 else LEAST
+
+
+def thinned(rows: Sequence[Row], look: Look) -> Sequence[Row]:
+    """One node's rows with bars that never lie over each other for want of width."""
+    fixed = {id(bar) for row in rows for bar in row.bars if _is_ground(bar)}
+    pieces = list(_pieces(rows, fixed))
+    pieces = _merged(_dissolved(pieces))
+    _grown(pieces)
+    for row in rows:
+        row.bars = [bar for bar in row.bars if id(bar) in fixed]
+    for piece in pieces:
+        rows[piece.row].bars.append(_bar(piece, rows[piece.row], look))
+    return rows
+
+
+def _is_ground(bar: Bar) -> bool:
+    """True for maintenance and what is out of service: others lie on top of it."""
+    return "maint" in bar.css or "dead" in bar.css
+
+
+def _pieces(rows: Sequence[Row], fixed: set[int]) -> Iterator[Piece]:
+    lanes = [
+        sorted({bar.top for bar in row.bars if id(bar) not in fixed}) or [EDGE] for row in rows
+    ]
+    for place, row in enumerate(rows):
+        for bar in row.bars:
+            if id(bar) not in fixed:
+                left = float(bar.left)
+                tracks = tuple(_tracks(rows, place, bar, lanes))
+                yield Piece(tracks, left, left + float(bar.width), [bar], place)
+
+
+def _tracks(
+    rows: Sequence[Row], place: int, bar: Bar, lanes: Sequence[Sequence[int]]
+) -> Iterator[Track]:
+    for at in _covered(rows, place, bar):
+        is_full = at != place or bar.height >= ROW - 2 * EDGE or rows[at].kind == "slot"
+        yield from ((at, top) for top in lanes[at] if is_full or top == bar.top)
+
+
+def _covered(rows: Sequence[Row], place: int, bar: Bar) -> Iterator[int]:
+    """Rows that a bar covers: of a whole GPU the rows of its slots too, open or not."""
+    if rows[place].kind == "slot":
+        yield from range(place, place + round((bar.height + 2 * EDGE) / SLOT_ROW))
+        return
+    gpus = 0
+    for at in range(place, len(rows)):
+        gpus += rows[at].kind == "gpu"
+        if gpus > bar.gpus:
+            return
+        yield at
+        if "sum" in bar.css:
+            return
+
+
+def _dissolved(pieces: list[Piece]) -> list[Piece]:
+    """Breaks a short bar over several rows up where it meets another: each row has its own then."""
+    while True:
+        meeting = {
+            id(piece)
+            for group in _clusters(pieces).values()
+            for run in group
+            if len(run) > 1
+            for piece in run
+            if len({row for row, _ in piece.tracks}) > 1
+        }
+        if not meeting:
+            return pieces
+        kept = [piece for piece in pieces if id(piece) not in meeting]
+        broken = (piece for piece in pieces if id(piece) in meeting)
+        pieces = kept + [part for piece in broken for part in _parts(piece)]
+
+
+def _parts(piece: Piece) -> Iterator[Piece]:
+    by_row: dict[int, list[Track]] = defaultdict(list)
+    for track in piece.tracks:
+        by_row[track[0]].append(track)
+    for row, tracks in by_row.items():
+        yield Piece(tuple(tracks), piece.left, piece.right, piece.bars, row, is_part=True)
+
+
+def _merged(pieces: list[Piece]) -> list[Piece]:
+    """Runs of short bars in one row become one piece each."""
+    gone: set[int] = set()
+    made: list[Piece] = []
+    for runs in _clusters(pieces).values():
+        for run in runs:
+            rest = [piece for piece in run if id(piece) not in gone]
+            if len(rest) < 2:
+                continue
+            gone.update(id(piece) for piece in rest)
+            bars = [bar for piece in rest for bar in piece.bars]
+            tracks = tuple(sorted({track for piece in rest for track in piece.tracks}))
+            right = max(piece.right for piece in rest)
+            made.append(Piece(tracks, rest[0].left, right, bars, rest[0].row))
+    return [piece for piece in pieces if id(piece) not in gone] + made
+
+
+def _clusters(pieces: Iterable[Piece]) -> dict[Track, list[list[Piece]]]:
+    """Per track the runs of short bars that follow each other more closely than they are wide."""
+    by_track: dict[Track, list[list[Piece]]] = defaultdict(list)
+    for piece in sorted(pieces, key=lambda each: each.left):
+        for track in piece.tracks:
+            runs = by_track[track]
+            last = runs[-1][-1] if runs and runs[-1] else None
+            is_near = last is not None and piece.left < max(last.right, last.left + LEAST) - SAME
+            if not piece.is_short:
+                runs.append([])
+            elif is_near and last is not None and last.is_short:
+                runs[-1].append(piece)
+            else:
+                runs.append([piece])
+    return by_track
+
+
+def _grown(pieces: list[Piece]) -> None:
+    """Widens what is too narrow into the free room on its right, then on its left."""
+    by_track: dict[Track, list[Piece]] = defaultdict(list)
+    place: dict[tuple[Track, int], int] = {}
+    for piece in sorted(pieces, key=lambda each: (each.left, each.row)):
+        for track in piece.tracks:
+            place[track, id(piece)] = len(by_track[track])
+            by_track[track].append(piece)
+    for piece in sorted(pieces, key=lambda each: (each.left, each.row)):
+        if piece.right - piece.left >= piece.least:
+            continue
+        beside = [(by_track[track], place[track, id(piece)]) for track in piece.tracks]
+        after = min((all_[at + 1].left for all_, at in beside if at + 1 < len(all_)), default=100.0)
+        before = max((all_[at - 1].right for all_, at in beside if at), default=0.0)
+        wanted = piece.left + piece.least
+        piece.right = max(piece.right, min(wanted, after))
+        piece.left = min(piece.left, max(piece.right - piece.least, before))
+
+
+def _bar(piece: Piece, row: Row, look: Look) -> Bar:
+    first = piece.bars[0]
+    if len(piece.bars) > 1:
+        first = _many(piece, row, look)
+    width = piece.right - piece.left
+    drawn = replace(
+        first,
+        left=percent_text(piece.left),
+        width=percent_text(width),
+        css=first.css + " thin" * (width < THIN),
+    )
+    if not piece.is_part:
+        return drawn
+    return replace(drawn, key=f"{first.key}/{row.key}", top=EDGE, height=_low(row), gpus=1)
+
+
+def _many(piece: Piece, row: Row, look: Look) -> Bar:
+    """One bar for several bookings: how many, how many of them the reader's, and a closer look."""
+    bars = piece.bars
+    count = sum(bar.count for bar in bars)
+    own = sum(bar.count for bar in bars if "mine" in bar.css.split())
+    kinds = {kind for bar in bars for kind in KINDS if kind in bar.css.split()}
+    kind = "mine" if own == count else "proj" if kinds else ""
+    marks = [mark for mark in ("plan", "sum") if all(mark in bar.css.split() for bar in bars)]
+    starts = look.span.moment(min(float(bar.left) for bar in bars))
+    ends = look.span.moment(max(float(bar.left) + float(bar.width) for bar in bars))
+    words = window_words(starts, ends, look.span.zone, look.now)
+    where = f"GPU {row.gpu}" + (f", memory slot {row.slot}" if row.slot is not None else "")
+    yours = f", {own} yours" if own else ""
+    return replace(
+        bars[0],
+        css=" ".join(filter(None, ("bar", "many", kind, *marks))),
+        top=min(bar.top for bar in bars) if row.kind == "gpu" else EDGE,
+        height=min(_low(row), *(bar.height for bar in bars)),
+        key=f"{row.key}*{starts:%d%H%M}",
+        title=str(count) if piece.right - piece.left >= DIGIT else "",
+        sub="",
+        name=f"{count} bookings{yours}, {where} on {row.node}, {words}",
+        icon="",
+        href=f"{look.base}timeline?{_closer(look, starts)}",
+        count=count,
+        gpus=1,
+    )
+
+
+def _low(row: Row) -> int:
+    return (SLOT_ROW if row.kind == "slot" else ROW) - 2 * EDGE
+
+
+def _closer(look: Look, starts: datetime) -> str:
+    """The query of the next closer zoom from `starts` on; of the closest one, the list."""
+    closer = {"2w": "3d", "3d": "24h", "24h": "6h"}.get(look.span.zoom.key)
+    query = {"from": since_text(starts, look.span.zone), "span": closer or "6h"}
+    return urlencode(query if closer else query | {"view": "list"}, safe=":")

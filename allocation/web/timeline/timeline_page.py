@@ -1,0 +1,202 @@
+"""The timeline: who has which GPU when, as a grid and as a list with the same address."""
+
+import json
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.templatetags.static import static
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from allocation.queries.bookings.timeline import timeline_read
+from allocation.queries.bookings.timeline_rows import GpuRow, Timeline
+from allocation.services.quotes.free_times import free_read
+from allocation.web.bookings.panel import panel_context
+from allocation.web.parts.times import clock
+from allocation.web.timeline.grid import grid_groups
+from allocation.web.timeline.look import Group, Look
+from allocation.web.timeline.span import DEFAULT_ZOOM, EDGE, ZOOMS, Span, since_text, span_read
+from allocation.web.timeline.tables import free_rows, seen_rows
+from billing.queries import prices_now
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.web.frame import tenant_page, zone_of
+
+FREE_HOURS = (1, 6, 24)
+STANDARD = "standard"
+SNAP_MINUTES = {"6h": 15, "24h": 60, "3d": 180, "2w": 720}
+"""How far one arrow key goes."""
+
+
+class Address:
+    """The page's query, and links that differ from it in a few places."""
+
+    KEYS = ("from", "span", "class", "view", "free", "open")
+
+    def __init__(self, request: HttpRequest) -> None:
+        self.path = request.path
+        self.values = {key: request.GET[key] for key in self.KEYS if request.GET.get(key)}
+
+    def get(self, key: str) -> str:
+        """The value in the address, or empty."""
+        return self.values.get(key, "")
+
+    def link(self, **changes: str) -> str:
+        """This address with `changes`; an empty value drops its key. `from_` is `from`."""
+        new = self.values | {key.rstrip("_"): value for key, value in changes.items()}
+        query = urlencode({key: value for key, value in new.items() if value}, safe=":,")
+        return f"{self.path}?{query}" if query else self.path
+
+
+@require_safe
+@tenant_page
+def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """`?from=&span=6h|24h|3d|2w&class=&view=grid|list&free=6h&open=node`; `part=grid` alone."""
+    now = timezone.now().replace(microsecond=0)
+    address = Address(request)
+    zone = zone_of(actor.time_zone)
+    span = span_read(key=address.get("span"), since=address.get("from"), zone=zone, now=now)
+    window = span.window
+    free = free_read(is_operator=False, since=window.starts, until=window.ends, now=now)
+    timeline = timeline_read(
+        actor=actor, window=window, gpu_class=address.get("class"), now=now, free=free.by_gpu
+    )
+    look = Look(
+        span=span,
+        now=now,
+        base=f"/t/{actor.tenant_slug}/",
+        open_nodes=_open(address.get("open")),
+        free=_free(address.get("free")),
+        prices=_prices(now),
+    )
+    is_list = address.get("view") == "list"
+    context = {
+        "is_list": is_list,
+        "grid_url": address.link(part="grid"),
+        **(_list(timeline, look) if is_list else _grid(timeline, look, address)),
+    }
+    if request.GET.get("part") == "grid":
+        name = "list" if is_list else "grid"
+        return render(request, f"allocation/timeline_{name}.html", context)
+    context["bar"] = _bar(address, span, timeline)
+    context |= panel_context(request, actor, now)
+    return render(request, "allocation/timeline.html", context)
+
+
+def _grid(timeline: Timeline, look: Look, address: Address) -> dict[str, Any]:
+    groups = grid_groups(timeline, look)
+    _toggles(groups, address)
+    span, now = look.span, look.now
+    is_now = span.window.starts <= now < span.window.ends
+    now_at = span.percent(now) if is_now else None
+    return {
+        "groups": groups if timeline.groups else [],
+        "days": span.days(),
+        "days_only": span.shows_days_only,
+        "ticks": span.ticks(),
+        "labels": [(at, text, at < EDGE) for at, text in span.clocks(now)],
+        "span_words": span.words,
+        "now_at": now_at,
+        "now_clock": clock(now, span.zone),
+        "heading": f"{span.zoom.label} from {span.window.starts.astimezone(span.zone):%d %b %H:%M}",
+        "from_ms": _ms(span.window.starts),
+        "span_ms": round(span.window.length.total_seconds() * 1000),
+        "now_ms": _ms(now),
+        "step_minutes": SNAP_MINUTES[span.zoom.key],
+        "places": json.dumps(_places(timeline), separators=(",", ":")),
+        "icons": static("img/icons.svg"),
+    }
+
+
+def _list(timeline: Timeline, look: Look) -> dict[str, Any]:
+    return {"free_rows": free_rows(timeline, look), "seen_rows": seen_rows(timeline, look)}
+
+
+def _bar(address: Address, span: Span, timeline: Timeline) -> dict[str, Any]:
+    starts, length, zone = span.window.starts, span.window.length, span.zone
+    zoom, gpu_class, free = span.zoom.key, address.get("class"), address.get("free")
+    hours = {f"{count}h": count for count in FREE_HOURS}
+    return {
+        "today": address.link(from_=""),
+        "earlier": address.link(from_=since_text(starts - length, zone)),
+        "later": address.link(from_=since_text(starts + length, zone)),
+        "zooms": [
+            _choice(each.label, address.link(span=_unless_default(key), from_=""), on=key == zoom)
+            for key, each in ZOOMS.items()
+        ],
+        "views": [
+            _choice("Grid", address.link(view=""), on=address.get("view") != "list"),
+            _choice("List", address.link(view="list"), on=address.get("view") == "list"),
+        ],
+        "classes": [
+            _choice("All GPUs", address.link(class_=""), on=not gpu_class),
+            *(
+                _choice(label, address.link(class_=slug), on=slug == gpu_class)
+                for slug, label in timeline.classes
+            ),
+        ],
+        "frees": [
+            _choice(
+                f"Free for {count} h", address.link(free="" if key == free else key), on=key == free
+            )
+            for key, count in hours.items()
+        ],
+    }
+
+
+def _choice(label: str, url: str, *, on: bool) -> dict[str, Any]:
+    return {"label": label, "url": url, "on": on}
+
+
+def _unless_default(key: str) -> str:
+    return "" if key == DEFAULT_ZOOM else key
+
+
+def _toggles(groups: Iterable[Group], address: Address) -> None:
+    """Gives each node the address at which it alone is opened or closed."""
+    rows = [row for group in groups for row in group.rows if row.kind == "node"]
+    opened = {row.node for row in rows if row.is_open}
+    chosen = {each for each in address.get("open").split(",") if "/" in each}
+    for row in rows:
+        # An address without `open` means the portal's own choice, so "none" has a name.
+        row.toggle = address.link(open=",".join(sorted(chosen | opened ^ {row.node})) or "-")
+
+
+def _open(value: str) -> frozenset[str] | None:
+    return frozenset(value.split(",")) if value else None
+
+
+def _free(value: str) -> timedelta | None:
+    hours = value.removesuffix("h")
+    if not (hours.isascii() and hours.isdigit() and len(hours) < 4):
+        return None
+    return timedelta(hours=int(hours))
+
+
+def _prices(now: datetime) -> dict[str, str]:
+    """Per class what one GPU costs an hour in the standard tier, as words."""
+    return {
+        gpu_class: money_text(price.per_gpu_hour, price.currency)
+        for (gpu_class, tier), price in prices_now(now).items()
+        if tier == STANDARD
+    }
+
+
+def _places(timeline: Timeline) -> dict[str, dict[str, tuple[tuple[int, int], ...]]]:
+    """Per model the legal places of its slices, for drawing them with the mouse."""
+    gpus: list[GpuRow] = [
+        gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus
+    ]
+    return {gpu.model: dict(gpu.starts_of) for gpu in gpus if gpu.shows_slots}
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+urlpatterns = [path("t/<slug:tenant>/timeline", timeline_page, name="timeline")]

@@ -1,0 +1,112 @@
+"""Request bodies: strict JSON of bounded size, depth and text, with exact decimals."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from rest_framework.request import Request
+
+from tenants.platform.errors import Refused, invalid
+
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 16
+# A lone surrogate can't be encoded, and PostgreSQL can't store a NUL.
+FORBIDDEN = re.compile(r"[\x00\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What was sent: the exact bytes, and the object they say."""
+
+    raw: bytes
+    data: dict[str, Any]
+
+
+def body_of(request: Request) -> Body:
+    """The request's JSON object; an empty body is an empty object.
+
+    Raises:
+        Refused: `body_too_large`, `media_type`, `malformed_json`, `bad_text`, `too_deep`.
+    """
+    raw = _read(request)
+    if not raw:
+        return Body(raw, {})
+    _require_json(request)
+    data = _parse(raw)
+    for depth, value in _walk(data):
+        if depth > MAX_DEPTH:
+            raise _bad("too_deep", f"The JSON may be nested {MAX_DEPTH} levels deep at most.")
+        if isinstance(value, str) and FORBIDDEN.search(value):
+            raise _bad("bad_text", "Text may contain neither NUL nor lone surrogates.")
+    if not isinstance(data, dict):
+        raise _bad("malformed_json", "The body must be a JSON object.")
+    return Body(raw, data)
+
+
+def _read(request: Request) -> bytes:
+    # The length is only a claim; reading one byte more shows what is really there.
+    claimed = request.META.get("CONTENT_LENGTH") or "0"
+    if claimed.isascii() and claimed.isdigit() and int(claimed) > MAX_BYTES:
+        raise _too_large()
+    raw = request.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise _too_large()
+    return raw
+
+
+def _require_json(request: Request) -> None:
+    media, _, parameters = request.content_type.partition(";")
+    charset = parameters.strip().lower().replace('"', "")
+    if media.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+        raise invalid("media_type", "Send the body as application/json in UTF-8.", "Content-Type")
+    if request.META.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
+        raise invalid("media_type", "Send the body uncompressed.", "Content-Encoding")
+
+
+def _parse(raw: bytes) -> object:
+    try:
+        return json.loads(
+            raw.decode("utf-8"),
+            parse_float=Decimal,
+            parse_constant=_no_constant,
+            object_pairs_hook=_object,
+        )
+    except RecursionError:
+        raise _bad("too_deep", f"The JSON may be nested {MAX_DEPTH} levels deep at most.") from None
+    except (ValueError, ArithmeticError):
+        raise _bad("malformed_json", "The body is not valid JSON in UTF-8.") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _bad("malformed_json", f"{name} is not JSON: numbers must be finite.")
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _bad("repeated_field", "A field of a JSON object stands there twice.")
+    return found
+
+
+def _walk(root: object) -> Iterator[tuple[int, object]]:
+    """Every key and value with its depth, without recursion."""
+    waiting = [(1, root)]
+    while waiting:
+        depth, value = waiting.pop()
+        yield depth, value
+        if isinstance(value, dict):
+            waiting.extend((depth, key) for key in value)
+            waiting.extend((depth + 1, child) for child in value.values())
+        elif isinstance(value, list):
+            waiting.extend((depth + 1, child) for child in value)
+
+
+def _bad(code: str, sentence: str) -> Refused:
+    return Refused(code, sentence, "invalid")
+
+
+def _too_large() -> Refused:
+    return _bad("body_too_large", "A request body may have one mebibyte at most.")

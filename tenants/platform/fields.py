@@ -1,0 +1,224 @@
+"""Fields that take exactly what they say: no coercion, no unknown names, no unclear times."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.http import QueryDict
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from tenants.platform.errors import invalid
+from tenants.platform.text import seen_only, unseen, unseen_sentence
+
+EARLIEST_YEAR, LATEST_YEAR = 2000, 2100
+WHOLE_NUMBER_MAX = 2**53 - 1
+
+_INSTANT = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?(?P<offset>[Zz]|[+-]\d\d:\d\d)?", re.ASCII
+)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_MONEY = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
+_DURATION = re.compile(
+    r"P(?=\d|T\d)(?:(?P<weeks>\d{1,3})W)?(?:(?P<days>\d{1,4})D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d{1,5})H)?(?:(?P<minutes>\d{1,7})M)?(?:(?P<seconds>\d{1,9})S)?)?",
+    re.ASCII,
+)
+# What Django REST framework calls an error, and what we do.
+_CODES = {
+    "required": "missing_field",
+    "null": "wrong_type",
+    "invalid": "wrong_type",
+    "not_a_list": "wrong_type",
+    "not_a_dict": "wrong_type",
+    "blank": "empty",
+    "empty": "empty",
+    "max_length": "too_long",
+    "min_length": "too_short",
+    "min_value": "out_of_range",
+    "max_value": "out_of_range",
+    "invalid_choice": "unknown_choice",
+}
+
+
+class Strict(serializers.Serializer[Any]):
+    """An object that refuses names it does not know."""
+
+    def to_internal_value(self, data: Any) -> Any:  # noqa: ANN401 (the framework's signature)
+        """The checked values. Raises ValidationError."""
+        if isinstance(data, Mapping):
+            known = {name for name, field in self.fields.items() if not field.read_only}
+            unknown = sorted(set(data) - known)
+            if unknown:
+                raise serializers.ValidationError(
+                    {unknown[0]: ["There is no such field here."]}, code="unknown_field"
+                )
+        return super().to_internal_value(data)
+
+
+class Whole(serializers.IntegerField):
+    """A whole JSON number: no text, no fraction, no boolean."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 (the framework's options)
+        super().__init__(**{"max_value": WHOLE_NUMBER_MAX, "min_value": 0, **options})
+
+    def to_internal_value(self, data: Any) -> int:  # noqa: ANN401 (the framework's signature)
+        """The number itself. Raises ValidationError."""
+        if type(data) is not int:
+            self.fail("invalid")
+        return data
+
+
+class Flag(serializers.BooleanField):
+    """true or false."""
+
+    def to_internal_value(self, data: Any) -> bool:  # noqa: ANN401 (the framework's signature)
+        """The flag itself. Raises ValidationError."""
+        if not isinstance(data, bool):
+            self.fail("invalid", input=data)
+        return data
+
+
+class Text(serializers.CharField):
+    """One line of text, in Unicode's composed form, without characters that can't be seen."""
+
+    def to_internal_value(self, data: Any) -> str:  # noqa: ANN401 (the framework's signature)
+        """The text in form NFC, trimmed. Raises ValidationError."""
+        if not isinstance(data, str):
+            self.fail("invalid")
+        text = unicodedata.normalize("NFC", super().to_internal_value(data))
+        hidden = unseen(text)
+        if hidden:
+            raise serializers.ValidationError(unseen_sentence(hidden), code="bad_text")
+        return text
+
+
+class Money(serializers.DecimalField):
+    """An exact amount, as a decimal string (or a JSON number, which is read exactly)."""
+
+    def __init__(
+        self,
+        *,
+        max_digits: int = 18,
+        decimal_places: int = 6,
+        **options: Any,  # noqa: ANN401 (the framework's options)
+    ) -> None:
+        super().__init__(
+            max_digits=max_digits, decimal_places=decimal_places, **{"min_value": 0, **options}
+        )
+
+    def to_internal_value(self, data: Any) -> Decimal:  # noqa: ANN401 (the framework's signature)
+        """The amount. Raises ValidationError."""
+        if isinstance(data, Decimal | int) and not isinstance(data, bool):
+            data = format(Decimal(data), "f")
+        if not isinstance(data, str) or not _MONEY.fullmatch(data):
+            raise serializers.ValidationError(
+                "Write the amount as plain digits with a point, such as 1000.50.",
+                code="bad_amount",
+            )
+        return super().to_internal_value(data)
+
+
+class Instant(serializers.DateTimeField):
+    """A moment in RFC 3339, with its offset from UTC."""
+
+    def to_internal_value(self, value: Any) -> datetime:  # noqa: ANN401 (the framework's signature)
+        """Aware, in UTC, whole seconds. Raises ValidationError."""
+        found = _INSTANT.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            raise _refused_time("Write the time as in 2026-11-21T14:00:00Z.", "bad_time")
+        if found["offset"] is None:
+            raise _refused_time("Give the time an offset from UTC, such as Z.", "naive_time")
+        try:
+            moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise _refused_time("There is no such time.", "bad_time") from None
+        if not EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
+            raise _refused_time("This time is out of our calendar.", "out_of_range")
+        return moment.replace(microsecond=0)
+
+
+class Day(serializers.DateField):
+    """A day, as in 2026-11-21."""
+
+    def to_internal_value(self, value: Any) -> date:  # noqa: ANN401 (the framework's signature)
+        """The day. Raises ValidationError."""
+        try:
+            day = date.fromisoformat(value if _DAY.fullmatch(value) else "")
+        except (ValueError, TypeError):
+            raise _refused_time("Write the day as in 2026-11-21.", "bad_time") from None
+        if not EARLIEST_YEAR <= day.year <= LATEST_YEAR:
+            raise _refused_time("This day is out of our calendar.", "out_of_range")
+        return day
+
+
+@extend_schema_field({"type": "string", "format": "duration"})
+class Duration(serializers.Field[timedelta, str, str, Any]):
+    """A length of time in ISO 8601 up to weeks, such as PT6H or P1DT12H."""
+
+    def to_internal_value(self, data: Any) -> timedelta:  # noqa: ANN401 (the framework's signature)
+        """The length, more than zero. Raises ValidationError."""
+        found = _DURATION.fullmatch(data) if isinstance(data, str) else None
+        if found is None:
+            raise _refused_time("Write the length as in PT6H or P1DT12H.", "bad_duration")
+        length = timedelta(**{unit: int(n) for unit, n in found.groupdict().items() if n})
+        if not length:
+            raise _refused_time("The length must be more than zero.", "out_of_range")
+        return length
+
+    def to_representation(self, value: timedelta) -> str:
+        """As in PT6H."""
+        return iso_duration(int(value.total_seconds()))
+
+
+def iso_duration(seconds: int) -> str:
+    """`PT6H30M` for 23400 seconds; hours are never folded into days."""
+    hours, rest = divmod(seconds, 3600)
+    minutes, left = divmod(rest, 60)
+    parts = [f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (left, "S")) if n]
+    return "PT" + ("".join(parts) or "0S")
+
+
+def checked(serializer: type[serializers.Serializer[Any]], data: Mapping[str, Any]) -> Any:  # noqa: ANN401 (one object or values of many shapes)
+    """The validated values of `data`.
+
+    Raises:
+        Refused: for the first field at fault, with its path as `param`.
+    """
+    form = serializer(data=data)
+    if form.is_valid():
+        return form.validated_data
+    path, code, sentence = _first(form.errors)
+    raise invalid(_CODES.get(code, code), sentence, path)
+
+
+def one_each(parameters: QueryDict) -> dict[str, str]:
+    """Query parameters, each given once.
+
+    Raises:
+        Refused: `repeated_param`, `bad_text`.
+    """
+    for name, values in parameters.lists():
+        hidden = unseen(name) or unseen("".join(map(str, values)))
+        if hidden:
+            raise invalid("bad_text", unseen_sentence(hidden), seen_only(name))
+        if len(values) > 1:
+            raise invalid("repeated_param", "Give each parameter once.", name)
+    return {name: str(value) for name, value in parameters.items()}
+
+
+def _first(errors: Any, path: str = "") -> tuple[str, str, str]:  # noqa: ANN401 (nested as the body is)
+    if isinstance(errors, dict):
+        name, inner = next((name, inner) for name, inner in errors.items() if inner)
+        own = path if name == "non_field_errors" else f"{path}.{name}".lstrip(".")
+        return _first(inner, own)
+    if isinstance(errors, list):
+        return _first(next(error for error in errors if error), path)
+    return path, str(getattr(errors, "code", "invalid")), str(errors)
+
+
+def _refused_time(sentence: str, code: str) -> serializers.ValidationError:
+    return serializers.ValidationError(sentence, code=code)

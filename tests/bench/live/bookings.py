@@ -1,0 +1,237 @@
+"""How many bookings a second: `python -m tests.bench.live.bookings --clients 8 --seconds 20`.
+
+Each client sends the next request when it has the answer to the last; solver, worker, reader and
+agents run on the same cores. Every request has its own key. Afterwards each accepted booking is
+looked for in the list, and the time until all of them are decided is taken.
+
+`--hot`: many writers want the same ten slots, each a fixed window of a whole node, and wait for
+the decision. Exactly ten are granted, whoever comes first, and nothing fails.
+"""
+
+import argparse
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from tests.bench.machine import cpu_of_machine, cpu_seconds, machine, report, spread
+from tests.bench.site import Site, site_of, site_options
+
+PART = "tenant_admin"
+SPREAD_PROJECT = "language-models"
+HOT_PROJECT = "protein-folding"
+HOT_SLOTS = 10
+# Everything the demo's seed has booked is nearer than this.
+FREE_FROM = timedelta(days=9)
+DECIDED_SECONDS = 120
+Wish = dict[str, Any]
+
+
+class WrongResult(Exception):
+    """The load was served wrongly; how fast does not matter then."""
+
+
+@dataclass
+class Answers:
+    """What came back, as it came."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    accepted: list[str] = field(default_factory=list)
+
+    async def ask(self, rest: httpx.AsyncClient, wish: Wish, prefer: str) -> None:
+        """Sends one request under a key of its own, and notes the answer."""
+        headers = {"Idempotency-Key": str(uuid4()), **({"Prefer": prefer} if prefer else {})}
+        began = time.monotonic()
+        answer = await rest.post("/bookings", json=wish, headers=headers)
+        self.seconds.append(time.monotonic() - began)
+        self.statuses[answer.status_code] += 1
+        if answer.status_code == httpx.codes.CREATED:
+            self.accepted.append(answer.json()["number"])
+        else:
+            self.codes[answer.json().get("code", "")] += 1
+
+    @property
+    def failures(self) -> int:
+        """Answers that are the portal's fault."""
+        return sum(n for status, n in self.statuses.items() if status >= 500)
+
+
+def wish_at(project: str, starts: datetime, ask: Mapping[str, Any]) -> Wish:
+    """A request for a fixed window."""
+    window = {"starts": starts.strftime("%Y-%m-%dT%H:%M:%SZ"), **ask}
+    return {"project": project, "tier": "standard", "ask": window}
+
+
+def a_spread_wish(chance: random.Random, first: datetime) -> Wish:
+    """A slice for a quarter of an hour somewhere in four days."""
+    starts = first + timedelta(minutes=15 * chance.randrange(4 * 96))
+    ask = {"count": 1, "classes": ["h100"], "profile": "1g.10gb", "duration": 900}
+    return wish_at(SPREAD_PROJECT, starts, ask)
+
+
+async def spread_load(site: Site, options: argparse.Namespace) -> dict[str, Any]:
+    """Throughput: as many as the portal takes."""
+    chance = random.Random(8)  # noqa: S311  the same wishes each time
+    first = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + FREE_FROM
+    async with site.client(PART) as rest:
+        await _clients(rest, options.clients, 2, Answers(), lambda: a_spread_wish(chance, first))
+        answers = Answers()
+        before = await _numbers(rest, SPREAD_PROJECT)
+        own, (busy, total) = cpu_seconds(), cpu_of_machine()
+        began = time.monotonic()
+        await _clients(
+            rest, options.clients, options.seconds, answers, lambda: a_spread_wish(chance, first)
+        )
+        seconds = time.monotonic() - began
+        own, (busy_now, total_now) = cpu_seconds() - own, cpu_of_machine()
+        decided = await _all_decided(rest, time.monotonic())
+        found = await _numbers(rest, SPREAD_PROJECT)
+        lost = set(answers.accepted) - set(found)
+        if lost or answers.failures or len(found) - len(before) < len(answers.accepted):
+            raise WrongResult(f"lost {sorted(lost)}, statuses {dict(answers.statuses)}")
+        await _cancel_all(rest, answers.accepted, options)
+    return {
+        "clients": options.clients,
+        "seconds": round(seconds, 1),
+        "per_second": round(len(answers.seconds) / seconds, 1),
+        "accepted": len(answers.accepted),
+        "lost": len(lost),
+        "statuses": dict(answers.statuses),
+        "refused_as": dict(answers.codes),
+        "answer": spread(answers.seconds),
+        "all_decided_after_s": round(decided, 1),
+        "states": dict(Counter(found[number] for number in answers.accepted)),
+        "client_cpu_percent": round(own / seconds * 100, 1),
+        "machine_busy_percent": round((busy_now - busy) / (total_now - total) * 100, 1),
+    }
+
+
+async def hot_load(site: Site, options: argparse.Namespace) -> dict[str, Any]:
+    """Every writer tries every slot, each in an order of its own."""
+    first = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + FREE_FROM
+    first += timedelta(minutes=15 * options.offset)
+    ask = {"count": 4, "classes": ["l40s"], "profile": None, "duration": 900}
+    slots = [first + timedelta(minutes=15 * number) for number in range(HOT_SLOTS)]
+    answers = Answers()
+    async with site.client(PART) as rest:
+
+        async def writer(number: int) -> None:
+            order = random.Random(number).sample(slots, len(slots))  # noqa: S311
+            for starts in order:
+                await answers.ask(rest, wish_at(HOT_PROJECT, starts, ask), "wait=10")
+
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(options.writers):
+                tasks.create_task(writer(number))
+        seconds = time.monotonic() - began
+        states = Counter(
+            [(await rest.get(f"/bookings/{n}")).json()["state"] for n in answers.accepted]
+        )
+        await _cancel_all(rest, answers.accepted, options)
+    tries = options.writers * HOT_SLOTS
+    result = {
+        "writers": options.writers,
+        "slots": HOT_SLOTS,
+        "tries": tries,
+        "granted": states["scheduled"],
+        "statuses": dict(answers.statuses),
+        "refused_as": dict(answers.codes),
+        "seconds": round(seconds, 1),
+        "answer": spread(answers.seconds),
+    }
+    expected = {201: HOT_SLOTS, 409: tries - HOT_SLOTS}
+    if dict(answers.statuses) != expected or states["scheduled"] != HOT_SLOTS:
+        raise WrongResult(f"expected {expected}, saw {result}")
+    return result
+
+
+async def _clients(
+    rest: httpx.AsyncClient, count: int, seconds: float, answers: Answers, wish: Callable[[], Wish]
+) -> None:
+    until = time.monotonic() + seconds
+
+    async def client() -> None:
+        while time.monotonic() < until:
+            await answers.ask(rest, wish(), "")
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(count):
+            tasks.create_task(client())
+
+
+async def _all_decided(rest: httpx.AsyncClient, began: float) -> float:
+    """Seconds from `began` until nothing waits for its first decision."""
+    while time.monotonic() < began + DECIDED_SECONDS:
+        answer = await rest.get(
+            "/bookings", params={"project": SPREAD_PROJECT, "state": "requested", "limit": 1}
+        )
+        if not answer.json()["items"]:
+            return time.monotonic() - began
+        await asyncio.sleep(0.1)
+    raise WrongResult(f"undecided after {DECIDED_SECONDS} s")
+
+
+async def _numbers(rest: httpx.AsyncClient, project: str) -> dict[str, str]:
+    """State by number of all bookings of the project."""
+    found: dict[str, str] = {}
+    asked: dict[str, Any] = {"project": project, "limit": 100}
+    while True:
+        page = (await rest.get("/bookings", params=asked)).json()
+        found.update({item["number"]: item["state"] for item in page["items"]})
+        if page["next"] is None:
+            return found
+        asked["cursor"] = page["next"]
+
+
+async def _cancel_all(
+    rest: httpx.AsyncClient, numbers: list[str], options: argparse.Namespace
+) -> None:
+    """On a site that stays, nothing of the load does."""
+    if options.url:
+        for number in numbers:
+            await rest.post(f"/bookings/{number}/cancel", json={})
+
+
+def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
+    """One of the two loads, with the machine."""
+    facts = machine()
+    load = hot_load if options.hot else spread_load
+    return {
+        "bench": "bookings-hot" if options.hot else "bookings",
+        **asyncio.run(load(site, options)),
+        "machine": facts,
+    }
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The options, with the issue's figures as their defaults."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--hot", action="store_true", help="ten slots instead of throughput")
+    parser.add_argument("--writers", type=int, default=16, help="with --hot")
+    parser.add_argument("--offset", type=int, default=0, help="with --hot: other slots, by number")
+    site_options(parser)
+    return parser
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments().parse_args()
+    with site_of(options) as site:
+        result = measure(site, options)
+    report(result["bench"], result, options.out)
+
+
+if __name__ == "__main__":
+    main()

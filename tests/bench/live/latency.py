@@ -1,0 +1,195 @@
+"""From asking to using: `python -m tests.bench.live.latency --rate 5 --seconds 30`.
+
+People ask for something that starts now, at a steady rate whatever the portal does, and watch the
+live channel as an open page does: told that a booking changed, the page asks what it is now. What
+is seen as active is given back at once, so that there is room for the next. Times count from the
+moment at which the request was meant to be sent.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+
+from tests.bench.machine import cpu_of_machine, cpu_seconds, machine, report, spread
+from tests.bench.site import Site, site_of, site_options
+
+TENANT = "helix"
+PART = "researcher"
+OPEN = {"requested", "queued", "scheduled", "starting"}
+# Slices of three nodes, so that room is not what is measured: what does not fit waits by plan.
+ASKS = ("1 1g.10gb h100 10m", "1 1g.10gb a100 10m", "1 1g.5gb a100-40 10m")
+PATIENCE_SECONDS = 30
+# A page looks at the first hint at once and then no more often than this; ours are more patient.
+LOOK_GAP_SECONDS = 0.15
+
+
+@dataclass(eq=False)
+class Trip:
+    """One booking on its way: when it was meant to be asked for, and the way since, in seconds."""
+
+    due: float
+    measured: bool
+    label: str = ""
+    state: str = ""
+    answered: float = 0.0
+    reached: dict[str, float] = field(default_factory=dict)
+    looks: int = 0
+    next_look: float = 0.0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Page:
+    """An open page of the portal: the live channel, and the bookings it shows."""
+
+    def __init__(self, rest: httpx.AsyncClient) -> None:
+        self._rest = rest
+        self._shown: dict[str, Trip] = {}
+        # The channel may tell of a booking before its maker has read the answer.
+        self._early: set[str] = set()
+        self.messages = 0
+
+    async def listen(self, channel: ClientConnection) -> None:
+        """Marks what the portal says has changed."""
+        async for text in channel:
+            message = json.loads(text)
+            self.messages += 1
+            label = message.get("booking")
+            if label in self._shown:
+                self._shown[label].changed.set()
+            elif label is not None:
+                self._early.add(label)
+
+    async def follow(self, trip: Trip) -> None:
+        """Asks after each hint what the booking is now, until it is active or over."""
+        self._shown[trip.label] = trip
+        if trip.label in self._early:
+            trip.changed.set()
+        while trip.state in OPEN:
+            await asyncio.wait_for(trip.changed.wait(), PATIENCE_SECONDS)
+            await asyncio.sleep(trip.next_look - time.monotonic())
+            trip.changed.clear()
+            trip.next_look = time.monotonic() + LOOK_GAP_SECONDS
+            answer = await self._rest.get(f"/bookings/{trip.label}")
+            trip.looks += 1
+            trip.state = answer.json()["state"]
+            trip.reached.setdefault(trip.state, time.monotonic() - trip.due)
+
+
+class Load:
+    """The people who ask."""
+
+    def __init__(self, rest: httpx.AsyncClient, page: Page, options: argparse.Namespace) -> None:
+        self._rest = rest
+        self._page = page
+        self._options = options
+        self.trips: list[Trip] = []
+        self.statuses: Counter[int] = Counter()
+
+    async def run(self) -> None:
+        """Starts a trip whenever one is due, and waits for all of them."""
+        chance = random.Random(5)  # noqa: S311  the same arrivals each time
+        rate, warm = self._options.rate, self._options.warm
+        began = due = time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            while due < began + warm + self._options.seconds:
+                await asyncio.sleep(due - time.monotonic())
+                trip = Trip(due, measured=due >= began + warm)
+                self.trips.append(trip)
+                tasks.create_task(self._trip(trip, len(self.trips)))
+                due += chance.expovariate(rate)
+
+    async def _trip(self, trip: Trip, number: int) -> None:
+        asks = self._options.ask
+        wish = {
+            "project": self._options.project,
+            "tier": "standard",
+            "request": asks[number % len(asks)],
+        }
+        answer = await self._rest.post("/bookings", json=wish)
+        trip.answered = time.monotonic() - trip.due
+        self.statuses[answer.status_code] += 1
+        if answer.status_code != httpx.codes.CREATED:
+            trip.state = f"answered {answer.status_code}: {answer.json().get('code')}"
+            return
+        trip.label, trip.state = answer.json()["number"], answer.json()["state"]
+        try:
+            await self._page.follow(trip)
+        except TimeoutError:
+            trip.state = f"still {trip.state}"
+        await self._give_back(trip)
+
+    async def _give_back(self, trip: Trip) -> None:
+        act = "release" if trip.state == "active" else "cancel"
+        await self._rest.post(f"/bookings/{trip.label}/{act}", json={})
+
+
+async def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
+    """The whole run's result."""
+    before = machine()
+    headers = {"Cookie": await site.session(PART)}
+    socket = f"{site.url.replace('http', 'ws', 1)}/ws/t/{TENANT}/"
+    async with (
+        site.client(PART) as rest,
+        connect(socket, origin=site.url, additional_headers=headers) as channel,  # type: ignore[arg-type]  # a NewType of str
+    ):
+        page = Page(rest)
+        listening = asyncio.create_task(page.listen(channel))
+        load = Load(rest, page, options)
+        began, own, (busy, total) = time.monotonic(), cpu_seconds(), cpu_of_machine()
+        await load.run()
+        seconds, own = time.monotonic() - began, cpu_seconds() - own
+        busy, total = (
+            now - then for now, then in zip(cpu_of_machine(), (busy, total), strict=True)
+        )
+        listening.cancel()
+    measured = [trip for trip in load.trips if trip.measured]
+    active = [trip for trip in measured if "active" in trip.reached]
+    return {
+        "bench": "latency",
+        "rate": options.rate,
+        "seconds": options.seconds,
+        "asks": options.ask,
+        "asked": len(measured),
+        "active": len(active),
+        "ended_as": dict(Counter(trip.state for trip in measured)),
+        "statuses": dict(load.statuses),
+        "request_to_active": spread([trip.reached["active"] for trip in active]),
+        "request_to_answer": spread([trip.answered for trip in measured]),
+        "live_messages": page.messages,
+        "looks_per_booking": round(sum(trip.looks for trip in active) / max(1, len(active)), 2),
+        "client_cpu_percent": round(own / seconds * 100, 1),
+        "machine_busy_percent": round(busy / total * 100, 1),
+        "machine": before,
+    }
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The options, with the issue's figures as their defaults."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=float, default=5, help="bookings a second")
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--warm", type=float, default=5, help="seconds before the measured ones")
+    parser.add_argument("--project", default="language-models")
+    parser.add_argument("--ask", nargs="+", default=list(ASKS), help="asked for in turn")
+    site_options(parser)
+    return parser
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments().parse_args()
+    with site_of(options) as site:
+        result = asyncio.run(measure(site, options))
+    report("latency", result, options.out)
+
+
+if __name__ == "__main__":
+    main()

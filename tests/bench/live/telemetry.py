@@ -1,0 +1,198 @@
+"""Ninety days of telemetry, and one question: `python -m tests.bench.live.telemetry`.
+
+A fresh PostgreSQL gets GPUs × days × 288 generated five-minute rows, in the order of time, as the
+roll-up writes them, and two days of readings of the GPU that is asked about. Measured are
+
+- "this booking, this hour", old and young, and the curves that pages draw, through row-level
+  security as a web process;
+- one roll-up of a whole fleet's last minutes, and the sweep of what is too old.
+"""
+
+import argparse
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import django
+
+from tests.bench.machine import machine, report, spread
+from tests.servers.servers import Servers
+
+NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
+# A booking of twelve hours on every GPU, one after the other.
+LASTS = timedelta(hours=12)
+
+_ROWS = """
+INSERT INTO allocation_gpuuse (gpu_id, tenant_id, allocation_id, at, seconds, measured, busy_min,
+  busy_avg, busy_max, memory_avg_mb, memory_max_mb, memory_total_mb, power_avg_mw, power_max_mw,
+  temperature_max_c, processes_max, bandwidth_avg, tensor_avg, pcie_kb, nvlink_kb, throttled,
+  energy_mj)
+SELECT g.id, %(tenant)s, md5(g.number || ':' || floor(extract(epoch FROM t) / %(lasts)s))::uuid, t,
+  300, 300, 40, 60 + g.number %% 30, 99, 50000, 60000, 81559, 500000, 650000, 61, 1, 40.5, 30.5,
+  1000, 200000, 0, 150000000
+FROM generate_series(%(since)s, %(until)s - interval '5 minutes', interval '5 minutes') t,
+  allocation_gpu g
+"""
+_READINGS = """
+INSERT INTO allocation_gpusample (gpu_id, tenant_id, allocation_id, at, utilisation,
+  memory_used_mb, memory_total_mb, power_mw, temperature_c, processes, bandwidth, energy_mj)
+SELECT g.id, %(tenant)s, md5(g.number || ':' || floor(extract(epoch FROM t) / %(lasts)s))::uuid, t,
+  60, 50000, 81559, 500000, 61, 1, 40, extract(epoch FROM t)::bigint * 500000
+FROM generate_series(%(since)s, %(until)s - interval '10 seconds', interval '10 seconds') t,
+  allocation_gpu g
+"""
+
+
+@contextlib.contextmanager
+def database() -> Iterator[Servers]:
+    """A migrated database of its own, reached as the web process does."""
+    servers = Servers()
+    os.environ.update(servers.environment())
+    try:
+        servers.database_ensure()
+        django.setup()
+        yield servers
+    finally:
+        servers.close()
+
+
+def fill(gpus: int, days: int, tenant: UUID) -> dict[str, Any]:
+    """Hardware, rows and readings; how many there are and what they take."""
+    from django.db import connection  # noqa: PLC0415 (Django is there only now)
+
+    from tests.roles import as_system  # noqa: PLC0415
+
+    began = time.perf_counter()
+    with as_system(), connection.cursor() as cursor:
+        _hardware(gpus, tenant)
+        values: dict[str, Any] = {"tenant": tenant, "lasts": int(LASTS.total_seconds())}
+        for day in range(days, 0, -1):
+            since = NOW - timedelta(days=day)
+            cursor.execute(_ROWS, {**values, "since": since, "until": since + timedelta(days=1)})
+        cursor.execute(_READINGS, {**values, "since": NOW - timedelta(hours=2), "until": NOW})
+        cursor.execute("ANALYZE allocation_gpuuse; ANALYZE allocation_gpusample")
+        cursor.execute(
+            "SELECT count(*), pg_table_size('allocation_gpuuse'),"
+            " pg_indexes_size('allocation_gpuuse') FROM allocation_gpuuse"
+        )
+        rows, table, indexes = cursor.fetchone()
+        cursor.execute("SELECT count(*) FROM allocation_gpusample")
+        (readings,) = cursor.fetchone()
+    return {
+        "rows": rows,
+        "readings": readings,
+        "table_mb": table >> 20,
+        "indexes_mb": indexes >> 20,
+        "filled_s": round(time.perf_counter() - began, 1),
+    }
+
+
+def _hardware(gpus: int, tenant: UUID) -> None:
+    from allocation.models import Gpu, GpuModel, Node, Rack  # noqa: PLC0415
+    from tenants.models import GpuClass, Tenant  # noqa: PLC0415
+
+    Tenant.objects.create(id=tenant, slug="bench", name="Bench")
+    gpu_class = GpuClass.objects.create(slug="h100", label="H100", order=0)
+    model = GpuModel.objects.create(
+        slug="h100-80gb", product_name="H100", gpu_class=gpu_class, memory_mb=81_559
+    )
+    rack = Rack.objects.create(name="a1")
+    for first in range(0, gpus, 8):
+        node = Node.objects.create(name=f"n{first // 8}", rack=rack)
+        Gpu.objects.bulk_create(
+            Gpu(
+                number=first + index, node=node, index=index, uuid=f"GPU-{first + index}",
+                model=model, gpu_class=gpu_class,
+            )
+            for index in range(min(8, gpus - first))
+        )  # fmt: skip
+
+
+def _timed(times: int, ask: Callable[[], object]) -> dict[str, float]:
+    spent = []
+    for _ in range(times):
+        began = time.perf_counter()
+        ask()
+        spent.append(time.perf_counter() - began)
+    return {**spread(spent), "first_ms": round(spent[0] * 1000, 1)}
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Everything, on a fresh database."""
+    tenant = uuid4()
+    with database():
+        filled = fill(options.gpus, options.days, tenant)
+        return {
+            "gpus": options.gpus,
+            "days": options.days,
+            **filled,
+            **_questions(tenant, options),
+            **_work(),
+            "machine": machine(),
+        }
+
+
+def _questions(tenant: UUID, options: argparse.Namespace) -> dict[str, Any]:
+    from django.db import connection  # noqa: PLC0415
+
+    from allocation.queries.fleet.telemetry import use_of_allocations  # noqa: PLC0415
+    from tenants.platform.wall import tenant_tx  # noqa: PLC0415
+
+    def booking(number: int, at: datetime) -> list[UUID]:
+        stretch = int(at.timestamp()) // int(LASTS.total_seconds())
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT md5(%s || ':' || %s)::uuid", [str(number), str(stretch)])
+            return [cursor.fetchone()[0]]
+
+    def ask(back: timedelta, lasts: timedelta, count: int = 1) -> Callable[[], object]:
+        since = NOW - back
+        whose = [name for number in range(count) for name in booking(number, since)]
+
+        def asked() -> object:
+            with tenant_tx(tenant):
+                return use_of_allocations(
+                    allocations=whose, since=since, until=since + lasts, now=NOW
+                )
+
+        return asked
+
+    hour, most = timedelta(hours=1), timedelta(days=options.days)
+    return {
+        "this_booking_this_hour_old": _timed(50, ask(most - hour, hour)),
+        "this_booking_this_hour_middle": _timed(50, ask(most / 2, hour)),
+        "this_booking_this_hour_now": _timed(50, ask(hour, hour)),
+        "whole_booking_12h": _timed(50, ask(most / 2, LASTS)),
+        "gang_of_32_12h": _timed(20, ask(most / 2, LASTS, 32)),
+    }
+
+
+def _work() -> dict[str, Any]:
+    from allocation.services.nodes.telemetry import telemetry_sweep, use_roll  # noqa: PLC0415
+    from tests.roles import as_system  # noqa: PLC0415
+
+    with as_system():
+        return {
+            "roll_up": _timed(5, lambda: use_roll(NOW)),
+            "sweep_ten_minutes": _timed(1, lambda: telemetry_sweep(NOW + timedelta(minutes=10))),
+        }
+
+
+def arguments() -> argparse.ArgumentParser:
+    """What can be said on the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.live.telemetry", description=__doc__
+    )
+    parser.add_argument("--gpus", type=int, default=256)
+    parser.add_argument("--days", type=int, default=90)
+    parser.add_argument("--out", type=Path, default=None, help="folder for telemetry.json")
+    return parser
+
+
+if __name__ == "__main__":
+    chosen = arguments().parse_args()
+    report("telemetry", measure(chosen), chosen.out)

@@ -1,0 +1,160 @@
+"""Many who wait for one decision: `python -m tests.bench.live.waiting --waiters 2000`.
+
+The solver is stopped, a booking is asked for, and so many requests wait for its decision at once.
+An ordinary page is read all the time, before and while they wait. Then the solver goes on, and
+every waiting request is answered.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from tests.bench.machine import machine, report, spread
+from tests.bench.site import Site, site_of, site_options
+
+PART = "researcher"
+WISH = {"project": "protein-folding", "request": "1 1g.10gb h100 10m"}
+# How many requests are on their way at once, until they wait.
+ARRIVING = 50
+WAIT_SECONDS = 50
+PAGE_SECONDS = 15
+PAGE_EVERY = 0.05
+QUICK_IN_A_ROW = 5
+
+
+class WrongResult(Exception):
+    """A request was not answered as it must be; how fast does not matter then."""
+
+
+@contextmanager
+def solver_stopped(site: Site) -> Iterator[None]:
+    """Nothing is decided meanwhile."""
+    record = json.loads((site.var / "pids" / "solver.pid").read_text(encoding="utf-8"))
+    os.killpg(record["pid"], signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(record["pid"], signal.SIGCONT)
+
+
+async def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
+    """The page's times before and while they wait, and when they were answered."""
+    async with site.client(PART) as pages:
+        before = await _page_times(pages, PAGE_SECONDS)
+        with solver_stopped(site):
+            made = (await pages.post("/bookings", json=WISH)).raise_for_status().json()
+            began, gate = time.monotonic(), asyncio.Semaphore(ARRIVING)
+            waiters = [
+                asyncio.create_task(_one(site, made["id"], gate)) for _ in range(options.waiters)
+            ]
+            await asyncio.sleep(0)
+            arrived = await _all_wait(pages, gate, median(before), began)
+            during = await _page_times(pages, PAGE_SECONDS)
+            if any(waiter.done() for waiter in waiters):
+                raise WrongResult("somebody was answered before the decision")
+        went_on = time.monotonic()
+        answers = await asyncio.gather(*waiters)
+        await pages.post(f"/bookings/{made['number']}/cancel", json={})
+    states = Counter((answer.status, answer.state != "requested") for answer in answers)
+    if states != {(200, True): options.waiters}:
+        raise WrongResult(f"not all were answered with the decision: {states}")
+    return {
+        "bench": "waiting",
+        "waiters": options.waiters,
+        "arrived_after_s": round(arrived, 1),
+        "page_before": spread(before),
+        "page_while_they_wait": spread(during),
+        "answered_after": spread([answer.at - went_on for answer in answers]),
+        "machine": machine(),
+    }
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one waiting request got, and when."""
+
+    status: int
+    state: str
+    at: float
+
+
+async def _one(site: Site, booking: str, gate: asyncio.Semaphore) -> Answer:
+    """One request on a connection of its own; the gate is open again once it is sent."""
+    address = urlsplit(site.url)
+    head = (
+        f"GET /api/v1/bookings/{booking} HTTP/1.1\r\nHost: {address.netloc}\r\n"
+        f"Authorization: Bearer {site.tokens[PART]}\r\nPrefer: wait={WAIT_SECONDS}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    async with gate:
+        reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
+        writer.write(head.encode())
+        await writer.drain()
+    raw = await reader.read()
+    at = time.monotonic()
+    writer.close()
+    said, _, body = raw.partition(b"\r\n\r\n")
+    return Answer(int(said.split()[1]), json.loads(body).get("state", ""), at)
+
+
+async def _all_wait(
+    rest: httpx.AsyncClient, gate: asyncio.Semaphore, usual: float, began: float
+) -> float:
+    """Seconds until all of them are sent and pages are as quick as before: then nobody is still on
+    the way to a thread."""
+    for _ in range(ARRIVING):
+        await gate.acquire()
+    quick = 0
+    while quick < QUICK_IN_A_ROW:
+        [took] = await _page_times(rest, 0)
+        quick = quick + 1 if took <= 2 * usual else 0
+    return time.monotonic() - began
+
+
+async def _page_times(rest: httpx.AsyncClient, seconds: float) -> list[float]:
+    """How long one page's REST call takes, again and again, once at least."""
+    times: list[float] = []
+    until = time.monotonic() + seconds
+    while not times or time.monotonic() < until:
+        began = time.monotonic()
+        (await rest.get("/bookings", params={"limit": 20})).raise_for_status()
+        times.append(time.monotonic() - began)
+        await asyncio.sleep(PAGE_EVERY)
+    return times
+
+
+def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
+    """The figures of one run."""
+    return asyncio.run(measured(site, options))
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The options."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--waiters", type=int, default=2000)
+    site_options(parser)
+    return parser
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments().parse_args()
+    with site_of(options) as site:
+        result = measure(site, options)
+    report(result["bench"], result, options.out)
+
+
+if __name__ == "__main__":
+    main()

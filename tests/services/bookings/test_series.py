@@ -1,0 +1,227 @@
+"""Bookings that repeat: all dates in one transaction and one decision, or a part that is said."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from allocation.models import Booking, Gpu, Series
+from allocation.rules.recurrence import recurrence_read
+from allocation.rules.states import State
+from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.series import Repeat, series_cancel, series_request
+from allocation.services.decide.cycle import cycle_run
+from allocation.services.decide.invariants import invariants_check
+from billing.queries import budget_effect
+from tenants.models import AuditEntry
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
+from tests.api.builders import row_counts
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.roles import as_system
+from tests.servers.servers import Servers
+
+DAY = timedelta(days=1)
+NINE = datetime(2026, 11, 18, 8, tzinfo=UTC)  # 09:00 in Berlin, the day after NOW
+
+
+@pytest.fixture
+def lab(real_db: Servers) -> Lab:
+    return a_lab("helix")
+
+
+def asked(
+    lab: Lab, rule: str = "FREQ=DAILY;COUNT=3", *, hours: float = 2, partial: bool = False,
+    starts: datetime | None = NINE, series_id: UUID | None = None,
+) -> Series:  # fmt: skip
+    wish = replace(a_wish(lab.project, an_ask(hours=hours, starts=starts)), zone="Europe/Berlin")
+    repeat = Repeat(recurrence_read(rule), partial)
+    with tenant_tx(lab.tenant_id):
+        return series_request(
+            actor=lab.actor, wish=wish, repeat=repeat, now=NOW, series_id=series_id
+        )
+
+
+def bookings(series: Series) -> list[Booking]:
+    with as_system():
+        return list(Booking.objects.filter(series=series).order_by("starts"))
+
+
+def cycled(now: datetime = NOW) -> None:
+    with as_system():
+        assert cycle_run(now).outcome in ("decided", "unchanged")
+
+
+def left(lab: Lab) -> Decimal:
+    with as_system():
+        effect = budget_effect(project_id=lab.project.id, at=NOW)
+    assert effect is not None
+    return effect.left
+
+
+def taken(lab: Lab, starts: datetime) -> Booking:
+    """A fixed window that has its place."""
+    with tenant_tx(lab.tenant_id):
+        wish = a_wish(lab.project, an_ask(hours=1, starts=starts))
+        booking = booking_request(actor=lab.actor, wish=wish, now=NOW)
+    cycled()
+    return booking
+
+
+def test_each_date_is_a_booking_with_its_own_money_and_all_are_decided_at_once(lab: Lab) -> None:
+    before = left(lab)
+    series = asked(lab)
+    rows = bookings(series)
+    assert [row.starts for row in rows] == [NINE, NINE + DAY, NINE + 2 * DAY]
+    assert before - left(lab) == sum(row.held for row in rows) == Decimal("28.8")
+    cycled()
+    assert {row.state for row in bookings(series)} == {State.SCHEDULED}
+    assert len({row.decision_id for row in bookings(series)}) == 1
+    with as_system():
+        assert invariants_check() == []
+        assert AuditEntry.objects.filter(action="series.request").count() == 1
+
+
+def test_one_date_that_is_taken_refuses_all_and_frees_all_the_money(lab: Lab) -> None:
+    taken(lab, NINE + DAY)
+    before = left(lab)
+    series = asked(lab)
+    cycled(NOW + timedelta(seconds=1))
+    rows = bookings(series)
+    assert {row.state for row in rows} == {State.REFUSED}
+    assert [row.reasons[0]["code"] for row in rows] == [
+        "series_conflict", "gpus_busy", "series_conflict",
+    ]  # fmt: skip
+    assert rows[0].reasons[0]["numbers"]["conflicts"] == 1
+    assert left(lab) == before
+
+
+def test_a_date_that_has_to_begin_anew_goes_its_own_way(lab: Lab) -> None:
+    series = asked(lab)
+    cycled()
+    first, *others = bookings(series)
+    with as_system():
+        first.allocations.update(state="superseded")
+        Booking.objects.filter(id=first.id).update(state=State.QUEUED, replaced=1)
+        Gpu.objects.update(health=Gpu.Health.LOST)
+    cycled(NINE + HOUR)
+    assert {row.state for row in bookings(series)[1:]} == {State.SCHEDULED}
+    with as_system():
+        Gpu.objects.update(health=Gpu.Health.OK)
+    cycled(NINE + HOUR + timedelta(minutes=1))
+    again = bookings(series)[0]
+    assert again.state in (State.SCHEDULED, State.STARTING)
+    assert len(others) == 2
+
+
+def test_a_partial_series_gets_what_it_can_and_says_what_not(lab: Lab) -> None:
+    taken(lab, NINE + DAY)
+    series = asked(lab, partial=True)
+    cycled(NOW + timedelta(seconds=1))
+    assert [row.state for row in bookings(series)] == [
+        State.SCHEDULED, State.REFUSED, State.SCHEDULED,
+    ]  # fmt: skip
+
+
+def test_a_date_too_far_ahead_refuses_the_series_and_says_what_would_work(lab: Lab) -> None:
+    before, money = row_counts(), left(lab)
+    with pytest.raises(Refused) as refused:
+        asked(lab, "FREQ=WEEKLY;COUNT=6")
+    found = refused.value
+    assert (found.code, found.rule) == ("advance_window", "R14")
+    assert found.sentence.startswith("2 of 6 dates can't be had. 16 Dec 09:00 CET:")
+    assert [each["code"] for each in found.numbers["failed"]] == ["advance_window"] * 2
+    assert found.alternatives[0]["times"] == 4
+    assert found.alternatives[1] == {"partial": True}
+    assert (row_counts(), left(lab)) == (before, money), "nothing was written"
+
+
+def test_of_a_partial_series_dates_too_far_ahead_are_listed(lab: Lab) -> None:
+    series = asked(lab, "FREQ=WEEKLY;COUNT=6", partial=True)
+    assert len(bookings(series)) == 4
+    with as_system():
+        failed = Series.objects.get(id=series.id).failed
+    assert [each["code"] for each in failed] == ["advance_window"] * 2
+
+
+def test_money_for_only_some_dates_is_money_for_none(lab: Lab) -> None:
+    poor = a_lab("poor", money="20", gpus=0)
+    with pytest.raises(Refused) as refused:
+        asked(poor)
+    assert refused.value.code == "budget_exceeded"
+    assert left(poor) == Decimal(20)
+    assert len(bookings(asked(poor, partial=True))) == 2
+
+
+def test_dates_keep_their_wall_clock_over_a_change_of_clocks(real_db: Servers) -> None:
+    before = datetime(2026, 10, 23, 10, tzinfo=UTC)
+    lab = a_lab("helix", now=before)
+    wish = replace(
+        a_wish(lab.project, an_ask(starts=before.replace(day=24, hour=7))), zone="Europe/Berlin"
+    )
+    repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
+    with tenant_tx(lab.tenant_id):
+        series = series_request(actor=lab.actor, wish=wish, repeat=repeat, now=before)
+    hours = [(row.starts.hour, row.duration_seconds) for row in bookings(series) if row.starts]
+    assert hours == [(7, 7200), (8, 7200), (8, 7200)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "hours", "code"),
+    [
+        ("FREQ=DAILY;COUNT=3", 25, "series_overlap"),
+        ("FREQ=DAILY;UNTIL=20261101", 2, "no_dates"),
+        ("FREQ=DAILY;UNTIL=20280101", 2, "series_too_long"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(
+    lab: Lab, rule: str, hours: float, code: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        asked(lab, rule, hours=hours)
+    assert (refused.value.code, refused.value.param) == (code, "repeat")
+
+
+def test_a_series_needs_a_time_of_the_day(lab: Lab) -> None:
+    with pytest.raises(Refused, match="series_needs_start"):
+        asked(lab, starts=None)
+
+
+def test_asked_twice_is_one_series(lab: Lab) -> None:
+    key = UUID(int=7)
+    assert asked(lab, series_id=key).id == asked(lab, series_id=key).id
+    with as_system():
+        assert Series.objects.count() == 1
+
+
+def test_cancelling_the_series_cancels_what_has_not_started(lab: Lab) -> None:
+    series = asked(lab)
+    cycled()
+    cycled(NINE)
+    money = left(lab)
+    with tenant_tx(lab.tenant_id):
+        assert series_cancel(actor=lab.actor, series=series, now=NINE + HOUR) == 2
+    assert [row.state for row in bookings(series)] == [
+        State.STARTING, State.CANCELLED, State.CANCELLED,
+    ]  # fmt: skip
+    assert left(lab) - money == Decimal("19.2")
+
+
+def test_a_series_stays_in_its_tenant(lab: Lab) -> None:
+    series = asked(lab)
+    other = a_lab("northlab", gpus=0)
+    with tenant_tx(other.tenant_id):
+        assert Series.objects.count() == 0
+        mine: Any = booking_request(actor=other.actor, wish=a_wish(other.project), now=NOW)
+    with as_system(), pytest.raises(IntegrityError), transaction.atomic():
+        Booking.objects.filter(id=mine.id).update(series=series)
+
+
+def test_a_whole_series_can_have_no_failed_dates(lab: Lab) -> None:
+    series = asked(lab)
+    with as_system(), pytest.raises(IntegrityError), transaction.atomic():
+        Series.objects.filter(id=series.id).update(failed=[{"starts": "x"}])

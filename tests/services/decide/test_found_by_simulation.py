@@ -1,0 +1,130 @@
+"""What seeded schedules of faults have found in the services, each as a small case of its own."""
+
+from datetime import timedelta
+
+import pytest
+
+from allocation.models import Booking, Gpu, Node
+from allocation.services.bookings.bookings import booking_extend, booking_release
+from allocation.services.publish.desired import documents
+from allocation.services.record.costs import run_is_broken
+from allocation.services.runs.healing import Because, run_break
+from allocation.services.snapshot.snapshot import snapshot_take
+from tests.builders import a_tier
+from tests.builders_allocation import (
+    HOUR,
+    NOW,
+    Lab,
+    a_booking,
+    a_lab,
+    a_node,
+    an_allocation,
+    an_ask,
+)
+from tests.roles import as_system
+from tests.services.broken import fails
+from tests.services.pause_plans import GRACE
+from tests.services.paused import all_is_well, noticed, running, saved
+from tests.services.plant import NAME, Plant, fresh, rows_of
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def lab(plant: Plant) -> Lab:
+    lab = a_lab("helix", gpus=0)
+    a_tier("standard", pausable=True)
+    return lab
+
+
+@pytest.fixture
+def rival(plant: Plant, lab: Lab) -> Lab:
+    return a_lab("rivals", gpus=0)
+
+
+def since_of(plant: Plant) -> list[int | None]:
+    with as_system():
+        return [held.since for held in snapshot_take(plant.now).held if held.started]
+
+
+def test_what_is_being_given_back_on_a_silent_node_is_nobody_to_pause(
+    plant: Plant, lab: Lab
+) -> None:
+    """A plan that pauses it can't be written, and everything else in it was dropped too."""
+    booking = running(plant, lab)
+    assert None not in since_of(plant)
+    with as_system():
+        booking_release(actor=lab.actor, booking=booking, now=plant.now)
+    plant.cycle()
+    assert fresh(booking).state == "ending"
+    assert since_of(plant) == [None, None]
+
+
+def test_what_a_broken_run_has_left_behind_is_nobody_to_pause(plant: Plant, lab: Lab) -> None:
+    booking = running(plant, lab, an_ask(1))
+    with as_system():
+        run_break(booking.id, Because("R62", "It broke."), plant.now)
+        left = [held for held in snapshot_take(plant.now).held if held.booking.startswith("left")]
+    assert [held.since for held in left] == [None]
+
+
+def test_what_a_paused_booking_left_on_dead_hardware_is_not_in_its_way(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    booking = running(plant, lab, an_ask(1))
+    plant.later(MINUTE)
+    noticed(plant, booking, rival, ask=an_ask(1, hours=1))
+    (row,) = rows_of(booking)
+    fails(plant, row.gpu.index, 79)
+    plant.later_until(plant.now + GRACE + 2 * HOUR)
+    assert [each.left for each in rows_of(booking)][:1] == [True]
+    assert fresh(booking).state == "active"
+    assert all_is_well()
+
+
+def test_hardware_that_fails_in_the_instant_of_the_start_breaks_that_run() -> None:
+    """It was taken for whole, and the cycle failed each time for want of a row that had ended."""
+    assert run_is_broken(Booking(ready_at=NOW, hardware_lost_at=NOW, noticed_at=NOW))
+    before = Booking(ready_at=NOW, hardware_lost_at=NOW - MINUTE, noticed_at=NOW)
+    assert not run_is_broken(before)
+
+
+def test_a_booking_that_is_planned_again_keeps_its_extension(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    booking = running(plant, lab, an_ask(1))
+    plant.later(MINUTE)
+    strong = fresh(noticed(plant, booking, rival, ask=an_ask(1)))
+    assert strong.state == "scheduled"
+    assert strong.planned_ends is not None
+    with as_system():
+        booking_extend(
+            actor=rival.actor, booking=strong, until=strong.planned_ends + HOUR, now=plant.now
+        )
+    plant.cycle()
+    assert fresh(strong).planned_ends == strong.planned_ends + HOUR
+    saved(plant, booking)
+    plant.later(timedelta(seconds=5))
+
+    strong = fresh(strong)
+    assert strong.state == "active"
+    assert strong.planned_starts is not None
+    assert strong.planned_ends == strong.planned_starts + 3 * HOUR
+
+
+def test_the_members_of_a_gang_that_goes_on_are_those_of_this_run(plant: Plant, lab: Lab) -> None:
+    with as_system():
+        here = Gpu.objects.filter(node__name=NAME).first()
+    there = a_node("gpu-b1-01", gpus=1)
+    with as_system():
+        beside = Gpu.objects.get(node=there)
+    assert here is not None
+    gang = a_booking(lab.project, lab.actor.user_id, state="active", ask=an_ask(2))
+    for state, starts in (("ended", plant.now - HOUR), ("active", plant.now)):
+        for gpu in (here, beside):
+            an_allocation(gang, gpu, starts=starts, ends=starts + HOUR, state=state)
+    with as_system():
+        (found,) = documents([Node.objects.get(name=NAME)], 1)[0].gangs
+    assert sorted([(m.node, m.devices) for m in found.members]) == sorted(
+        [(NAME, 1), ("gpu-b1-01", 1)]
+    )

@@ -1,0 +1,223 @@
+"""A notice is taken back when the claim that it was for goes away, as long as it is only words."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from allocation.models import Booking, Pause
+from allocation.services.bookings.bookings import booking_cancel
+from allocation.services.record.costs import booking_cost
+from allocation.services.record.open_pauses import TELLING
+from allocation.services.runs.pause_choices import booking_saved, more_time_ask
+from allocation.services.snapshot.quota_rows import used_read
+from allocation.services.snapshot.snapshot import CLEARING_SECONDS
+from tenants.models import Tier
+from tests.builders import a_tier
+from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
+from tests.roles import as_system
+from tests.services.pause_plans import GRACE, pause_of, pause_plan, plan_written
+from tests.services.paused import (
+    all_is_well,
+    desired,
+    document,
+    money_of,
+    noticed,
+    requested,
+    running,
+    saved,
+    story,
+)
+from tests.services.plant import Plant, fresh
+
+MINUTE = timedelta(minutes=1)
+CLEARING = timedelta(seconds=CLEARING_SECONDS)
+
+
+@pytest.fixture
+def lab(plant: Plant) -> Lab:
+    lab = a_lab("helix", gpus=0)
+    a_tier("standard", pausable=True)
+    return lab
+
+
+@pytest.fixture
+def rival(plant: Plant, lab: Lab) -> Lab:
+    return a_lab("rivals", gpus=0)
+
+
+def cancelled(plant: Plant, rival: Lab, strong: Booking) -> None:
+    """The stronger claim goes away, and everybody hears of it."""
+    with as_system():
+        booking_cancel(actor=rival.actor, booking=fresh(strong), now=plant.now)
+    plant.round()
+
+
+def emptied(plant: Plant) -> set[bool]:
+    """Whether the node has ended what it holds."""
+    return {record.emptied for record in plant.node.store.held.values()}
+
+
+def told_after_half_an_hour(plant: Plant, lab: Lab, rival: Lab) -> tuple[Booking, Booking]:
+    """A booking of two hours that is to go, and the claim that it is to go for."""
+    booking = running(plant, lab)
+    plant.later(30 * MINUTE)
+    ask = an_ask(2, hours=1)
+    strong = noticed(plant, booking, rival, resume=plant.now + 3 * HOUR, ask=ask)
+    plant.later(MINUTE)
+    assert fresh(booking).state == "pausing"
+    return booking, strong
+
+
+def test_it_runs_on_to_its_end_and_pays_for_all_of_it(plant: Plant, lab: Lab, rival: Lab) -> None:
+    booking, strong = told_after_half_an_hour(plant, lab, rival)
+    ends = pause_of(booking).ends_before
+    assert any(each.name == "notice.json" for each in (plant.folder / "bookings").rglob("*"))
+    cancelled(plant, rival, strong)
+    now = fresh(booking)
+    assert (now.state, now.pause_count, now.noticed_at) == ("active", 0, None)
+    assert (now.planned_ends, now.planned_places) == (ends, [])
+    assert story(booking)[-1] == "pause_withdrawn"
+    pause = pause_of(booking)
+    assert (pause.withdrawn, pause.ended_at, pause.emptied_at) == (True, plant.now, None)
+    # The node and its owner's programs hear of it too.
+    assert {(each.state, each.notice) for each in desired(plant)} == {("run", None)}
+    assert not any(each.name == "notice.json" for each in (plant.folder / "bookings").rglob("*"))
+    assert all_is_well()
+    plant.later_until(ends)
+    plant.later(timedelta(seconds=1))
+    over = fresh(booking)
+    assert (over.state, over.charged) == ("ended", booking_cost(over, 7200))
+    assert money_of(over) == (Decimal(0), over.charged)
+    with as_system():
+        used = [each for each in used_read(plant.now) if each.tenant == str(lab.tenant_id)]
+    assert sum(each.unit_seconds for each in used) == 2 * 56_000 * 7200
+    assert all_is_well()
+
+
+def test_once_all_is_saved_it_goes_through(plant: Plant, lab: Lab, rival: Lab) -> None:
+    booking, strong = told_after_half_an_hour(plant, lab, rival)
+    with as_system():
+        booking_saved(actor=lab.actor, booking=fresh(booking), now=plant.now)
+    cancelled(plant, rival, strong)
+    plant.later(CLEARING)
+    assert "pause_withdrawn" not in story(booking)
+    assert pause_of(booking).emptied_at is not None
+    # There is nobody in its way: it goes on at once.
+    assert fresh(booking).state == "active"
+    assert all_is_well()
+
+
+def test_a_save_that_was_on_its_way_ends_no_run_that_goes_on(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    booking, strong = told_after_half_an_hour(plant, lab, rival)
+    with as_system():
+        booking_cancel(actor=rival.actor, booking=fresh(strong), now=plant.now)
+    plant.cycle()
+    saved(plant, booking)
+    assert (fresh(booking).state, fresh(booking).saved_at) == ("active", plant.now)
+    plant.later(GRACE)
+    assert fresh(booking).state == "active"
+    assert all_is_well()
+
+
+def test_a_part_of_a_gang_that_is_saved_is_no_answer(plant: Plant, lab: Lab, rival: Lab) -> None:
+    booking, strong = told_after_half_an_hour(plant, lab, rival)
+    saved(plant, booking, members=1)
+    cancelled(plant, rival, strong)
+    assert fresh(booking).state == "active"
+
+
+def test_too_near_its_deadline_it_goes_through(plant: Plant, lab: Lab, rival: Lab) -> None:
+    booking, strong = told_after_half_an_hour(plant, lab, rival)
+    plant.later_until(pause_of(booking).deadline - TELLING)
+    cancelled(plant, rival, strong)
+    assert fresh(booking).state == "pausing"
+    plant.later(TELLING + CLEARING)
+    assert pause_of(booking).emptied_at is not None
+    assert all_is_well()
+
+
+def test_a_node_that_does_not_hear_of_it_hands_the_device_over_again(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    """Cut off, it ends the run at the deadline that it knows; the place stays the booking's."""
+    booking, strong = told_after_half_an_hour(plant, lab, rival)
+    plant.line.hears = False
+    cancelled(plant, rival, strong)
+    plant.later(GRACE)
+    assert fresh(booking).state == "active"
+    assert emptied(plant) == {True}
+    plant.line.hears = True
+    plant.later(CLEARING)
+    assert fresh(booking).state == "active"
+    assert emptied(plant) == {False}
+    assert all_is_well()
+
+
+def test_it_can_be_told_again_for_the_next_claim(plant: Plant, lab: Lab, rival: Lab) -> None:
+    booking, strong = told_after_half_an_hour(plant, lab, rival)
+    with as_system():
+        Tier.objects.update(max_pauses=1)
+    cancelled(plant, rival, strong)
+    again = noticed(plant, booking, rival)
+    assert (pause_of(booking).number, fresh(booking).pause_count) == (2, 1)
+    plant.later(GRACE)
+    assert (fresh(booking).state, fresh(again).state) == ("paused", "active")
+    # Billed once, from its start to the second notice.
+    assert pause_of(booking).charged + pause_of(booking).credit == booking_cost(booking, 31 * 60)
+    assert all_is_well()
+
+
+def test_a_wish_for_more_time_goes_with_the_notice(plant: Plant, lab: Lab, rival: Lab) -> None:
+    booking, strong = told_after_half_an_hour(plant, lab, rival)
+    with as_system():
+        Tier.objects.update(more_times=1, more_time_seconds=300)
+        booking_cancel(actor=rival.actor, booking=fresh(strong), now=plant.now)
+        more_time_ask(actor=lab.actor, booking=fresh(booking), now=plant.now)
+    plant.round()
+    assert fresh(booking).state == "active"
+    assert pause_of(booking).more_asked_at is None
+    assert all_is_well()
+
+
+def test_a_claim_that_starts_elsewhere_before_needs_it_no_more(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    small = running(plant, lab, an_ask(1))
+    other = running(plant, rival, an_ask(1))
+    strong = requested(plant, rival, an_ask(1, hours=1))
+    with as_system():
+        # It waits for the room with a promise, so that it may begin sooner elsewhere.
+        told = pause_plan(small, strong, plant.now + GRACE, is_placed=False)
+    plan_written(told, plant.now)
+    plant.later(MINUTE)
+    assert (fresh(small).state, fresh(strong).state) == ("pausing", "queued")
+    with as_system():
+        booking_cancel(actor=rival.actor, booking=fresh(other), now=plant.now)
+    plant.later(CLEARING)
+    plant.later(CLEARING)
+    assert (fresh(small).state, fresh(strong).state) == ("active", "active")
+    assert pause_of(small).withdrawn
+    assert all_is_well()
+
+
+def test_the_database_takes_no_notice_back_that_was_answered(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    booking, _ = told_after_half_an_hour(plant, lab, rival)
+    pause = pause_of(booking)
+    for wrong in (
+        {"acknowledged_at": plant.now, "ended_at": plant.now},
+        {"ended_at": None},
+        {"ended_at": pause.deadline},
+    ):
+        with (
+            as_system(),
+            pytest.raises(IntegrityError, match="pause_withdrawn_in_time"),
+            transaction.atomic(),
+        ):
+            Pause.objects.filter(id=pause.id).update(withdrawn=True, **wrong)
+    assert document(plant).generation > 0

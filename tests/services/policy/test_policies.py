@@ -1,0 +1,114 @@
+"""A policy that the solver could not use is never live, and the last good one stays."""
+
+import json
+from contextlib import suppress
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocation.models import PolicyVersion
+from allocation.services.policy.policies import (
+    LEAST,
+    MOST,
+    policy_of,
+    policy_publish,
+    policy_read,
+    policy_tunables,
+)
+from allocation.solver import Policy
+from tenants.platform.errors import Refused
+from tests.builders_allocation import NOW, Lab, a_lab
+from tests.roles import as_system
+from tests.servers.servers import Servers
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=6,
+)
+NEAR = st.dictionaries(
+    st.sampled_from([*MOST, "grid ", "version", "Grid"]),
+    st.integers(-2, 10**6) | st.integers(10**17, 10**20) | JSON,
+)
+
+
+@pytest.fixture
+def lab(real_db: Servers) -> Lab:
+    return a_lab("helix")
+
+
+def live() -> PolicyVersion:
+    with as_system():
+        return PolicyVersion.objects.get(state="live")
+
+
+def test_every_tunable_has_its_range() -> None:
+    assert MOST.keys() == policy_tunables(Policy(1)).keys()
+    assert policy_read(policy_tunables(Policy(1)), 1) == Policy(1)
+
+
+@given(JSON | NEAR)
+@settings(max_examples=300)
+def test_any_document_is_a_policy_or_a_sentence(document: object) -> None:
+    policy = None
+    with suppress(ValueError):
+        policy = policy_read(document, 7)
+    if policy is not None:
+        assert policy.version == 7
+        least = {name: LEAST.get(name, 1) for name in MOST}
+        found = policy_tunables(policy)
+        assert all(least[name] <= value <= MOST[name] for name, value in found.items())
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"grid": 0},
+        {"grid": True},
+        {"grid": 2.5},
+        {"gird": 300},
+        {"grid": 7200, "horizon": 3600},
+        {"horizon": 10**15},
+        ["grid", 300],
+        None,
+    ],
+)
+def test_what_is_refused_leaves_the_last_good_one_live(lab: Lab, document: object) -> None:
+    before = live()
+    with as_system(), pytest.raises(Refused, match="bad_policy"):
+        policy_publish(document=document, now=NOW)
+    assert live() == before
+
+
+def test_a_new_policy_is_live_at_once_and_the_old_one_is_kept(lab: Lab) -> None:
+    before = live()
+    with as_system():
+        made = policy_publish(document={"grid": 600}, now=NOW)
+        assert policy_of(made).grid == 600
+        assert PolicyVersion.objects.get(number=before.number).state == "retired"
+    assert live() == made
+
+
+@pytest.mark.parametrize("document", ['{"grid": "x"}', '{"grid": 0}', '{"grid": 1.5}', "[]"])
+def test_the_database_itself_takes_nothing_else(lab: Lab, document: str) -> None:
+    with as_system(), pytest.raises(IntegrityError, match="policy_of_whole_numbers"):
+        PolicyVersion.objects.create(
+            number=99, document=json.loads(document), state="draft", created=NOW
+        )
+
+
+def test_the_command_shows_changes_and_refuses(lab: Lab) -> None:
+    said = StringIO()
+    with as_system():
+        call_command("policy", "grid=600", stdout=said)
+        assert "  grid = 600\n" in said.getvalue()
+        assert "  cool_down = 1800  (default)\n" in said.getvalue()
+        with pytest.raises(CommandError, match=r"grid must be a whole number .* Version \d+ stays"):
+            call_command("policy", "grid=soon", stdout=said)
+        call_command("policy", "grid=", stdout=said)
+    assert "  grid = 300  (default)\n" in said.getvalue()
+    assert live().document == {}

@@ -1,0 +1,203 @@
+"""What a waiting booking is told: its range, and what would start sooner in one step."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from allocation.models import Booking, BookingEvent
+from allocation.queries.bookings.outcomes import pause_record, start_range_of
+from allocation.rules.states import State
+from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.decide.cycle import cycle_run
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.quotes.earlier import Change, booking_change, sooner_options
+from allocation.services.quotes.quotes import Quote, quote_make
+from billing.queries import reference_totals
+from billing.services import price_book_publish
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
+from tests.builders import a_tier
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_wish, an_ask
+from tests.roles import as_system
+from tests.servers.servers import Servers
+from tests.services.plant import fresh
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def busy(real_db: Servers) -> tuple[Lab, Booking]:
+    """One H100, promised to a long booking first, and one that waits for it."""
+    lab = a_lab("helix")
+    a_tier("spot", pausable=True)
+    with as_system():
+        prices = {("h100", "standard"): Decimal(4), ("h100", "spot"): Decimal(1)}
+        price_book_publish(actor_id=None, valid_from=NOW + HOUR, prices=prices, now=NOW)
+    asked(lab, an_ask(hours=2, profile="3g.40gb"))
+    cycled(NOW)
+    waiting = asked(lab, an_ask(hours=1))
+    cycled(NOW + MINUTE)
+    return lab, fresh(waiting)
+
+
+def asked(lab: Lab, ask: Any, tier: str = "standard") -> Booking:  # noqa: ANN401
+    with tenant_tx(lab.tenant_id):
+        return booking_request(actor=lab.actor, wish=a_wish(lab.project, ask, tier=tier), now=NOW)
+
+
+def cycled(now: datetime) -> None:
+    with as_system():
+        assert cycle_run(now).outcome in ("decided", "unchanged")
+
+
+def changed(lab: Lab, booking: Booking, change: Change, now: datetime) -> Booking:
+    with tenant_tx(lab.tenant_id):
+        return booking_change(actor=lab.actor, booking=booking, change=change, now=now)
+
+
+def seen(lab: Lab, booking: Booking, now: datetime) -> Any:  # noqa: ANN401
+    with tenant_tx(lab.tenant_id):
+        booking = Booking.objects.select_related("project").get(id=booking.id)
+        return sooner_options(actor=lab.actor, booking=booking, now=now)[0]
+
+
+def test_a_waiting_booking_is_shown_what_would_start_before_its_promise(
+    busy: tuple[Lab, Booking],
+) -> None:
+    lab, waiting = busy
+    assert waiting.planned_starts is not None
+    options = seen(lab, waiting, NOW + MINUTE)
+    assert 1 <= len(options) <= 3
+    assert all(option.starts < waiting.planned_starts for option in options)
+    assert {option.profile: option.speed for option in options} == {
+        "2g.20gb": 1000 * 2 // 7,
+        "3g.40gb": 1000 * 3 // 7,
+    }
+
+
+def test_the_change_gives_one_up_and_books_the_other_in_one_step(
+    busy: tuple[Lab, Booking],
+) -> None:
+    lab, waiting = busy
+    (option, *_) = seen(lab, waiting, NOW + MINUTE)
+    change = Change(option.tier, option.request, option.starts)
+    new = changed(lab, waiting, change, NOW + MINUTE)
+    old = fresh(waiting)
+    assert (old.state, new.state) == (State.CANCELLED, State.REQUESTED)
+    assert new.submitted == NOW + MINUTE, "a new place in line"
+    with as_system():
+        assert reference_totals(tenant_id=lab.tenant_id, reference=old.id)[0] == 0
+        held = reference_totals(tenant_id=lab.tenant_id, reference=new.id)[0]
+        assert held == new.held == option.price
+        lines = list(BookingEvent.objects.filter(kind="changed").values_list("sentence", flat=True))
+    assert lines[0] == f"{new.label} was booked instead."
+    assert changed(lab, waiting, change, NOW + 2 * MINUTE).id == new.id, "twice is once"
+    cycled(NOW + 2 * MINUTE)
+    assert fresh(new).state in (State.SCHEDULED, State.STARTING)
+    with as_system():
+        assert invariants_check() == []
+
+
+def test_what_is_gone_changes_nothing_and_says_the_rule(busy: tuple[Lab, Booking]) -> None:
+    lab, waiting = busy
+    (option, *_) = seen(lab, waiting, NOW + MINUTE)
+    asked(lab, an_ask(hours=1.5, profile="3g.40gb"))
+    cycled(NOW + MINUTE)
+    with pytest.raises(Refused) as refused:
+        changed(lab, waiting, Change(option.tier, option.request, option.starts), NOW + 2 * MINUTE)
+    assert (refused.value.code, refused.value.rule) == ("change_gone", "R71")
+    assert fresh(waiting).state == State.QUEUED
+    with as_system():
+        assert Booking.objects.count() == 3
+
+
+def test_only_what_waits_can_be_changed(busy: tuple[Lab, Booking]) -> None:
+    lab, waiting = busy
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=waiting, now=NOW + MINUTE)
+    with pytest.raises(Refused, match="not_changeable"):
+        changed(lab, waiting, Change("standard", "1 h100 1h", NOW), NOW + 2 * MINUTE)
+
+
+def test_no_money_for_the_new_one_leaves_the_old_one_as_it_was(busy: tuple[Lab, Booking]) -> None:
+    lab, waiting = busy
+    (option, *_) = seen(lab, waiting, NOW + MINUTE)
+    with as_system():
+        lab.project.is_open = False
+        lab.project.save(update_fields=["is_open"])
+    with pytest.raises(Refused):
+        changed(lab, waiting, Change(option.tier, option.request, option.starts), NOW + 2 * MINUTE)
+    assert fresh(waiting).state == State.QUEUED
+
+
+def test_the_first_promise_stays_as_it_was_made(busy: tuple[Lab, Booking]) -> None:
+    _, waiting = busy
+    assert waiting.first_promise == waiting.planned_starts == NOW + 2 * HOUR
+    assert waiting.first_promised_at == NOW + MINUTE
+    with as_system():
+        first = Booking.objects.get(ask__profile="3g.40gb")
+        booking_cancel(actor=_actor(busy), booking=first, now=NOW + 5 * MINUTE)
+    cycled(NOW + 6 * MINUTE)
+    moved = fresh(waiting)
+    assert moved.planned_starts != NOW + 2 * HOUR
+    assert moved.first_promise == NOW + 2 * HOUR
+
+
+def _actor(busy: tuple[Lab, Booking]) -> Any:  # noqa: ANN401
+    return busy[0].actor
+
+
+def ran(lab: Lab, *, late: int, paused: bool = False, tier: str = "standard") -> None:
+    """A booking that was promised an hour ahead, started `late` seconds after, and is over."""
+    booking = a_booking(lab.project, lab.actor.user_id, state=State.ENDED)
+    started = NOW + timedelta(seconds=late)
+    with as_system():
+        Booking.objects.filter(id=booking.id).update(
+            tier=tier, first_promise=NOW, first_promised_at=NOW - HOUR, ready_at=started,
+            ended_at=NOW + HOUR, planned_class="h100",
+        )  # fmt: skip
+        for kind in ["started", *(["paused"] if paused else []), "started"]:
+            BookingEvent.objects.create(
+                tenant_id=booking.tenant_id, booking=booking, at=started, kind=kind, state="ended"
+            )
+            started += HOUR
+
+
+@pytest.mark.django_db
+def test_the_range_is_learnt_from_what_started_in_the_same_tier(lab: Lab) -> None:
+    waiting = a_booking(lab.project, lab.actor.user_id, state=State.SCHEDULED, starts=NOW + HOUR)
+    for late in range(0, 1_900, 100):
+        ran(lab, late=late)
+    with tenant_tx(lab.tenant_id):
+        assert start_range_of(waiting, NOW) is None, "19 are too few, and it has its place"
+    ran(lab, late=1_900)
+    with tenant_tx(lab.tenant_id):
+        found = start_range_of(waiting, NOW)
+    assert found is not None
+    assert (found.of, found.earliest) == (20, NOW + HOUR)
+    assert found.latest == NOW + HOUR + timedelta(seconds=1_700)
+    other = a_lab("north", gpus=0)
+    with tenant_tx(other.tenant_id):
+        assert start_range_of(waiting, NOW) is None, "how others fare is not learnt from"
+
+
+@pytest.mark.django_db
+def test_pauses_are_counted_once_a_booking_and_told_in_the_quote(lab: Lab) -> None:
+    a_tier("spot", pausable=True)
+    with as_system():
+        prices = {("h100", "standard"): Decimal(4), ("h100", "spot"): Decimal(1)}
+        price_book_publish(actor_id=None, valid_from=NOW + HOUR, prices=prices, now=NOW)
+    for number in range(20):
+        ran(lab, late=0, paused=number < 5, tier="spot")
+    with tenant_tx(lab.tenant_id):
+        risk = pause_record().risk("spot", "h100", borrowed=False, quarter=1)
+        quote: Quote = quote_make(
+            actor=lab.actor, wish=a_wish(lab.project), now=NOW + HOUR + MINUTE
+        )
+    assert (risk.paused, risk.ended, risk.thousandths) == (5, 20, 150)
+    told = {option.tier: option for option in quote.options if option.kind == "as_asked"}
+    assert (told["standard"].pause_risk, told["standard"].pause_basis) == (0, "")
+    assert told["spot"].pause_risk > 0
+    assert "like it" in told["spot"].pause_basis

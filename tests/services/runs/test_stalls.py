@@ -1,0 +1,72 @@
+"""Starts that wait for their nodes: who is told, once, and what it costs."""
+
+from datetime import timedelta
+
+import pytest
+
+from allocation.models import Booking, GpuEvent
+from allocation.rules.nodes.node_policy import NodePolicy
+from allocation.services.bookings.bookings import booking_request
+from allocation.services.runs.stalls import stalls_tell
+from tests.builders_allocation import Lab, a_lab, a_wish, an_ask
+from tests.roles import as_system
+from tests.services.plant import NAME, Plant, fresh
+
+SLOW = timedelta(seconds=NodePolicy().start_slow)
+
+
+@pytest.fixture
+def lab(plant: Plant) -> Lab:
+    return a_lab("helix", gpus=0)
+
+
+def told(plant: Plant) -> int:
+    with as_system():
+        return stalls_tell(plant.now)
+
+
+def slow() -> list[tuple[str, bool]]:
+    with as_system():
+        return [(e.sentence, e.is_open) for e in GpuEvent.objects.filter(kind="slow")]
+
+
+def starting(plant: Plant, lab: Lab) -> Booking:
+    """The node was told to start it, and its agent stands still."""
+    with as_system():
+        wish = a_wish(lab.project, an_ask(2))
+        booking = booking_request(actor=lab.actor, wish=wish, now=plant.now)
+    plant.cycle()
+    assert fresh(booking).state == "starting"
+    return booking
+
+
+def test_who_starts_is_told_once_that_the_node_does_not_answer_and_pays_nothing(
+    plant: Plant, lab: Lab
+) -> None:
+    booking = starting(plant, lab)
+    plant.now += SLOW - timedelta(seconds=1)
+    assert told(plant) == 0
+    plant.now += timedelta(seconds=1)
+    assert (told(plant), told(plant)) == (1, 0)
+    now = fresh(booking)
+    assert (now.state, now.ready_at, now.charged) == ("starting", None, None)
+    (reason,) = now.reasons
+    assert reason["rule"] == "R86"
+    assert reason["sentence"].startswith(f"{NAME} does not answer.")
+    with as_system():
+        assert booking.events.filter(kind="start_slow").count() == 1
+    assert slow() == [("1 booking waiting to be started there.", True)]
+
+    plant.round()
+    assert fresh(booking).state == "active"
+    assert fresh(booking).ready_at == plant.now
+    assert told(plant) == 0
+    assert slow() == [("1 booking waiting to be started there.", False)]
+
+
+def test_a_start_that_is_in_time_is_nobodys_business(plant: Plant, lab: Lab) -> None:
+    booking = starting(plant, lab)
+    plant.round()
+    plant.now += SLOW
+    assert told(plant) == 0
+    assert (fresh(booking).state, slow()) == ("active", [])

@@ -1,0 +1,31 @@
+"""The model's maintenance: see services/operate/maintenance.py and queries/fleet/maintenance.py."""
+
+from collections.abc import Iterable
+
+from allocation.solver import Blackout
+from tests.simulation.tables.rows import Row, Site, Tables, Upkeep
+
+
+def planned(tables: Tables, now: float) -> list[Upkeep]:
+    """See blackouts_open."""
+    return [u for u in tables.upkeep.values() if u.ended_at is None and u.ends > now]
+
+
+def laid(tables: Tables, site: Site, now: float) -> tuple[Blackout, ...]:
+    """See blackouts_read."""
+    return tuple(
+        Blackout(gpu=gpu.id, starts=each.starts, ends=each.ends)
+        for gpu in site.gpus
+        for each in planned(tables, now)
+        if _covers(each, gpu.node, gpu.index)
+    )
+
+
+def is_away(row: Row, site: Site, wanted: Iterable[Upkeep]) -> bool:
+    """Whether some of it covers the row's GPU."""
+    node, index = site.node_of[row.place.gpu], site.index_of[row.place.gpu]
+    return any(_covers(each, node, index) for each in wanted)
+
+
+def _covers(upkeep: Upkeep, node: str, index: int) -> bool:
+    return upkeep.node == node and upkeep.gpu in (None, index)

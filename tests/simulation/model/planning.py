@@ -1,0 +1,244 @@
+"""How the model writes a plan: see services/changes.py and plans.py."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from allocation.reasons.catalogue import BY_ID
+from allocation.solver import (
+    CONFLICT,
+    Assign,
+    Carried,
+    Extend,
+    Group,
+    Move,
+    Part,
+    Parts,
+    Pause,
+    Plan,
+    Refuse,
+    Snapshot,
+    Waiting,
+    in_halves,
+    narrowed,
+)
+from tests.simulation.model import stale
+from tests.simulation.model.pausing import pause_begin, pause_withdraw
+from tests.simulation.tables.accounts import is_rest, none_left, pause_over, time_left
+from tests.simulation.tables.calendar import is_excluded
+from tests.simulation.tables.rows import LIVE, Booking, Row, Tables
+
+EXTENDABLE = ("scheduled", "starting", "active")
+WORTH = 60
+MOST_TRIES = 64
+NewId = Callable[[], str]
+
+
+class PlanStale(Exception):
+    """The plan can't be written: look again."""
+
+    def __init__(self, message: str, withheld: dict[Part, str] | None = None) -> None:
+        super().__init__(message)
+        self.withheld = withheld or {}
+
+
+def is_anyone_waiting(tables: Tables) -> bool:
+    """Whether there is a wish for the solver to answer."""
+    waits = ("requested", "queued", "pausing", "paused")
+    return any(
+        b.state in waits or (b.extension is not None and b.state in EXTENDABLE)
+        for b in tables.bookings.values()
+    )
+
+
+def news_of(tables: Tables, plan: Plan, now: float) -> Plan:
+    """What of it is news."""
+    return _changes_of(tables, plan, now)
+
+
+def plan_apply(
+    tables: Tables, news: Plan, snapshot: Snapshot, now: float, writer: "Writer", *, is_last: bool
+) -> tuple[Tables, dict[Part, str]]:
+    """The tables with all that still holds of it, and what was withheld; see services/plans.py.
+
+    Raises PlanStale with the tables as they were.
+    """
+    parts = Parts(news, snapshot)
+    gone = stale.parts_gone(tables, news, now)
+    if not is_last:
+        gone |= stale.too_early(tables, news, snapshot)
+    withheld = parts.withheld(gone)
+    if parts.all and len(withheld) == len(parts.all):
+        raise PlanStale("nothing of it can be written", withheld)
+    kept = [tables]
+
+    def attempt(some: Sequence[Group]) -> PlanStale | None:
+        trial = kept[-1].copy()
+        narrow = narrowed(news, {part for group in some for part in group})
+        try:
+            writer.write(trial, narrow, now)
+        except PlanStale as failed:
+            return failed
+        kept.append(trial)
+        return None
+
+    groups = [tuple(p for p in group if p not in withheld) for group in parts.groups()]
+    failed, error = in_halves([group for group in groups if group], attempt, MOST_TRIES)
+    if error is not None:
+        raise error
+    refused = dict.fromkeys((part for group in failed for part in group), CONFLICT)
+    return kept[-1], withheld | refused
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes plans with new ids."""
+
+    row_id: NewId
+    pause_id: NewId
+
+    def write(self, tables: Tables, news: Plan, now: float) -> None:
+        """Raises PlanStale with half of it written."""
+        _pauses_begin(tables, news.pauses, self.pause_id, now)
+        for name in news.withdrawn:
+            if not pause_withdraw(tables, tables.bookings[name], now):
+                raise PlanStale(f"the pause of {name} is out, or all was saved")
+        _move_all(tables, news.moves, self.row_id)
+        for assign in news.assigns:
+            _assign(tables, assign, self.row_id)
+        for wait in news.waits:
+            _wait(tables, wait)
+        for refuse in news.refusals:
+            _refuse(tables, refuse, now)
+        for extend in news.extensions:
+            _extend(tables, extend)
+        _orders_answer(tables, news.orders)
+
+
+def _pauses_begin(tables: Tables, told: Iterable[Pause], new_id: NewId, now: float) -> None:
+    for pause in told:
+        if getattr(tables.bookings.get(pause.booking), "state", None) != "active":
+            raise PlanStale(f"{pause.booking} is to be paused and does not run")
+        pause_begin(tables, pause, new_id, now)
+
+
+def _changes_of(tables: Tables, plan: Plan, now: float) -> Plan:
+    """See changes_of."""
+    told = {pause.booking for pause in plan.pauses}
+    leaving = told | {b.id for b in tables.bookings.values() if b.state == "pausing"}
+    stays = (a for a in plan.assigns if a.booking in leaving)
+    waits = (*plan.waits, *(_promised(assign) for assign in stays))
+    return dataclasses.replace(
+        plan,
+        assigns=tuple(a for a in plan.assigns if a.booking not in leaving),
+        waits=tuple(wait for wait in waits if not _is_known(tables, wait)),
+        refusals=tuple(
+            r
+            for r in plan.refusals
+            if r.booking not in leaving and not _waits_on(tables.bookings[r.booking], now)
+        ),
+        extensions=tuple(e for e in plan.extensions if e.booking not in leaving),
+    )
+
+
+def _promised(assign: Assign) -> Waiting:
+    return Waiting(
+        assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons
+    )
+
+
+def _is_known(tables: Tables, wait: Waiting) -> bool:
+    booking = tables.bookings[wait.booking]
+    known = (booking.starts, booking.places, booking.reasons)
+    waits = booking.state in ("queued", "pausing", "paused")
+    return waits and known == (wait.starts, wait.places, wait.reasons)
+
+
+def _waits_on(booking: Booking, now: float) -> bool:
+    if booking.state == "paused":
+        return booking.wish.starts is not None
+    return is_rest(booking) and time_left(booking, now)[0] >= WORTH
+
+
+def _assign(tables: Tables, assign: Assign, new_id: NewId) -> None:
+    booking = tables.bookings[assign.booking]
+    if booking.state == "paused" and tables.here(booking):
+        raise PlanStale(f"{booking.id} has a place to go on")
+    _rows_write(tables, booking, assign, new_id)
+    if booking.state != "paused":
+        booking.state = "scheduled"
+    booking.starts, booking.ends = assign.starts, assign.ends
+    late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
+    booking.places, booking.reasons = (), tuple(late)
+
+
+def _move_all(tables: Tables, moves: Iterable[Move], new_id: NewId) -> None:
+    for move in moves:
+        booking = tables.bookings[move.booking]
+        rows = tables.here(booking)
+        is_same = {row.place for row in rows if row.state == "planned"} == set(move.source)
+        if booking.state != "scheduled" or not is_same or len(rows) != len(move.source):
+            raise PlanStale(f"{move.booking} has other places by now")
+        tables.supersede(booking)
+    for move in moves:
+        _rows_write(tables, tables.bookings[move.booking], move, new_id)
+        tables.bookings[move.booking].reasons = move.reasons
+
+
+def _rows_write(tables: Tables, booking: Booking, assign: Assign | Move, new_id: NewId) -> None:
+    rows = [
+        Row(id=new_id(), booking=booking.id, place=p, starts=assign.starts, ends=assign.ends)
+        for p in sorted(assign.places, key=lambda place: (place.gpu, place.start))
+    ]
+    live = [row for row in tables.rows.values() if row.state in LIVE]
+    for row in rows:
+        if is_excluded(row, live):
+            raise PlanStale(f"a place of {booking.id} is taken")
+        tables.rows[row.id] = row
+
+
+def _wait(tables: Tables, wait: Waiting) -> None:
+    booking = tables.bookings[wait.booking]
+    if booking.state == "requested":
+        booking.state = "queued"
+    booking.starts, booking.ends = wait.starts, wait.ends
+    booking.places, booking.reasons = wait.places, wait.reasons
+
+
+def _refuse(tables: Tables, refuse: Refuse, now: float) -> None:
+    booking = tables.bookings[refuse.booking]
+    booking.reasons = refuse.reasons
+    if booking.state == "paused":
+        none_left(tables, booking, "not_resumed", now)
+        return
+    pause_over(tables, booking, now)
+    booking.state = booking.outcome = _refused_as(booking)
+    booking.places = ()
+
+
+def _orders_answer(tables: Tables, orders: Iterable[Carried]) -> None:
+    for carried in orders:
+        if tables.orders.pop(carried.order, None) is None:
+            raise PlanStale("an order has its answer already")
+        tables.moved += not carried.reasons
+
+
+def _extend(tables: Tables, extend: Extend) -> None:
+    booking = tables.bookings[extend.booking]
+    if extend.granted:
+        rows = tables.here(booking)
+        for row in rows:
+            row.ends = extend.until
+        tables.bump(rows)
+        booking.bought += extend.until - (booking.ends or extend.until)
+        booking.ends = extend.until
+    booking.extension = None
+
+
+def _refused_as(booking: Booking) -> str:
+    if booking.lost_at is not None:
+        return "failed"
+    if booking.replaced:
+        return "expired"
+    is_window = booking.state == "requested" or booking.wish.starts is not None
+    return "refused" if is_window else "expired"

@@ -1,0 +1,184 @@
+"""The model's snapshot for the solver: see services/snapshot.py."""
+
+import dataclasses
+import uuid
+
+from allocation.solver import Extension, Gpu, Held, Promise, Request, Snapshot
+from allocation.solver.model.inputs import Together
+from tests.simulation.model import maintenance
+from tests.simulation.model.pausing import is_unneeded
+from tests.simulation.model.planning import EXTENDABLE
+from tests.simulation.tables.accounts import SHORTEST, is_rest, time_left
+from tests.simulation.tables.rows import LIVE, Booking, Pause, Row, Site, Tables
+from tests.simulation.tables.suspended_homes import at_home, home_paused, home_running
+
+CLEARING = 5
+HANDING_OVER = 60
+
+
+def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
+    """Without past use: it is no subject of a schedule."""
+    bookings = [tables.bookings[name] for name in sorted(tables.bookings)]
+    rows = [tables.rows[name] for name in sorted(tables.rows)]
+    live = [r for r in rows if r.state in LIVE and not _is_handing_over(tables, r, now)]
+    requests = [_request(b, site, now) for b in bookings if b.state in ("requested", "queued")]
+    requests += _pauses_requested(tables, site, now)
+    return Snapshot(
+        now=int(now),
+        models=site.models,
+        gpus=tuple(
+            dataclasses.replace(
+                gpu,
+                usable=_is_usable(tables, site, gpu),
+                silent=tables.nodes[gpu.node].silent_since is not None,
+            )
+            for gpu in site.gpus
+        ),
+        held=tuple(_held(tables, row, site, int(now)) for row in live),
+        requests=tuple(sorted(requests, key=lambda request: request.booking)),
+        extensions=tuple(
+            Extension(b.id, b.extension)
+            for b in bookings
+            if b.extension is not None and b.state in EXTENDABLE
+        ),
+        limits=site.limits,
+        tiers=site.tiers,
+        hosts=site.hosts,
+        blackouts=maintenance.laid(tables, site, now),
+        running=tuple(_running(tables, b, site, now) for b in bookings if _is_running(b, now)),
+        unneeded=_unneeded(tables, now),
+        orders=tuple(tables.orders[name] for name in sorted(tables.orders)),
+    )
+
+
+def _is_usable(tables: Tables, site: Site, gpu: Gpu) -> bool:
+    return tables.gpus[site.uuids[gpu.id]].health == "ok" and tables.nodes[gpu.node].keeps_work
+
+
+def _is_handing_over(tables: Tables, row: Row, now: float) -> bool:
+    pausing = tables.bookings[row.booking].state == "pausing"
+    return pausing and 0 <= now - row.ends < HANDING_OVER
+
+
+def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
+    booking = tables.bookings[row.booking]
+    party = site.parties[booking.wish.who]
+    name = str(uuid.UUID(row.id))
+    is_had = booking.state in ("active", "pausing") and not row.left
+    return Held(
+        id=name,
+        booking=f"left {name}" if row.left else row.booking,
+        tenant="" if row.left else party.tenant,
+        project="" if row.left else party.project,
+        place=row.place,
+        starts=row.starts,
+        ends=_out(row.ends, now) if row.state != "planned" else row.ends,
+        started=row.state != "planned",
+        tier=booking.tier.slug,
+        since=_whole(booking.ready_at) if is_had else None,
+        saved=_whole(booking.saved_at),
+        pauses=booking.pause_count,
+        pausing=booking.state == "pausing" and not row.left,
+        owner=party.owner_id,
+        level=_level(booking) if row.state == "planned" else None,
+        pinned=bool(booking.wish.pin),
+    )
+
+
+def _level(booking: Booking) -> Together | None:
+    if booking.state != "scheduled" or booking.extension is not None:
+        return None
+    ask = booking.wish.ask()
+    return ask.together if ask.required and ask.count > 1 else "any"
+
+
+def _unneeded(tables: Tables, now: float) -> tuple[Extension, ...]:
+    found = (p for p in tables.pauses.values() if is_unneeded(tables, p, now))
+    ordered = sorted(found, key=lambda each: each.booking)
+    return tuple(Extension(each.booking, each.ends_before) for each in ordered)
+
+
+def _out(ends: int, now: int) -> int:
+    return max(ends, now + max(CLEARING, now - ends))
+
+
+def _request(booking: Booking, site: Site, now: float) -> Request:
+    party, fixed = site.parties[booking.wish.who], booking.wish.starts is not None
+    duration, latest = booking.duration, None
+    if is_rest(booking):
+        duration, latest = time_left(booking, now)
+        duration, fixed = max(SHORTEST, duration), False
+    return Request(
+        booking=booking.id,
+        tenant=party.tenant,
+        project=party.project,
+        tier=booking.tier.slug,
+        priority=booking.tier.priority,
+        submitted=booking.submitted,
+        ask=booking.wish.ask(),
+        duration=duration,
+        earliest=booking.not_before,
+        latest=latest,
+        fixed=fixed,
+        promise=_promise(booking),
+        owner=party.owner_id,
+    )
+
+
+def _is_running(booking: Booking, now: float) -> bool:
+    runs = booking.state == "active" and booking.tier.pausable
+    return runs and (booking.ends or 0) > int(now)
+
+
+def _running(tables: Tables, booking: Booking, site: Site, now: float) -> Request:
+    ends = booking.ends or 0
+    wish = _going_on(booking, site, now, (ends - int(now), ends))
+    return at_home(wish, home_running(tables, booking), now)
+
+
+def _going_on(booking: Booking, site: Site, now: float, rest: tuple[int, int]) -> Request:
+    left, ends = rest
+    return dataclasses.replace(
+        _request(booking, site, now),
+        duration=left,
+        earliest=int(now),
+        latest=ends if booking.wish.starts is not None else None,
+        fixed=False,
+        pauses=booking.pause_count,
+        promise=None,
+    )
+
+
+def _pauses_requested(tables: Tables, site: Site, now: float) -> list[Request]:
+    found = []
+    for pause in tables.pauses.values():
+        booking = tables.bookings[pause.booking]
+        waits = pause.is_open and booking.state in ("pausing", "paused")
+        if waits and not tables.of(booking, "planned"):
+            wish = _paused(pause, booking, site, now)
+            found.append(at_home(wish, home_paused(tables, booking, pause), now))
+    return [request for request in found if request.duration > 0]
+
+
+def _paused(pause: Pause, booking: Booking, site: Site, now: float) -> Request:
+    out = int(now)
+    left = pause.ends_before - pause.deadline
+    if pause.remaining_seconds is not None:
+        left = pause.remaining_seconds
+    else:
+        out = _out(int(pause.acknowledged_at or pause.deadline), out)
+    if booking.wish.starts is not None:
+        left = min(left, pause.ends_before - out)
+    wish = _going_on(booking, site, now, (left, pause.ends_before))
+    return dataclasses.replace(wish, earliest=out, paused=True, promise=_promise(booking))
+
+
+def _promise(booking: Booking) -> Promise | None:
+    is_one = bool(booking.places) or booking.wish.starts is None
+    if not is_one or booking.starts is None or booking.ends is None:
+        return None
+    return Promise(booking.starts, booking.ends, booking.places)
+
+
+def _whole(at: float | None) -> int | None:
+    return None if at is None else int(at)

@@ -1,0 +1,437 @@
+"""The real services beside the model: every step on both, and whatever differs is an error."""
+
+import contextlib
+import itertools
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from unittest import mock
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from allocation import wire
+from allocation.agent.state.enrol import Identity
+from allocation.models import (
+    Blackout,
+    Booking,
+    Gpu,
+    Node,
+    SolverState,
+)
+from allocation.rules.ask import AskDocument
+from allocation.rules.nodes.leases import LeaseWatch, LongLeases
+from allocation.rules.nodes.unreachable import SilenceWatch
+from allocation.services.bookings.bookings import (
+    booking_cancel,
+    booking_extend,
+    booking_release,
+    booking_request,
+)
+from allocation.services.decide import apply_assignments, apply_pauses
+from allocation.services.decide import cycle as cycles
+from allocation.services.decide.cycle import cycle_run
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.decide.plan_diff import Changes, changes_of
+from allocation.services.inbox.apply import message_apply
+from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_key
+from allocation.services.nodes.leases import beats_of_leased, leases_long, leases_long_end
+from allocation.services.nodes.node_policies import node_policy
+from allocation.services.nodes.redis_accounts import agents_redis
+from allocation.services.nodes.unreachable import signs_read, silence_mark
+from allocation.services.operate.drain import gpu_return
+from allocation.services.operate.maintenance import BlackoutWish, blackout_end, blackout_plan
+from allocation.services.operate.portal_modes import freeze_begin, mode_end, outage_begin
+from allocation.services.publish.publish import publish_due, republish_all
+from allocation.services.runs.pause_choices import booking_saved, more_time_ask
+from allocation.services.runs.replace import node_replace
+from allocation.services.snapshot import snapshot as snapshots
+from allocation.solver import Plan, digest
+from tenants.access import Actor
+from tenants.models import Project, User
+from tenants.platform.errors import Refused
+from tests.builders import a_user
+from tests.builders_allocation import a_wish
+from tests.roles import as_system
+from tests.simulation.model.portal import ModelPortal
+from tests.simulation.model.snapshots import snapshot_take as model_snapshot
+from tests.simulation.schedules.world import World
+from tests.simulation.services.real_rows import (
+    pause_facts,
+    real_bookings,
+    real_gpus,
+    real_nodes,
+    real_pauses,
+    real_rows,
+)
+from tests.simulation.tables.acts import Act, Acts
+from tests.simulation.tables.people import Party, Wish
+from tests.simulation.tables.rows import GpuRow, NodeRow, Site, Tables, Upkeep
+
+_SERVICES: dict[str, Callable[..., Any]] = {
+    "cancel": booking_cancel,
+    "release": booking_release,
+    "extend": booking_extend,
+    "saved": booking_saved,
+    "more_time": more_time_ask,
+}
+_NAMESPACE = uuid.UUID("d7f6f9bb-9a3f-5a3e-8b1e-5a4de0a3b7c1")
+
+
+def when(seconds: float) -> datetime:
+    """An instant of the schedule."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def names(kind: str = "") -> Callable[[], UUID]:
+    """Ids of allocations or pauses, the same for both."""
+    numbers = itertools.count(1)
+    return lambda: uuid.uuid5(_NAMESPACE, f"{kind}{next(numbers)}")
+
+
+class BothPortals:
+    """A `world.Portal`; the schedule looks at the model, which is held to the database."""
+
+    def __init__(self, world: World, actors: Sequence[tuple[Project, Actor]]) -> None:
+        """`actors` are the people who book, each with the project that they book in."""
+        self._world, self._actors = world, actors
+        with as_system():
+            for node in world.nodes:
+                self._enrol(node.name, node.inventory())
+            self.site = _site(actors, world.now)
+        own, own_pauses = names(), names("pause ")
+        self._model = ModelPortal(
+            self.site,
+            row_id=lambda: own().hex,
+            pause_id=lambda: own_pauses().hex,
+            write=world.server.write,
+            grant=world.server.grant,
+        )
+        self._ids, self._pause_ids = names(), names("pause ")
+        self._watch: LeaseWatch[UUID] = LeaseWatch()
+        self._silence: SilenceWatch[UUID] = SilenceWatch()
+        self._long: LongLeases[UUID] = LongLeases()
+        self._operator = a_user("olga", is_staff=True)
+        self._upkeep: dict[str, Blackout] = {}
+        self._adopt()
+        for node in world.nodes:
+            keys = {self.site.key_version: self.site.keys[node.name]}
+            node.enrolled(Identity(node.name, keys, self.site.epoch, "redis://127.0.0.1:1/0"))
+        self.republish()
+
+    @property
+    def tables(self) -> Tables:
+        """The model's."""
+        return self._model.tables
+
+    @property
+    def dropped(self) -> list[str]:
+        """The model's."""
+        return self._model.dropped
+
+    @property
+    def withheld(self) -> Counter[str]:
+        """The model's."""
+        return self._model.withheld
+
+    def _enrol(self, name: str, inventory: wire.Inventory) -> None:
+        now = when(self._world.now)
+        token = enrolment_token_create(node_name=name, rack_name="a1", now=now)
+        sent = json.loads(json.dumps(wire.inventory_to_plain(inventory)))
+        node_enrol(token=token, inventory=sent, now=now)
+
+    def _adopt(self) -> None:
+        """The model begins where the database is."""
+        for row in Node.objects.all():
+            self.tables.nodes[row.name] = NodeRow(generation=row.generation)
+        for gpu in Gpu.objects.all():
+            self.tables.gpus[gpu.uuid] = GpuRow(mode=gpu.mode, health=gpu.health)
+
+    # Every step, on both.
+
+    def request(self, identifier: str, wish: Wish, now: float) -> None:
+        """What the real one refuses is no wish for the model either."""
+        if self._requested(identifier, wish, now):
+            self._model.request(identifier, wish, now)
+            self._compare()
+
+    def _requested(self, identifier: str, wish: Wish, now: float) -> bool:
+        starts = None if wish.starts is None else when(wish.starts)
+        ask = AskDocument(
+            wish.count,
+            wish.classes,
+            wish.profile,
+            wish.together,  # type: ignore[arg-type]  # one of its words
+            wish.required,
+            wish.duration,
+            starts,
+            share=wish.share,
+            pin=wish.pin,
+        )
+        project, actor = self._actors[wish.who]
+        try:
+            with as_system():
+                booking_request(
+                    actor=actor,
+                    wish=a_wish(project, ask, tier=wish.tier),
+                    now=when(now),
+                    booking_id=UUID(identifier),
+                )
+        except Refused:
+            return False
+        return True
+
+    def cancel(self, identifier: str, now: float) -> None:
+        self._person(booking_cancel, identifier, now=when(now))
+        self._model.cancel(identifier, now)
+        self._compare()
+
+    def release(self, identifier: str, now: float) -> None:
+        self._person(booking_release, identifier, now=when(now))
+        self._model.release(identifier, now)
+        self._compare()
+
+    def extend(self, identifier: str, until: int, now: float) -> None:
+        self._person(booking_extend, identifier, until=when(until), now=when(now))
+        self._model.extend(identifier, until, now)
+        self._compare()
+
+    def saved(self, identifier: str, now: float) -> None:
+        self._person(booking_saved, identifier, now=when(now))
+        self._model.saved(identifier, now)
+        self._compare()
+
+    def more_time(self, identifier: str, now: float) -> None:
+        self._person(more_time_ask, identifier, now=when(now))
+        self._model.more_time(identifier, now)
+        self._compare()
+
+    def order(self, identifier: str, now: float) -> bool:
+        raise NotImplementedError("a schedule of the real services orders no moves")
+
+    def _person(self, service: Callable[..., Any], identifier: str, **named: datetime) -> None:
+        with as_system():
+            booking = Booking.objects.get(id=identifier)
+            _, actor = self._actors[self.tables.bookings[identifier].wish.who]
+            try:
+                service(actor=actor, booking=booking, **named)
+            except Refused:
+                return
+
+    def plan_upkeep(self, wanted: Upkeep, now: float) -> None:
+        """A date that is past is no date for the model either."""
+        wish = BlackoutWish(
+            *(when(wanted.starts), when(wanted.ends), "new fans"),
+            node=wanted.node,
+            gpu=wanted.gpu,
+            drain_by=when(wanted.drain_by),
+        )
+        with as_system():
+            made = blackout_plan(operator=self._operator, wish=wish, now=when(now))
+        self._upkeep[wanted.id] = made
+        self._model.plan_upkeep(wanted, now)
+        self._compare()
+
+    def end_upkeep(self, identifier: str, now: float) -> None:
+        with as_system(), transaction.atomic(), contextlib.suppress(Refused):
+            blackout = self._upkeep[identifier]
+            blackout_end(operator=self._operator, blackout=blackout, now=when(now))
+        self._model.end_upkeep(identifier, now)
+        self._compare()
+
+    def gpu_return(self, uuid: str, now: float) -> None:
+        with as_system(), transaction.atomic(), contextlib.suppress(Refused):
+            gpu = Gpu.objects.get(uuid=uuid)
+            gpu_return(operator=self._operator, gpu=gpu, note="looked at", now=when(now))
+        self._model.gpu_return(uuid, now)
+        self._compare()
+
+    def outage_begin(self, until: float, now: float) -> None:
+        with as_system():
+            length = when(until) - when(now)
+            outage_begin(operator=self._operator, length=length, reason="new fans", now=when(now))
+        self._model.outage_begin(until, now)
+
+    def freeze_begin(self, until: float | None, now: float) -> None:
+        length = None if until is None else when(until) - when(now)
+        with as_system():
+            freeze_begin(operator=self._operator, reason="a look", length=length, now=when(now))
+        self._model.freeze_begin(until, now)
+
+    def outage_end(self, now: float) -> None:
+        self._mode_end("outage", now)
+        self._model.outage_end(now)
+
+    def freeze_end(self, now: float) -> None:
+        self._mode_end("freeze", now)
+        self._model.freeze_end(now)
+
+    def _mode_end(self, kind: str, now: float) -> None:
+        with as_system(), contextlib.suppress(Refused):
+            mode_end(kind=kind, operator=self._operator, now=when(now))
+
+    def mark_silent(self, now: float) -> None:
+        with as_system():
+            verdict = self._silence.turn(signs_read(), now, node_policy())
+            silence_mark(verdict, when(now))
+        self._model.mark_silent(now)
+        self._compare()
+
+    def replace_lost(self, now: float) -> None:
+        with as_system():
+            long = leases_long()
+            over = self._long.over(long, now)
+            leases_long_end(over)
+            for node, seq in self._watch.silent(beats_of_leased(), now).items():
+                if node not in long or node in over:
+                    node_replace(node_id=node, seq=seq, now=when(now))
+        self._model.replace_lost(now)
+        self._compare()
+
+    def reader_restarts(self) -> None:
+        self._watch, self._silence, self._long = LeaseWatch(), SilenceWatch(), LongLeases()
+        self._model.reader_restarts()
+
+    def cycle(self, now: float, *, publishes: bool = True, acts: Acts = ()) -> None:
+        publish = publish_due if publishes else lambda _: 0
+        left, done = list(acts), list[tuple[Act, ...]]()
+
+        def between(plan: Plan, at: datetime) -> Changes:
+            found = changes_of(plan, at)
+            # While all is held, whoever acts waits until the turn is over.
+            if left and not connection.in_atomic_block:
+                done.append(tuple(act for act in left.pop(0) if self._acted(act, now)))
+            return found
+
+        with (
+            as_system(),
+            mock.patch.object(cycles, "publish_due", publish),
+            mock.patch.object(cycles, "changes_of", between),
+            # How long solving takes on this machine is nothing that a model could know.
+            mock.patch.object(cycles, "MOST_HELD_MS", 600_000),
+            mock.patch.object(apply_assignments, "uuid4", self._ids),
+            mock.patch.object(apply_pauses, "uuid4", self._pause_ids),
+            mock.patch.object(snapshots, "used_read", return_value=()),
+        ):
+            cycle_run(when(now))
+            real = snapshots.snapshot_take(when(now))
+            behind = SolverState.objects.filter(withheld_turns__gt=0).exists()
+        self._model.cycle(now, publishes=publishes, acts=tuple(done))
+        assert behind == self._model.is_behind
+        assert digest(real) == digest(model_snapshot(self.tables, self.site, now))
+        self._compare()
+
+    def _acted(self, act: Act, now: float) -> bool:
+        """Does it on the real services; what is refused there is not asked of the model."""
+        if act.kind == "request":
+            assert act.wish is not None
+            return self._requested(act.booking, act.wish, now)
+        service = _SERVICES[act.kind]
+        named = {"until": when(act.until)} if act.kind == "extend" else {}
+        self._person(service, act.booking, now=when(now), **named)
+        return True
+
+    def publish(self) -> None:
+        with as_system():
+            publish_due(when(self._world.now))
+        self._model.publish()
+        self._compare()
+
+    def republish(self) -> None:
+        with as_system():
+            republish_all()
+        self._model.republish()
+        self._compare()
+
+    def hear(self, name: str, envelope: wire.Envelope, now: float) -> str:
+        with as_system():
+            said = message_apply(node_name=name, envelope=envelope, now=when(now))
+        assert said == self._model.hear(name, envelope, now)
+        self._compare()
+        return said
+
+    def backup(self) -> Tables:
+        raise NotImplementedError("a schedule of the real services restores no backups")
+
+    def restore(self, saved: Tables, now: float) -> None:
+        raise NotImplementedError("a schedule of the real services restores no backups")
+
+    # The comparison.
+
+    def _compare(self) -> None:
+        with as_system():
+            assert real_bookings() == {
+                b.id: (
+                    *(b.state, b.outcome, b.starts, b.ends, b.extension, b.ready_at),
+                    *(b.released_at, b.noticed_at, b.saved_at, b.lost_at),
+                    *(b.duration, b.used_seconds, b.replaced, b.pause_count),
+                )
+                for b in self.tables.bookings.values()
+            }
+            pauses = {p.id: pause_facts(p) for p in self.tables.pauses.values()}
+            assert real_pauses() == pauses
+            assert real_rows() == {
+                r.id: (
+                    r.booking,
+                    r.place.start,
+                    r.starts,
+                    r.ends,
+                    r.state,
+                    list(r.devices),
+                    r.occupied,
+                    r.left,
+                    *(r.leased, r.suspended, r.saved_at, r.place.share),
+                )
+                for r in self.tables.rows.values()
+            }
+            assert real_nodes() == {
+                name: (
+                    *(n.generation, n.published, n.observed, n.seq, n.takes_work),
+                    *(n.silent_since, n.long_silent),
+                    *(n.lease_said, n.long_lease),
+                )
+                for name, n in self.tables.nodes.items()
+            }
+            assert real_gpus(self.tables.gpus) == self.tables.gpus
+        for name, raw in self._world.server.documents.items():
+            assert agents_redis().get(wire.desired_key(name)) == raw
+        for name, raw in self._world.server.leases.items():
+            assert agents_redis().get(wire.lease_key(name)) == raw
+
+
+def holds() -> bool:
+    """Whether `manage.py invariants` has nothing to say."""
+    with as_system():
+        return invariants_check() == []
+
+
+def _site(actors: Iterable[tuple[Project, Actor]], now: float) -> Site:
+    """As the database has it after enrolment."""
+    seen = snapshots.snapshot_take(when(now))
+    nodes = list(Node.objects.order_by("name"))
+    (version,) = {node.key_version for node in nodes}
+    return Site(
+        models=seen.models,
+        gpus=seen.gpus,
+        uuids={str(gpu.id): gpu.uuid for gpu in Gpu.objects.all()},
+        drivers={node.name: node.driver for node in nodes},
+        hosts=seen.hosts,
+        limits=seen.limits,
+        tiers=seen.tiers,
+        parties=tuple(
+            Party(
+                tenant=str(project.tenant_id),
+                project=str(project.id),
+                slug=project.tenant.slug,
+                owner=User.objects.get(id=actor.user_id).username,
+                owner_id=str(actor.user_id),
+            )
+            for project, actor in actors
+        ),
+        keys={node.name: node_key(node) for node in nodes},
+        key_version=version,
+        epoch=1,
+    )

@@ -1,0 +1,237 @@
+"""Maintenance, failed GPUs and their history on the pages of operators and tenants."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import Blackout, Gpu, GpuEvent, Node
+from allocation.services.operate.maintenance import Moved, Preview
+from tests.builders import a_member, a_project, an_operator
+from tests.builders_allocation import a_policy
+from tests.roles import as_system
+from tests.web.fleet_builders import a_booking, a_node, a_place
+
+pytestmark = pytest.mark.django_db
+NODE = "gpu-a1-01"
+
+
+def _page(client: Client, url: str, status: int = 200) -> str:
+    answer = client.get(url)
+    assert answer.status_code == status, answer.content.decode()[:500]
+    return answer.content.decode()
+
+
+@pytest.fixture
+def operator(client: Client) -> Client:
+    """A browser in which an operator is signed in, and a node of two GPUs."""
+    client.force_login(an_operator())
+    a_policy()
+    a_node(now=timezone.now())
+    return client
+
+
+def typed(moment: datetime) -> str:
+    """As the operator's browser sends it: in the operator's zone."""
+    return f"{moment.astimezone(ZoneInfo('Europe/Berlin')):%Y-%m-%dT%H:%M}"
+
+
+def a_form(act: str = "look", **changed: str) -> Mapping[str, str]:
+    starts = timezone.now() + timedelta(hours=2)
+    return {
+        "act": act,
+        "where": f"node:{NODE}",
+        "starts": typed(starts),
+        "ends": typed(starts + timedelta(hours=3)),
+        "reason": "New fans",
+        **changed,
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "above"),
+    [("maintenance", "fleet"), ("compaction", "fleet"), ("install", "fleet"), ("speeds", "tiers")],
+)
+def test_a_page_without_a_link_of_its_own_lights_up_the_one_above(
+    operator: Client, page: str, above: str
+) -> None:
+    assert f'<a href="/ops/{above}" aria-current="page">' in _page(operator, f"/ops/{page}")
+
+
+def test_what_repeats_is_one_line_with_the_next_date_and_is_called_off_whole(
+    operator: Client,
+) -> None:
+    last = timezone.now() + timedelta(days=22)
+    weekly = {"often": "weekly", "last_day": f"{last:%Y-%m-%d}"}
+    looked = operator.post("/ops/maintenance", a_form(**weekly)).content.decode()
+    assert "start would move" in looked
+    saved = operator.post("/ops/maintenance", a_form("save", **weekly), follow=True)
+    page = saved.content.decode()
+    assert Blackout.objects.count() == 4
+    assert (page.count("New fans"), "every week until" in page) == (1, True)
+    assert "3 more dates" in page
+    first = Blackout.objects.earliest("starts")
+    operator.post(f"/ops/maintenance/{first.id}/end", {"following": "1", "sure": "1"})
+    assert not Blackout.objects.filter(ended_at=None).exists()
+
+
+def test_maintenance_repeats_on_days_of_the_month_and_says_which_it_did_not_understand(
+    operator: Client,
+) -> None:
+    last = timezone.now() + timedelta(days=92)
+    monthly = {"often": "days", "days": "2nd tue", "last_day": f"{last:%Y-%m-%d}"}
+    saved = operator.post("/ops/maintenance", a_form("save", **monthly), follow=True)
+    assert "every month on the 2nd Tue until" in saved.content.decode()
+    dates = Blackout.objects.values_list("starts", flat=True)
+    assert dates
+    assert {(each.weekday(), (each.day - 1) // 7) for each in dates} == {(1, 1)}
+    wrong = operator.post("/ops/maintenance", a_form("save", **(monthly | {"days": "x"})))
+    assert wrong.status_code == 422
+    assert 'id="m-days-note"' in wrong.content.decode()
+    assert "Say days of the month" in wrong.content.decode()
+
+
+def test_what_repeats_needs_a_last_day(operator: Client) -> None:
+    answer = operator.post("/ops/maintenance", a_form("save", often="daily"))
+    assert answer.status_code == 422
+    assert "Say the last day" in answer.content.decode()
+    assert not Blackout.objects.exists()
+
+
+def test_an_operator_looks_first_then_plans_then_calls_off(operator: Client) -> None:
+    assert "No maintenance is planned" in _page(operator, "/ops/maintenance")
+    looked = operator.post("/ops/maintenance", a_form())
+    assert "start would move" in looked.content.decode()
+    assert not Blackout.objects.exists()
+    saved = operator.post("/ops/maintenance", a_form("save"), follow=True).content.decode()
+    assert f"Maintenance of {NODE} is planned." in saved
+    (blackout,) = Blackout.objects.all()
+    assert "Call off" in saved
+    asked = operator.post(f"/ops/maintenance/{blackout.id}/end").content.decode()
+    assert "Call off maintenance, 2 GPUs back" in asked
+    assert Blackout.objects.get().ended_at is None
+    operator.post(f"/ops/maintenance/{blackout.id}/end", {"sure": "1"})
+    assert "Called off" in _page(operator, "/ops/maintenance")
+
+
+def test_a_preview_names_who_would_be_broken_off(operator: Client) -> None:
+    now = timezone.now()
+    node = Node.objects.get(name=NODE)
+    booking = a_booking(a_member(a_project()), now=now, hours=6)
+    a_place(booking, node.gpus.all()[0])
+    page = operator.post("/ops/maintenance", a_form()).content.decode()
+    assert "1 running booking would be broken off" in page
+    assert booking.label in page
+
+
+def test_what_is_lost_is_planned_only_when_as_much_was_agreed_to(operator: Client) -> None:
+    now = timezone.now()
+    node = Node.objects.get(name=NODE)
+    for gpu in node.gpus.all()[:2]:
+        a_place(a_booking(a_member(a_project()), now=now, hours=6), gpu)
+    looked = operator.post("/ops/maintenance", a_form()).content.decode()
+    assert "Plan it, break off 2" in looked
+    for accepted in ("", "1", "many", "\u0662"):
+        page = operator.post("/ops/maintenance", a_form("save", accepted=accepted)).content.decode()
+        assert "more is lost than was agreed to" in page
+        assert not Blackout.objects.exists()
+    operator.post("/ops/maintenance", a_form("save", accepted="2"))
+    assert Blackout.objects.count() == 1
+
+
+def test_the_button_tells_moved_starts_from_lost_ones(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = timezone.now()
+    moved = Moved("BK-1", "helix", window, window + timedelta(hours=1))
+    lost = Moved("BK-2", "helix", window, None)
+    preview = Preview(moved=(moved, lost, lost, lost), running=())
+    monkeypatch.setattr("allocation.web.fleet.maintenance.blackout_preview", lambda **_: preview)
+    page = operator.post("/ops/maintenance", a_form()).content.decode()
+    assert "Plan it, move 1 start, cancel 3" in page
+    assert "3 bookings may be cancelled" in page
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"ends": "2026-01-01T00:00"}, "The end must be after the start."),
+        ({"starts": "soon"}, "aria-invalid"),
+        ({"gpu": "60"}, "There is no such GPU"),
+        ({"where": "node:nope"}, "There is no such node"),
+        ({"reason": ""}, "aria-invalid"),
+    ],
+)
+def test_a_form_that_makes_no_sense_comes_back_with_the_reason(
+    operator: Client, changed: dict[str, str], words: str
+) -> None:
+    answer = operator.post("/ops/maintenance", a_form("save", **changed))
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert not Blackout.objects.exists()
+
+
+def test_maintenance_is_drawn_on_the_timeline_and_named_on_the_node(operator: Client) -> None:
+    operator.post("/ops/maintenance", a_form("save"))
+    member = a_member(a_project())
+    client = Client()
+    client.force_login(member.user)
+    timeline = _page(client, f"/t/{member.tenant.slug}/timeline")
+    assert "Maintenance: New fans" in timeline
+    assert "bar maint" in timeline
+    assert "New fans" in _page(client, f"/t/{member.tenant.slug}/fleet/{NODE}")
+    assert "/ops/maintenance" not in _page(client, f"/t/{member.tenant.slug}/fleet")
+
+
+def test_a_broken_gpu_is_returned_with_a_note_and_its_history_says_so(operator: Client) -> None:
+    node = Node.objects.get(name=NODE)
+    gpu = node.gpus.all()[0]
+    with as_system():
+        Gpu.objects.filter(id=gpu.id).update(
+            health="draining", health_reason="Xid 95: a memory error", needs_operator=True
+        )
+        GpuEvent.objects.create(
+            node=node, gpu=gpu, kind="foreign", at=timezone.now(), sentence="1 process: eve."
+        )
+    page = _page(operator, f"/ops/fleet/{NODE}")
+    assert "1 process: eve." in page
+    assert "Unbooked use, now" in page
+    assert "Return to service" in page
+    empty = operator.post(f"/ops/fleet/{NODE}/0/return", {"note": " "})
+    assert empty.status_code == 422
+    done = operator.post(f"/ops/fleet/{NODE}/0/return", {"note": "reset"}, follow=True)
+    assert "put it back into service: reset. It was out: Xid 95" in done.content.decode()
+
+
+def test_a_tenant_reads_no_history_of_hardware(operator: Client) -> None:
+    member = a_member(a_project())
+    client = Client()
+    client.force_login(member.user)
+    page = _page(client, f"/t/{member.tenant.slug}/fleet/{NODE}")
+    assert "History of its hardware" not in page
+    assert "switched off" not in page
+
+
+def test_an_operator_drains_with_a_deadline_and_says_that_a_node_is_off(operator: Client) -> None:
+    assert "is off, nothing runs on it" not in _page(operator, f"/ops/fleet/{NODE}")
+    by = timezone.now() + timedelta(hours=1)
+    operator.post(f"/ops/fleet/{NODE}/drain", {"reason": "Fans", "by": typed(by), "sure": "1"})
+    node = Node.objects.get(name=NODE)
+    assert node.drain_by is not None
+    assert abs(node.drain_by - by) < timedelta(minutes=1)
+    assert "is off, nothing runs on it" in _page(operator, f"/ops/fleet/{NODE}")
+    off = {"note": "Unplugged", "sure": "1"}
+    done = operator.post(f"/ops/fleet/{NODE}/fence", off, follow=True)
+    assert "0 places on gpu-a1-01 count as empty now." in done.content.decode()
+
+
+@pytest.mark.parametrize("path", ["maintenance", f"fleet/{NODE}/fence", f"fleet/{NODE}/0/return"])
+def test_nobody_else_does_any_of_it(operator: Client, path: str) -> None:
+    member = a_member(a_project())
+    client = Client()
+    client.force_login(member.user)
+    assert client.post(f"/ops/{path}", a_form("save", note="off")).status_code == 404
+    assert not Blackout.objects.exists()

@@ -1,0 +1,218 @@
+"""Operators read what an act ends and moves before it is done, and that is what it then does."""
+
+import re
+from datetime import timedelta
+from html import unescape
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import (
+    Allocation,
+    Booking,
+    Gpu,
+    MachineClock,
+    Node,
+    Occupancy,
+    PolicyVersion,
+)
+from allocation.rules.states import State
+from allocation.services.policy.policies import policy_values
+from allocation.services.runs.healing import hardware_clear
+from allocation.web.site.policy import COUNTS, LABELS
+from tenants.services import seconds_text
+from tests.api.builders import Site, a_site
+from tests.builders_allocation import HOUR, a_booking, an_allocation
+from tests.roles import as_system
+from tests.web.flat import flat
+
+pytestmark = pytest.mark.django_db
+NODE = "gpu-a1-01"
+FLEET = f"/ops/fleet/{NODE}"
+
+
+@pytest.fixture
+def site() -> Site:
+    """Two runs, for two hours and for six; a start in half an hour, one tomorrow."""
+    site, now = a_site(), timezone.now().replace(microsecond=0)
+    gpus = list(Gpu.objects.order_by("index"))
+    project, mara = site.project, site.people["researcher"].id
+    for index, hours in enumerate((3, 7)):
+        began = now - HOUR
+        run = a_booking(project, mara, state=State.ACTIVE, hours=hours, starts=began, now=began)
+        an_allocation(
+            run, gpus[index], starts=began, ends=began + hours * HOUR,
+            state=Allocation.State.ACTIVE,
+        )  # fmt: skip
+    for index, ahead in enumerate((timedelta(minutes=30), timedelta(days=1)), 2):
+        starts = now + ahead
+        planned = a_booking(project, mara, state=State.SCHEDULED, starts=starts, now=now)
+        an_allocation(planned, gpus[index], starts=starts, ends=starts + 2 * HOUR)
+    return site
+
+
+@pytest.fixture
+def operator(site: Site) -> Client:
+    client = Client()
+    client.force_login(site.people["operator"])
+    return client
+
+
+def _asked(client: Client, path: str, **form: str) -> str:
+    """The text of the question, which nothing was done for."""
+    with as_system():
+        before = (Node.objects.get().state, list(Booking.objects.values_list("id", "state")))
+    answer = client.post(path, form)
+    assert answer.status_code == 200
+    with as_system():
+        assert (
+            Node.objects.get().state,
+            list(Booking.objects.values_list("id", "state")),
+        ) == before
+    body = answer.content.decode().partition("<main")[2]
+    assert body.count('name="sure" value="1"') == 1
+    for name, value in form.items():
+        assert f'name="{name}" value="{value}"' in body
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def _states() -> list[str]:
+    with as_system():
+        return list(Booking.objects.order_by("number").values_list("state", flat=True))
+
+
+def test_a_drain_without_a_deadline_ends_nobody(operator: Client) -> None:
+    said = _asked(operator, f"{FLEET}/drain", reason="fans")
+    assert "2 runs go on to their end" in said
+    assert "1 start within the next hour" in said
+    assert "1 later start" in said
+    assert "Drain gpu-a1-01, move 1 start" in said
+    operator.post(f"{FLEET}/drain", {"reason": "fans", "sure": "1"})
+    with as_system():
+        hardware_clear(timezone.now())
+        # The one within the hour has lost its place, the later one keeps it.
+        assert Allocation.objects.filter(state=Allocation.State.PLANNED).count() == 1
+    assert _states()[:2] == [State.ACTIVE, State.ACTIVE]
+
+
+def test_a_drain_with_a_deadline_says_whom_it_breaks_off(operator: Client) -> None:
+    by = (timezone.now() + 3 * HOUR).astimezone(ZoneInfo("Europe/Berlin"))
+    form = {"reason": "fans", "by": f"{by:%Y-%m-%dT%H:%M}"}
+    said = _asked(operator, f"{FLEET}/drain", **form)
+    assert "1 run go on" not in said
+    assert "1 run goes on to its end" in said
+    assert "1 run is broken off" in said
+    assert "Drain gpu-a1-01, move 1 start, break off 1 run" in said
+    operator.post(f"{FLEET}/drain", form | {"sure": "1"})
+    with as_system():
+        hardware_clear(by - 2 * HOUR)
+    assert _states()[:2] == [State.ACTIVE, State.ACTIVE]
+    with as_system():
+        hardware_clear(by + timedelta(minutes=1))
+    assert _states()[1] == State.QUEUED
+
+
+def test_an_empty_node_is_drained_without_a_question(site: Site, operator: Client) -> None:
+    with as_system():
+        Occupancy.objects.all().delete()
+        Allocation.objects.all().delete()
+    assert operator.post(f"{FLEET}/drain", {"reason": "fans"}).status_code == 302
+    with as_system():
+        assert Node.objects.get().state == Node.State.DRAINING
+
+
+def test_a_fence_says_how_many_runs_it_ends_and_ends_them(operator: Client) -> None:
+    with as_system():
+        Node.objects.update(state=Node.State.DRAINING)
+    said = _asked(operator, f"{FLEET}/fence", note="unplugged")
+    assert "2 runs of 1 tenant end at once" in said
+    assert "Fence gpu-a1-01, ends 2 runs" in said
+    operator.post(f"{FLEET}/fence", {"note": "unplugged", "sure": "1"})
+    assert _states()[:2] == [State.QUEUED, State.QUEUED]
+    one = _asked(operator, f"{FLEET}/fence", note="unplugged", gpu="5")
+    assert "GPU 5 of gpu-a1-01 switched off? Nothing runs there" in one
+
+
+def test_what_is_refused_is_refused_before_any_question(operator: Client) -> None:
+    assert operator.post(f"{FLEET}/fence", {"note": "unplugged"}).status_code == 409
+    assert operator.post(f"{FLEET}/revoke").status_code == 409
+    past = {"reason": "x", "by": "2026-01-01T00:00"}
+    assert operator.post(f"{FLEET}/drain", past).status_code == 422
+
+
+def test_a_lock_out_says_what_nobody_can_stop_any_more(operator: Client) -> None:
+    with as_system():
+        Node.objects.update(link_digest=b"d" * 32)
+    said = _asked(operator, f"{FLEET}/revoke")
+    assert "Lock gpu-a1-01 out, 2 runs without control" in said
+
+
+def test_a_clock_in_doubt_is_accepted_with_the_runs_that_end_by_it(operator: Client) -> None:
+    with as_system():
+        day = timedelta(days=1)
+        MachineClock.objects.create(machine="portal", apart=day, jump=day)
+    # None is over by the clock as it is.
+    assert operator.post("/ops/clock").status_code == 302
+    with as_system():
+        MachineClock.objects.update(jump=timedelta(days=1))
+        now = timezone.now()
+        Allocation.objects.filter(state=Allocation.State.ACTIVE).update(
+            period=(now - 2 * HOUR, now - HOUR)
+        )
+    assert "end 2 runs" in _asked(operator, "/ops/clock")
+
+
+def test_a_pin_says_how_many_planned_bookings_move(operator: Client) -> None:
+    said = _asked(operator, f"{FLEET}/3/mode", mode="sliced", note="")
+    assert "Pin to slices, move 1 booking" in said
+    assert operator.post(f"{FLEET}/3/mode", {"mode": "whole"}).status_code == 302
+
+
+def _policy_form(**values: str) -> dict[str, str]:
+    known = {
+        name: str(value) if name in COUNTS else seconds_text(value)
+        for name, value in policy_values({}).items()
+    }
+    assert known.keys() == LABELS.keys()
+    return known | values
+
+
+def test_a_policy_is_published_when_its_differences_were_read(operator: Client) -> None:
+    form = _policy_form(cool_down="45m", share_owners="2")
+    said = _asked(operator, "/ops/policy", **form)
+    assert "Left alone after a pause: 30m → 45m" in said
+    assert "Owners of shares on one GPU: 1 → 2" in said
+    assert "every start stays as it is" in said
+    assert "Publish policy version 2? " in said
+    assert "change 2 values" in said
+    done = operator.post("/ops/policy", form | {"sure": "1"}, follow=True).content.decode()
+    assert "Version 2 is live" in done
+    with as_system():
+        live = PolicyVersion.objects.get(state="live")
+    assert live.document == {"cool_down": 2700, "share_owners": 2}
+    # Back to the defaults: what is the default does not stand in the document.
+    operator.post("/ops/policy", _policy_form() | {"sure": "1"})
+    with as_system():
+        assert PolicyVersion.objects.get(state="live").document == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "sentence"),
+    [
+        ("grid", "often", "Enter a duration"),
+        ("grid", "2d", "From 1s to 1d."),
+        ("share_owners", "1.5", "Enter a whole number."),
+        ("strangers_end_after", "1m", "strangers_end_after needs strangers_warn_after"),
+        ("cool_down", "30m", "Nothing differs from the version in force."),
+    ],
+)
+def test_a_bad_policy_is_refused_with_what_was_typed(
+    operator: Client, field: str, text: str, sentence: str
+) -> None:
+    answer = operator.post("/ops/policy", _policy_form(**{field: text}))
+    body = flat(unescape(answer.content.decode()))
+    assert answer.status_code == 422
+    assert sentence in body
+    assert f'id="p-{field}" name="{field}" value="{text}"' in body
