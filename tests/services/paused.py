@@ -70,9 +70,12 @@ def desired(plant: Plant) -> list[wire.DesiredAllocation]:
     return [each for gpu in document(plant).gpus for each in gpu.allocations]
 
 
-def saved(plant: Plant, booking: Booking, *, members: int = 2) -> None:
-    """The agent says that the owner has saved on so many of the booking's members."""
+def saved(
+    plant: Plant, booking: Booking, *, members: int = 2, ago: timedelta = timedelta(0)
+) -> None:
+    """The agent says that the owner has saved on so many of the booking's members, `ago` by the
+    node's clock."""
     rows = [row for row in rows_of(booking) if row.state == "active"][:members]
     with as_system():
         for row in rows:
-            allocation_saved(row.id, plant.now, plant.now)
+            allocation_saved(row.id, plant.now - ago, plant.now)

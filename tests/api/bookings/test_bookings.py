@@ -5,8 +5,11 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
+from django.test import RequestFactory
 from psycopg.types.range import TimestamptzRange
+from rest_framework.request import Request
 
+from allocation.api.bookings.decisions import WAIT_MAX, preferences_of
 from allocation.models import Allocation, Booking, Gpu
 from tenants.platform.deferred import DeferredResponse
 from tests.api.builders import Site, awaited, row_counts, said
@@ -98,6 +101,19 @@ def test_a_quote_writes_nothing_and_its_first_option_books(site: Site) -> None:
         "bookings", {"project": "folding", "tier": option["tier"], "request": option["request"]}
     )
     assert (made.status_code, said(made)["price"]["held"]) == (201, option["price"])
+
+
+def test_the_longest_wait_is_shorter_than_what_proxies_allow() -> None:
+    sent = RequestFactory().post("/", headers={"Prefer": "wait=9999, dry-run"})
+    preferences = preferences_of(Request(sent))
+    assert (preferences.wait, preferences.dry_run) == (WAIT_MAX, True)
+    assert WAIT_MAX < 60
+
+
+def test_a_line_and_a_field_that_name_different_tiers_are_refused(site: Site) -> None:
+    response = site.researcher.post("bookings", LINE | {"request": "1 h100 for 10m spot"})
+    problem = said(response)
+    assert (response.status_code, problem["code"], problem["param"]) == (422, "tier_twice", "tier")
 
 
 def test_waiting_answers_with_the_decision(site: Site) -> None:

@@ -7,6 +7,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from tests.api.builders import Api, Site, said
+from tests.builders_allocation import a_booking
 from tests.roles import as_role
 
 LISTS = [
@@ -36,6 +37,15 @@ def test_me_says_who_calls_and_with_which_roles(site: Site) -> None:
 def test_a_researcher_sees_only_projects_they_are_in(site: Site) -> None:
     assert [row["slug"] for row in said(site.researcher.get("projects"))["items"]] == ["folding"]
     assert len(said(site.admin.get("projects"))["items"]) == 2
+
+
+def test_bookings_of_a_project_are_shown_to_those_who_are_in_it_alone(site: Site) -> None:
+    made = a_booking(site.hidden, site.people["admin"].id, state="cancelled")
+    hidden = f"bk_{made.id.hex}"
+    assert said(site.researcher.get("bookings"))["items"] == []
+    assert site.researcher.get(f"bookings/{hidden}").status_code == 404
+    assert [row["id"] for row in said(site.admin.get("bookings"))["items"]] == [hidden]
+    assert said(site.admin.get(f"bookings/{hidden}"))["id"] == hidden
 
 
 def test_a_budget_says_what_is_spent_held_and_left_as_decimal_strings(site: Site) -> None:

@@ -145,10 +145,13 @@ def test_a_save_before_the_notice_is_no_answer_to_it_but_lowers_what_is_lost(
 ) -> None:
     booking = running(plant, lab)
     plant.later(20 * MINUTE)
-    saved(plant, booking)
+    # The clock of the node is an hour ahead: the save counts from when it is heard.
+    saved(plant, booking, ago=-60 * MINUTE)
     assert fresh(booking).saved_at == plant.now
     plant.later(10 * MINUTE)
     noticed(plant, booking, rival)
+    # The same word again, late.
+    saved(plant, booking, ago=10 * MINUTE)
     assert pause_of(booking).acknowledged_at is None
     plant.later(GRACE)
     pause = pause_of(booking)

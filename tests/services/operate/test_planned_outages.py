@@ -27,6 +27,7 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.inbox import consumer
 from allocation.services.inbox.batch import Said, messages_apply
 from allocation.services.inbox.consumer import Reader
+from allocation.services.nodes.leases import leases_long_end
 from allocation.services.operate.portal_modes import (
     FREEZE,
     OUTAGE,
@@ -143,6 +144,21 @@ def test_usual_leases_come_back_when_it_is_over_though_nobody_ends_it(
     stopped(plant, SECOND * 30)
     plant.later(SECOND * 5)
     assert fresh(booking).replaced == 1
+
+
+def test_a_long_lease_that_was_granted_again_is_not_forgotten(
+    plant: Plant, lab: Lab, operator: User
+) -> None:
+    on_lease(plant, lab)
+    announced(plant, operator, MINUTE)
+    plant.later(10 * SECOND)
+    with as_system():
+        node = Node.objects.get(name=NAME)
+        leases_long_end({node.id: node.long_lease_seq - 1})
+    assert long_lease() >= 60
+    with as_system():
+        leases_long_end({node.id: node.long_lease_seq})
+    assert long_lease() == 0
 
 
 def test_work_of_a_node_that_is_lost_waits_for_its_longer_lease(

@@ -244,6 +244,15 @@ class TestPromises:
         plan = solve(a_snapshot(promised, newcomer, fleet=fleet, held=(a_held("n1-0"),)), POLICY)
         assert starts(plan) == {"p": HOUR, "n": 2 * HOUR}
 
+    def test_a_planned_start_after_a_new_deadline_is_given_up(self) -> None:
+        promise = a_promise(3 * HOUR, 1, whole_of(0))
+        busy = all_busy(ends=3 * HOUR)
+        plan = alone(a_request(promise=promise, latest=4 * HOUR - 1), held=busy)
+        assert starts(plan) == {}
+        assert [row.reasons[0].code for row in plan.refusals] == ["deadline_unreachable"]
+        kept = alone(a_request(promise=promise, latest=4 * HOUR), held=busy)
+        assert starts(kept) == {"b1": 3 * HOUR}
+
     def test_without_the_promise_the_newcomer_would_have_taken_it(self) -> None:
         """The negative control of the promise."""
         before = a_request("p")

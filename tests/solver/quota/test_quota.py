@@ -306,6 +306,15 @@ class TestHours:
         assert starts(plan) == {"b1": 2 * DAY - DAY // 2}
         assert answer(plan)[0].frees_at == day + 2 * DAY
 
+    @pytest.mark.parametrize(("days", "code"), [(1, "gpu_hours"), (2, "")])
+    def test_old_use_counts_in_a_window_until_its_last_day(self, days: int, code: str) -> None:
+        day = NOON - NOON % DAY
+        cap = Cap("folding", "h100", 10 * HOUR * GPU, 0, 0, rolling_days=7)
+        used = (Used("lab", "folding", "h100", day - 6 * DAY, 9 * HOUR * GPU),)
+        window = a_request(hours=2, fixed=True, earliest=day + days * DAY + HOUR - NOON)
+        plan = solve(a_snapshot(window, caps=(cap,), used=used), POLICY)
+        assert [row.reasons[0].code for row in plan.refusals] == ([code] if code else [])
+
     def test_more_than_the_cap_in_one_booking_never_fits(self) -> None:
         cap = Cap("folding", "h100", HOUR * GPU, 0, 0, rolling_days=7)
         plan = solve(a_snapshot(a_request(hours=2), caps=(cap,)), POLICY)

@@ -119,6 +119,16 @@ def test_a_promised_share_keeps_its_start_beside_others() -> None:
     assert [wait.starts for wait in plan.waits] == [NOON + HOUR]
 
 
+def test_a_planned_share_that_no_longer_fits_beside_others_is_given_up() -> None:
+    wish = a_request(ask=a_share(500), promise=a_promise(HOUR, 1, shared("n1-0", 500)))
+    held = (
+        replace(held_share("n1-0", 500, ends=3 * HOUR), id="h1"),
+        replace(held_share("n1-0", 500, ends=5 * HOUR, booking="l"), id="h2"),
+    )
+    plan = solve(a_snapshot(wish, fleet=gpus(1), held=held), POLICY)
+    assert [wait.starts for wait in plan.waits] == [NOON + 3 * HOUR]
+
+
 def test_host_cores_are_part_of_what_must_be_free() -> None:
     busy = replace(a_held("n1-0", ends=2 * HOUR), cores=60_000)
     wish = a_request(ask=with_cores(an_ask(), 8_000))

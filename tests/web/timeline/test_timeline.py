@@ -53,6 +53,14 @@ def _bars(member: Membership) -> list[Bar]:
     return [bar for row in _rows(member).values() for bar in row.bars]
 
 
+def test_a_moment_outside_the_window_is_drawn_at_its_edge() -> None:
+    starts = datetime(2026, 3, 1, tzinfo=UTC)
+    span = Span(ZOOMS["24h"], Window(starts, starts + timedelta(hours=24)), UTC)
+    hours = (-5, 0, 6, 24, 90)
+    drawn = [span.percent(starts + timedelta(hours=each)) for each in hours]
+    assert drawn == [0, 0, 25, 100, 100]
+
+
 def test_another_tenants_booking_is_an_anonymous_busy_block() -> None:
     mine, theirs = a_member(a_project()), a_member(a_project(a_tenant()))
     gpu = a_node(now=NOW, gpus=1).gpus.all()[0]
