@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --requir
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 CODE := portal tenants billing allocation tests manage.py
 
-.PHONY: demo wheel clean-demo test test-pure test-long test-containers check bench screens lock browser
+.PHONY: demo wheel clean-demo test test-pure test-long test-containers mutants check bench screens lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -36,6 +36,11 @@ test-pure: $(TESTING)
 # The same properties and more on very many examples, on one core.
 test-long: $(TESTING)
 	$(BIN)/python -m pytest -q -m long
+
+# Small faults, planted one at a time in a copy of the tree: at least 85 % are found by the tests
+# that the list names. For a night: half an hour on a free core. MUTANTS="--only lease" runs some.
+mutants: $(TESTING)
+	$(BIN)/python -m tests.mutants --json $(VAR)/mutants.json $(MUTANTS)
 
 # docker-compose.yml in real containers: needs podman, runc and catatonit. Base images come from
 # their registry, or as root from Debian's packages (debootstrap). Without podman: skipped, with why.
