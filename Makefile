@@ -52,6 +52,7 @@ check: $(TESTING)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/djlint --quiet --check --lint templates
 
 # What a GPU node installs. Without what earlier builds left: setuptools would put it in.
 wheel: $(TESTING)
