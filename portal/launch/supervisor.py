@@ -23,7 +23,8 @@ from portal.launch.processes import (
 )
 
 BACKOFF_FIRST_SECONDS = 0.5
-BACKOFF_MAX_SECONDS = 30.0
+# A program may end several times because another one is away; nobody waits long for it then.
+BACKOFF_MAX_SECONDS = 5.0
 HEALTHY_AFTER_SECONDS = 10.0
 START_ATTEMPTS = 4
 PUMP_SECONDS = 0.1

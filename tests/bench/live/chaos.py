@@ -11,12 +11,14 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -40,14 +42,24 @@ class WrongResult(Exception):
 
 @dataclass
 class Ledger:
-    """What was asked, accepted and decided, in seconds of the wall clock, by the booking's name."""
+    """What was asked, accepted and decided, in seconds of the wall clock, by the booking's name;
+    and who cancelled before there was a decision."""
 
     sent: dict[str, float] = field(default_factory=dict)
     accepted: dict[str, tuple[float, str]] = field(default_factory=dict)
     decided: dict[str, float] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
     kills: list[tuple[float, str]] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
+
+    def undecided(self) -> dict[str, str]:
+        """Names by id of accepted bookings whose owners still wait for a decision."""
+        return {
+            each: name
+            for name, (_, each) in self.accepted.items()
+            if name not in self.decided and name not in self.left
+        }
 
 
 async def _told(rest: httpx.AsyncClient, path: str, body: object, book: Ledger) -> httpx.Response:
@@ -107,7 +119,7 @@ async def people(site: Site, options: argparse.Namespace, book: Ledger) -> None:
             number, due = number + 1, due + chance.expovariate(options.rate)
         await asyncio.gather(*asking)
         patience = time.time() + PATIENCE_S
-        while len(book.decided) < len(book.accepted) and time.time() < patience:
+        while book.undecided() and time.time() < patience:
             await asyncio.sleep(LOOK_EVERY_S)
         looks.cancel()
 
@@ -129,22 +141,23 @@ async def _kill(site: Site, options: argparse.Namespace, book: Ledger) -> None:
 
 async def _look(book: Ledger) -> None:
     while True:
-        pending = {each: name for name, (_, each) in book.accepted.items()
-                   if name not in book.decided}  # fmt: skip
-        decided = await asyncio.to_thread(_decided, list(pending))
+        pending = book.undecided()
+        answered = await asyncio.to_thread(_answered, list(pending))
         now = time.time()
-        book.decided |= {pending[each]: now for each in decided}
+        book.decided |= {pending[each]: now for each, is_decided in answered if is_decided}
+        book.left |= {pending[each] for each, is_decided in answered if not is_decided}
         await asyncio.sleep(LOOK_EVERY_S)
 
 
-def _decided(ids: list[str]) -> list[str]:
+def _answered(ids: list[str]) -> list[tuple[str, bool]]:
+    """Those who no longer wait, and whether a decision was made about them."""
     from django.db import DatabaseError, connection  # noqa: PLC0415 (Django is there only now)
 
     from allocation.models import Booking  # noqa: PLC0415
 
     try:
         rows = Booking.objects.filter(id__in=ids).exclude(state="requested")
-        return [str(found) for found in rows.values_list("id", flat=True)]
+        return [(str(each), made is not None) for each, made in rows.values_list("id", "decision")]
     except DatabaseError:
         return []
     finally:
@@ -163,7 +176,8 @@ def _check(book: Ledger) -> dict[str, int]:
         "refused": len(book.refused),
         "lost": sum(UUID(each) not in ids for _, each in book.accepted.values()),
         "twice": sum(count > 1 for count in there.values()),
-        "undecided": len(book.accepted) - len(book.decided),
+        "left_before_a_decision": len(book.left),
+        "undecided": len(book.undecided()),
         "broken_promises": len(invariants_check()),
     }
 
@@ -176,6 +190,15 @@ def _healed(book: Ledger) -> tuple[list[float], list[float]]:
         accepted.append(min(book.accepted[name][0] for name in after if name in book.accepted) - at)
         decided.append(min(book.decided[name] for name in after if name in book.decided) - at)
     return accepted, decided
+
+
+def _restarts(log: Path) -> dict[str, Any]:
+    """How often the launcher began a program anew, and the longest that it waited first."""
+    if not log.exists():
+        return {}
+    said = re.findall(r"(\S+) ended \(.*again in ([0-9.]+) s", log.read_text("utf-8", "replace"))
+    longest = max((float(seconds) for _, seconds in said), default=0.0)
+    return {"times": dict(Counter(name for name, _ in said)), "longest_pause_s": longest}
 
 
 def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
@@ -191,7 +214,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     busy, total = cpu_of_machine()
     asyncio.run(people(site, options, book))
     busy, total = (n - t for n, t in zip(cpu_of_machine(), (busy, total), strict=True))
-    wait_until(lambda: _decided([]) == [], seconds=PATIENCE_S)
+    wait_until(lambda: _answered([]) == [], seconds=PATIENCE_S)
     checked = _check(book)
     accepted, decided = _healed(book)
     took = [book.decided[name] - book.sent[name] for name in book.decided]
@@ -201,6 +224,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         "seconds": options.seconds,
         "kills": len(book.kills),
         "killed": dict(Counter(name for _, name in book.kills)),
+        "restarts": _restarts(site.var / "launcher.log"),
         "answers": dict(book.statuses),
         **checked,
         "request_to_decided": spread(took),
