@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --requir
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 CODE := portal tenants billing allocation tests manage.py
 
-.PHONY: demo wheel clean-demo test test-pure test-long test-containers mutants check bench screens lock browser
+.PHONY: demo wheel clean-demo test test-pure test-long test-containers mutants check bench screens docs lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -64,6 +64,10 @@ bench: $(TESTING)
 
 screens: $(TESTING) browser
 	$(BIN)/python -m tests.browser.screens
+
+# Draws the floors of docs/architecture.md from the contracts of pyproject.toml.
+docs: $(TESTING)
+	$(BIN)/python -m tests.docs.architecture
 
 lock:
 	$(COMPILE) --extra server --extra local pyproject.toml -o requirements.lock

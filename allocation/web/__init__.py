@@ -1,0 +1,1 @@
+"""Pages of bookings, hardware and the site."""

@@ -1,0 +1,1 @@
+"""Pages of money: budgets, prices and the ledger."""

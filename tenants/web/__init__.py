@@ -1,0 +1,1 @@
+"""Pages of people and organisations, sign-in, and the frame of every page."""

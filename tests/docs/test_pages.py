@@ -1,0 +1,98 @@
+"""What the documentation names exists: links, paths, commands, functions."""
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from tests.docs import pages
+from tests.docs.architecture import PAGE, page_drawn
+from tests.docs.pages import ROOT
+
+
+def _broken(find: Callable[[str], list[str]], exists: Callable[[Path, str], bool]) -> list[str]:
+    return [
+        f"{page.relative_to(ROOT)}: {found}"
+        for page in pages.pages()
+        for found in find(page.read_text(encoding="utf-8"))
+        if not exists(page, found)
+    ]
+
+
+def _link_leads(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not target.exists():
+        return False
+    return not anchor or anchor in pages.anchors(target.read_text(encoding="utf-8"))
+
+
+def _path_exists(_: Path, path: str) -> bool:
+    return any(ROOT.glob(path.rstrip("/")))
+
+
+def _runs(_: Path, module: str) -> bool:
+    """Whether `python -m` finds it; what we did not write is a matter of what is installed."""
+    if module.partition(".")[0] not in pages.PACKAGES:
+        return True
+    file = pages.module_file(module)
+    return file is not None and (
+        file.name != "__init__.py" or (file.parent / "__main__.py").exists()
+    )
+
+
+@cache
+def _make_targets() -> set[str]:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z][a-z-]*):", text, re.MULTILINE))
+
+
+@cache
+def _manage_commands() -> set[str]:
+    return {file.stem for file in ROOT.glob("*/management/commands/*.py")}
+
+
+DJANGO_COMMANDS = {"migrate", "check", "collectstatic", "makemigrations", "spectacular"}
+
+
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    assert _broken(pages.links, _link_leads) == []
+
+
+def test_every_path_of_the_repository_exists() -> None:
+    assert _broken(pages.paths, _path_exists) == []
+
+
+def test_every_program_that_a_page_runs_exists() -> None:
+    assert _broken(pages.programs, _runs) == []
+
+
+def test_every_target_of_make_exists() -> None:
+    assert _broken(pages.make_targets, lambda _, name: name in _make_targets()) == []
+
+
+def test_every_command_of_manage_py_exists() -> None:
+    known = _manage_commands() | DJANGO_COMMANDS
+    assert _broken(pages.commands, lambda _, name: name in known) == []
+
+
+def test_every_python_name_is_defined() -> None:
+    """The life of a booking names each function on its way: a rename has to reach the page."""
+    assert _broken(pages.names, lambda _, name: pages.is_defined(name)) == []
+
+
+def test_the_architecture_page_shows_the_contracts() -> None:
+    """`make docs` draws it anew."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page_drawn(page) == page
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = set(pages.links((folder / "README.md").read_text(encoding="utf-8")))
+    assert {file.name for file in folder.glob("0*.md")} - listed == set()
+
+
+def test_the_life_of_a_booking_names_its_functions() -> None:
+    page = ROOT / "docs" / "life-of-a-booking.md"
+    assert len(set(pages.names(page.read_text(encoding="utf-8")))) > 60
