@@ -24,5 +24,10 @@ RUN SECRET_KEY="$(python -c 'import secrets; print(secrets.token_hex(32))')" \
  && mkdir -p /app/var/tokens /var/lib/gpu-agent \
  && chown -R portal:portal /app/var /var/lib/gpu-agent
 
+# Decisions name the commit of the code that made them: `unknown` without
+# `--build-arg PORTAL_COMMIT=$(git rev-parse HEAD)`.
+ARG PORTAL_COMMIT=""
+ENV PORTAL_COMMIT=$PORTAL_COMMIT
+
 USER portal
 EXPOSE 8000

@@ -9,6 +9,7 @@ import psycopg
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from psycopg.types.numeric import Int2, Int2Dumper, Int4, Int4Dumper, Int8, Int8Dumper
 
+from portal.code_commit import code_commit
 from portal.deploy import production_require
 from portal.env import (
     BadSetting,
@@ -305,6 +306,11 @@ METRICS_TOKEN = env_secret("METRICS_TOKEN", is_needed=False)
 # Who may read it without a token: nobody, unless said. A proxy on the same machine comes from
 # loopback too, and not every proxy says that it is one.
 METRICS_ALLOW = env_networks("METRICS_ALLOW")
+
+# --- Code -----------------------------------------------------------------------------------------
+
+# What stored decisions say about who made them. An image has no repository: its build names it.
+CODE_COMMIT = code_commit(BASE_DIR, env_str("PORTAL_COMMIT", ""))
 
 # --- Words and time -------------------------------------------------------------------------------
 

@@ -43,7 +43,9 @@ class Decision(models.Model):
     snapshot_sha256 = models.CharField(max_length=64)
     plan = models.BinaryField()
     plan_sha256 = models.CharField(max_length=64)
-    software = models.CharField(max_length=80)
+    software = models.CharField(
+        max_length=160, help_text="The commit of the code, and the versions of what it solves with."
+    )
     solve_ms = models.PositiveIntegerField()
     withheld = models.JSONField(default=list, db_default=[])
     archived_in = models.CharField(

@@ -7,9 +7,11 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from django.conf import settings
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
@@ -59,7 +61,10 @@ MOST_NEW_HELD, HOLD_PATIENCE_MS, MOST_HELD_MS = 100, 2_000, 2_000
 # So many turns in a row that left something are followed by one that holds all. What even these
 # can't write is not about who acts meanwhile.
 HELD_TURNS = range(1, 4)
-SOFTWARE = f"portal 1, numpy {np.__version__}, python {platform.python_version()}"
+SOFTWARE = (
+    f"commit {settings.CODE_COMMIT}, numpy {np.__version__}, OR-Tools {version('ortools')}, "
+    f"Python {platform.python_version()}"
+)
 
 
 class TurnEnded(OperationalError):

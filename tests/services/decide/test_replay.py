@@ -1,12 +1,18 @@
 """A decision made again from what it stored."""
 
+import json
 import os
+import re
 import subprocess
 import sys
+import zlib
 from datetime import timedelta
+from io import StringIO
+from typing import Any
 
 import psycopg
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from allocation.models import Decision
@@ -26,6 +32,24 @@ ASKS = (
     an_ask(profile="1g.10gb", count=4, together="gpu", required=True),
     an_ask(hours=5, not_before=NOW + 2 * HOUR),
 )
+
+
+def of_format_1(plan: Any, *, starts: int = 0) -> bytes:  # noqa: ANN401  JSON
+    """The plan as format 1 had it, compressed; `starts` moves the first answer."""
+    plan.pop("format")
+    for row in (*plan["assigns"], *plan["waits"]):
+        row["starts"], starts = row["starts"] + starts, 0
+        for why in row["reasons"]:
+            why["sentence"] = "It is so."
+            why["numbers"] = [fact for fact in why["numbers"] if fact[0] != "gpu_class"]
+    return zlib.compress(json.dumps(plan, sort_keys=True, separators=(",", ":")).encode())
+
+
+def rewrite(owner: psycopg.Connection[Any], decision: Decision, plan: Any) -> None:  # noqa: ANN401  bytes of the database
+    """Stores another plan; nobody else can change a decision."""
+    owner.execute("ALTER TABLE allocation_decision DISABLE TRIGGER append_only")
+    owner.execute("UPDATE allocation_decision SET plan = %s WHERE id = %s", [plan, decision.id])
+    owner.commit()
 
 
 @pytest.fixture
@@ -53,6 +77,10 @@ def test_every_decision_of_a_day_is_the_same_again_byte_for_byte(
     assert len(decisions) >= len(ASKS)
     replays = [decision_replay(decision) for decision in decisions]
     assert all(replay.is_equal for replay in replays)
+    made_by = (
+        rf"commit ({settings.CODE_COMMIT.replace('+', '.')}), numpy .+, OR-Tools 9.+, Python 3.+"
+    )
+    assert all(re.fullmatch(made_by, decision.software) for decision in decisions)
 
     last = str(decisions[-1].id)
     for seed in ("1", "4242"):
@@ -73,13 +101,16 @@ def test_every_decision_of_a_day_is_the_same_again_byte_for_byte(
         assert "Same bytes." in again.stdout
 
     with psycopg.connect(real_db.owner_dsn) as owner:
-        # Nobody else can change a decision.
-        owner.execute("ALTER TABLE allocation_decision DISABLE TRIGGER append_only")
-        owner.execute(
-            "UPDATE allocation_decision SET plan = %s WHERE id = %s",
-            [decisions[-1].plan, decisions[0].id],
-        )
+        rewrite(owner, decisions[0], decisions[-1].plan)
+        one, other = (json.loads(zlib.decompress(each.plan)) for each in decisions[1:3])
+        rewrite(owner, decisions[1], of_format_1(one))
+        rewrite(owner, decisions[2], of_format_1(other, starts=60))
     with as_system():
+        told = StringIO()
+        call_command("decision_replay", decisions[1].id, stdout=told)
+        assert "Same meaning. The plan has format 1" in told.getvalue()
+        with pytest.raises(CommandError, match=r"Not the same meaning\. It was decided by commit"):
+            call_command("decision_replay", decisions[2].id)
         decision = decisions[0]
         assert decision_replay(decision).comparison == "bytes"
         with pytest.raises(CommandError, match="Not the same bytes"):
