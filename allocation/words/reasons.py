@@ -80,8 +80,8 @@ def _gpus_busy(facts: Facts) -> str:
 
 def _line(facts: Facts) -> str:
     text = ngettext(
-        "Ahead in line for %(gpu_class)s: %(ahead)s booking, %(ahead_units_gpus)s GPUs.",
-        "Ahead in line for %(gpu_class)s: %(ahead)s bookings, %(ahead_units_gpus)s GPUs.",
+        "Ahead in the queue for %(gpu_class)s: %(ahead)s booking, %(ahead_units_gpus)s GPUs.",
+        "Ahead in the queue for %(gpu_class)s: %(ahead)s bookings, %(ahead_units_gpus)s GPUs.",
         int(facts["ahead"]),
     )
     return text % facts
@@ -132,8 +132,8 @@ def _hardware_out(facts: Facts) -> str:
 
 def _overrun(facts: Facts) -> str:
     if "ends_late" in facts:
-        return _("Something in its place ends later than planned.")
-    return _("Its place is taken.")
+        return _("A booking on its GPUs ends later than planned.")
+    return _("Its GPUs are taken.")
 
 
 def _mode_fixed(facts: Facts) -> str:
@@ -183,7 +183,7 @@ def _mode_change(facts: Facts) -> str:
 
 
 def _quota_cut(facts: Facts) -> str:
-    first = _("A limit is lower than when the start was promised.")
+    first = _("A limit is lower than when the start was planned.")
     if "because" not in facts:
         return first
     return f"{first} {_sentence(str(facts['because']), facts)}"
@@ -193,20 +193,20 @@ def _maintenance(facts: Facts) -> str:
     count = int(facts["gpus"])
     if facts["which"] == "class":
         text = ngettext(
-            "%(gpus)s GPU of %(gpu_class)s is away for maintenance in that time.",
-            "%(gpus)s GPUs of %(gpu_class)s are away for maintenance in that time.",
+            "%(gpus)s GPU of %(gpu_class)s is in maintenance for some of that time.",
+            "%(gpus)s GPUs of %(gpu_class)s are in maintenance for some of that time.",
             count,
         )
     elif facts["which"] == "booking":
         text = ngettext(
-            "%(gpus)s GPU of this booking is away for maintenance in that time.",
-            "%(gpus)s GPUs of this booking are away for maintenance in that time.",
+            "%(gpus)s GPU of this booking is in maintenance for some of that time.",
+            "%(gpus)s GPUs of this booking are in maintenance for some of that time.",
             count,
         )
     else:
         text = ngettext(
-            "%(gpus)s GPU it was planned on is away for maintenance in that time.",
-            "%(gpus)s GPUs it was planned on are away for maintenance in that time.",
+            "%(gpus)s GPU it was planned on is in maintenance for some of that time.",
+            "%(gpus)s GPUs it was planned on are in maintenance for some of that time.",
             count,
         )
     return text % facts
@@ -239,13 +239,13 @@ def _gpu_hours(facts: Facts) -> str:
 def _borrowed(facts: Facts) -> str:
     if "at_risk_from" not in facts:
         text = _(
-            "%(own_gpus)s own + %(borrowed_gpus)s borrowed: what is borrowed may be paused when "
-            "those who lend it need it."
+            "%(own_gpus)s own + %(borrowed_gpus)s borrowed: can be paused when the owner of the "
+            "borrowed GPUs needs them."
         )
     else:
         text = _(
-            "%(own_gpus)s own + %(borrowed_gpus)s borrowed: what is borrowed may be paused when "
-            "those who lend it need it, and one of them asks for them."
+            "%(own_gpus)s own + %(borrowed_gpus)s borrowed: can be paused, because the owner of "
+            "the borrowed GPUs is waiting for them."
         )
     return text % facts
 
@@ -263,9 +263,9 @@ def _least_lost(because: Promise | str) -> Callable[[Facts], str]:
     def paused(facts: Facts) -> str:
         minutes = -(-int(facts["lost"]) // 60)
         text = ngettext(
-            "%(because)s What is paused for it loses the least: here %(minutes)s GPU-minute since "
+            "%(because)s The booking that loses the least is paused: %(minutes)s GPU-minute since "
             "the last save.",
-            "%(because)s What is paused for it loses the least: here %(minutes)s GPU-minutes since "
+            "%(because)s The booking that loses the least is paused: %(minutes)s GPU-minutes since "
             "the last save.",
             minutes,
         )
@@ -288,9 +288,7 @@ def _pin_too_small(facts: Facts) -> str:
 
 def _pinned(facts: Facts) -> str:
     if facts["elsewhere"]:
-        text = _(
-            "It is pinned to %(pins)s, which is not free for that long; elsewhere there is room."
-        )
+        text = _("It is pinned to %(pins)s, which is not free for that long; other GPUs are free.")
         return text % facts
     return _("It is pinned to %(pins)s, which is not free for that long.") % facts
 
@@ -304,13 +302,13 @@ _WHOSE = {
     "project": gettext_lazy("Your project"),
 }
 _PROBLEMS = {
-    "gone": gettext_lazy("The booking that room was to be made for does not wait any more."),
+    "gone": gettext_lazy("The booking that was to get the GPUs is no longer waiting."),
     "moved": gettext_lazy(
-        "Not all of the bookings that were to move still run there and may be paused now."
+        "A booking that was to move no longer runs there, or cannot be paused now."
     ),
-    "taken": gettext_lazy("A place that the order stands on is taken, or not in service any more."),
-    "too_late": gettext_lazy("It could not end before its deadline."),
-    "limit": gettext_lazy("A limit of its organisation or project stands in the way by now."),
+    "taken": gettext_lazy("A place that the order needs is taken or out of service."),
+    "too_late": gettext_lazy("The booking that was to get the GPUs would end after its deadline."),
+    "limit": gettext_lazy("A limit of its organisation or project is reached."),
 }
 _SENTENCES: dict[str, Text] = {
     "unknown_class": _unknown_class,
@@ -327,11 +325,11 @@ _SENTENCES: dict[str, Text] = {
     "deadline_unreachable": _deadline_unreachable,
     "window_busy": gettext_lazy("The GPUs are booked by others for some of that time."),
     "hardware_out": _hardware_out,
-    "not_before": gettext_lazy("You asked for it not to start earlier."),
+    "not_before": gettext_lazy("You asked for a start no earlier than this."),
     "no_room_in_horizon": gettext_lazy(
-        "There is no room for it as far ahead as bookings are planned."
+        "There is no free time as far ahead as bookings are planned."
     ),
-    "extension_busy": gettext_lazy("Another booking has the place after this one."),
+    "extension_busy": gettext_lazy("Another booking has the GPUs after this one."),
     "hardware_lost": gettext_lazy("GPUs it was planned on are out of service."),
     "overrun": _overrun,
     "too_short": gettext_lazy("The booking has no time left."),
@@ -339,7 +337,7 @@ _SENTENCES: dict[str, Text] = {
     "quota_cut": _quota_cut,
     "maintenance": _maintenance,
     "placed": gettext_lazy("%(shape)s fit on %(on_nodes)s."),
-    "ask_changed": gettext_lazy("What the booking asks for has changed."),
+    "ask_changed": gettext_lazy("The request has changed."),
     "not_live": gettext_lazy("The booking has nothing running or planned that could be extended."),
     "guarantee_only": _guarantee_only,
     "lent_out": gettext_lazy(
@@ -349,44 +347,46 @@ _SENTENCES: dict[str, Text] = {
     "gpu_hours": _gpu_hours,
     "borrowed": _borrowed,
     "makes_room": _makes_room,
-    "taken_back": _least_lost(gettext_lazy("A stronger claim takes back what was borrowed.")),
+    "taken_back": _least_lost(
+        gettext_lazy("A booking within its guarantee needs the GPUs that this booking borrows.")
+    ),
     "higher_tier": _least_lost(
-        gettext_lazy("A booking of a higher tier in your organisation needs the room.")
+        gettext_lazy("A booking of a higher tier in your organisation needs the GPUs.")
     ),
     "fairer_share": _least_lost(
-        gettext_lazy("A stronger claim needs the room: your organisation borrows more than it.")
+        gettext_lazy("A booking of an organisation that borrows less than yours needs the GPUs.")
     ),
-    "room_promised": gettext_lazy("A stronger claim needs the room of this booking."),
+    "room_promised": gettext_lazy("A higher-priority booking needs the GPUs of this booking."),
     "host_busy": gettext_lazy(
-        "GPUs are free, but beside them no node has %(host)s free for that long."
+        "GPUs are free, but no node with free GPUs has %(host)s free for that long."
     ),
     "host_too_small": _host_too_small,
     "share_of_one": gettext_lazy("A share is a part of one whole GPU."),
     "series_conflict": gettext_lazy(
-        "Another date of the series can't be had, and all of them were asked for together."
+        "Another date of the series can't be booked, and the request is for all dates or none."
     ),
     "class_too_slow": gettext_lazy(
-        "%(gpu_class)s needs longer for it than there is before the deadline."
+        "%(gpu_class)s needs more time for it than there is before the deadline."
     ),
-    "laid_anew": gettext_lazy("It lies elsewhere at its own time, so that more fits."),
+    "laid_anew": gettext_lazy("It has other GPUs at its own time, so that more bookings fit."),
     "pin_elsewhere": gettext_lazy("There are no %(gpu_class)s on %(pins)s."),
     "pin_too_small": _pin_too_small,
     "pinned": _pinned,
     "pin_out": gettext_lazy("%(pins)s: out of service."),
     "none_in_service": gettext_lazy(
         "%(out)s of %(gpus)s %(gpu_class)s are out of service or do not answer, so no start "
-        "can be planned. What waits keeps its place in line until they are back."
+        "can be planned. Bookings keep their place in the queue until they are back."
     ),
     "moved_together": gettext_lazy(
-        "An operator moves it to another place, so that a waiting booking can start sooner. "
-        "It goes on there as soon as it is out here."
+        "An operator moves it to other GPUs, so that a waiting booking can start sooner. "
+        "It resumes there as soon as it has left these."
     ),
     "order_stale": _order_stale,
     "node_unanswering": gettext_lazy(
         "%(out)s of %(gpus)s %(gpu_class)s are on nodes that do not answer."
     ),
     "suspended_there": gettext_lazy(
-        "It goes on where it was suspended; elsewhere it would begin from its last save."
+        "It resumes where it was suspended; on other GPUs it would start from its last save."
     ),
     "mode_pinned": _mode_pinned,
     "mode_change": _mode_change,

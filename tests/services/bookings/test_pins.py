@@ -14,6 +14,7 @@ from allocation.services.decide.cycle import cycle_run
 from allocation.services.quotes.earlier import Change, booking_change, sooner_options
 from allocation.services.quotes.quotes import Quote, quote_make
 from allocation.services.snapshot.snapshot import snapshot_take
+from allocation.words.reasons import stored_sentence
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_node, a_wish, an_ask
@@ -90,7 +91,7 @@ def test_it_is_promised_its_place_and_starts_there_as_soon_as_it_comes_free(site
     assert (late.state, late.planned_starts) == (State.QUEUED, NOW + 2 * HOUR)
     (why,) = late.reasons
     assert (why["rule"], why["code"]) == ("R78", "pinned")
-    assert "elsewhere there is room" in why["sentence"]
+    assert "other GPUs are free" in stored_sentence(why)
     with as_system():
         assert [row.pinned for row in snapshot_take(NOW + MINUTE).held] == [True]
         booking_cancel(actor=site.actor, booking=first, now=NOW + MINUTE)

@@ -198,7 +198,7 @@ def test_an_order_whose_ground_goes_before_the_decision_is_declined_with_the_rea
     with as_system():
         booking_cancel(actor=shop.lab.actor, booking=shop.waiting, now=shop.plant.now)
     shop.plant.round()
-    assert "does not wait any more" in answered(order).declined
+    assert "is no longer waiting" in answered(order).declined
     assert {fresh(each).state for each in shop.slices} == {State.ACTIVE}
     with as_system():
         assert invariants_check() == []

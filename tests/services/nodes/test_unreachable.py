@@ -16,6 +16,7 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.node_policies import node_policy
 from allocation.services.runs.healing import hardware_clear
 from allocation.services.snapshot.snapshot import gpus_read
+from allocation.words.reasons import stored_sentence
 from tests.builders_allocation import HOUR, Lab, a_lab, a_node, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
@@ -131,7 +132,7 @@ def test_nothing_new_is_placed_on_a_silent_node_and_its_asker_is_told_why(
     plant.cycle()
     waits = fresh(second)
     assert (waits.state, rows_of(second)) == ("queued", [])
-    assert [reason["sentence"] for reason in waits.reasons if reason["rule"] == "R85"] == [
+    assert [stored_sentence(reason) for reason in waits.reasons if reason["rule"] == "R85"] == [
         "2 of 3 h100 are on nodes that do not answer."
     ]
     assert "does not answer" in doubt_of(node())

@@ -19,7 +19,7 @@ from tests.servers.servers import Servers
 from tests.services.plant import fresh
 
 ENDS = NOW + 2 * HOUR
-TAKEN = "Another booking has the place after this one."
+TAKEN = "Another booking has the GPUs after this one."
 
 
 def running(lab: Lab, gpu: Gpu) -> Booking:

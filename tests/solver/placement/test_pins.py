@@ -18,7 +18,6 @@ from allocation.solver import (
     solve,
 )
 from allocation.solver.cycle.compaction import propose
-from allocation.words.reasons import sentence
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,
@@ -71,10 +70,7 @@ def test_it_is_promised_the_start_there_and_says_why_it_is_late() -> None:
     (given,) = solve(site(stuck, held=(LATE,)), POLICY).waits
     assert (given.starts, [place.gpu for place in given.places]) == (NOON + 2 * HOUR, ["n2-3"])
     why = next(each for each in given.reasons if each.code == "pinned")
-    assert sentence(why) == (
-        "It is pinned to GPU 3 of n2, which is not free for that long; elsewhere there is room."
-    )
-    assert (why.facts["elsewhere"], why.frees_at) == (1, NOON + 2 * HOUR)
+    assert (why.facts, why.frees_at) == ({"elsewhere": 1, "pin": "n2/3"}, NOON + 2 * HOUR)
     full = tuple(a_held(gpu.id, ends=2 * HOUR) for gpu in TWO_NODES)
     plan = solve(site(free, stuck, held=full), POLICY)
     assert (plan.assigns, len(plan.waits)) == ((), 2)

@@ -25,7 +25,6 @@ from allocation.solver.quota.tree import (
     lending_tree,
     sure_tree,
 )
-from allocation.words.reasons import sentence
 from tests.rings import holds_for
 from tests.solver.builders import (
     DAY,
@@ -165,13 +164,13 @@ class TestTiers:
             POLICY,
         )
         (why, *_) = answer(plan)
-        assert (why.code, dict(why.numbers)["guaranteed"]) == ("guarantee_only", 4 * GPU)
-        assert "can't borrow: 4 of the 4" in sentence(why)
+        assert (why.code, why.facts["guaranteed"]) == ("guarantee_only", 4 * GPU)
+        assert (why.facts["used"], why.facts["asked"]) == (0, 5 * GPU)
 
     def test_what_can_be_paused_borrows_and_is_told_how_much(self) -> None:
         plan = solve(a_snapshot(a_flex("b1", 6), limits=self.LIMITS), POLICY)
         assert starts(plan) == {"b1": 0}
-        assert sentence(answer(plan)[-1]).startswith("4 own + 2 borrowed")
+        assert answer(plan)[-1].facts == {"own": 4 * GPU, "borrowed": 2 * GPU}
         (borrow,) = plan.borrows
         assert (borrow.own, borrow.borrowed, borrow.at_risk_from) == (4 * GPU, 2 * GPU, None)
 
@@ -201,7 +200,7 @@ class TestTiers:
         assert starts(plan) == {"b1": 9 * HOUR}
         (why, *_) = answer(plan)
         assert (why.code, why.frees_at) == ("lent_out", NOON + 9 * HOUR)
-        assert sentence(why).startswith("1 of the 5 h100 would have to be borrowed")
+        assert (why.facts["borrowed"], why.facts["asked"]) == (GPU, 5 * GPU)
 
     def test_spot_leaves_the_guarantee_untouched_and_always_borrows(self) -> None:
         held = running(4, "a", tier="spot")
@@ -295,7 +294,7 @@ class TestHours:
         plan = solve(site, POLICY)
         (why, *_) = answer(plan)
         assert why.code == "gpu_hours"
-        assert "20 GPU-hours in the period; 18 are used or booked" in sentence(why)
+        assert (why.facts["limit"], why.facts["used"], "days" in why.facts) == (20, 18, False)
         assert starts(plan) == {"b1": 10 * HOUR}, "two of the three hours before midnight"
 
     def test_a_rolling_cap_frees_when_old_use_falls_out(self) -> None:
@@ -355,10 +354,10 @@ class TestHours:
         wish = a_request(hours=3, earliest=9 * HOUR)
         assert starts(solve(a_snapshot(wish, caps=(cap,)), POLICY)) == {"b1": 10 * HOUR}
         (why, *_) = answer(solve(a_snapshot(wish, caps=(replace(cap, most=1),)), POLICY))
-        assert "this needs 3" in sentence(why)
+        assert why.facts["asked"] == 3
         wish = a_request(hours=3, earliest=10 * HOUR)
         (why, *_) = answer(solve(a_snapshot(wish, caps=(replace(cap, most=1),)), POLICY))
-        assert "this needs 2" in sentence(why), "the third hour is tomorrow's"
+        assert why.facts["asked"] == 2, "the third hour is tomorrow's"
 
 
 @holds_for(

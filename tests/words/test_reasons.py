@@ -1,0 +1,124 @@
+"""Every reason has a sentence, which can be extracted, translated and counted in the plural."""
+
+import ast
+import gettext
+from pathlib import Path
+
+import pytest
+from django.utils.translation import override, trans_real
+
+from allocation.reasons.catalogue import BY_CODE
+from allocation.reasons.reason import Fact, reason
+from allocation.words.reasons import reason_shown, sentence, stored_sentence
+
+WORDS = Path(__file__).resolve().parents[2] / "allocation/words"
+GPU = 56_000
+QUOTA: dict[str, Fact] = {"owner": "lab", "limit": 8 * GPU, "asked": 2 * GPU, "gpu_class": "h100"}
+SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
+    ("unknown_class", {}, "No GPU class was named."),
+    (
+        "gpus_busy",
+        {"left": 1, "asked": 2, "gpu_class": "h100", "level": "any", "planned": 1},
+        "1 of 2 h100 is free for that long; 2 are needed.",
+    ),
+    (
+        "gpus_busy",
+        {"left": 1, "asked": 2, "gpu_class": "h100", "level": "domain", "profile": "1g.10gb"},
+        "No NVLink domain has 2 × 1g.10gb on h100 free for that long.",
+    ),
+    (
+        "line",
+        {"ahead": 1, "ahead_units": GPU // 2, "position": 2, "gpu_class": "h100"},
+        "Ahead in the queue for h100: 1 booking, 0.5 GPUs.",
+    ),
+    ("tenant_quota", QUOTA, "Your organisation may use 8 h100 at once; this needs 2."),
+    (
+        "quota_cut",
+        QUOTA | {"because": "project_quota", "used": 7 * GPU},
+        "A limit is lower than when the start was planned. "
+        "Your project has 7 of 8 h100 in use or booked; this needs 2 more.",
+    ),
+    (
+        "gpu_hours",
+        {"owner": "lab", "limit": 2000, "used": 10, "asked": 1, "whose": "tenant", "days": 7},
+        "Your organisation may have 2,000 GPU-hours in any 7 days; 10 are used or booked, "
+        "and this needs 1.",
+    ),
+    ("makes_room", {"pauses": 2}, "It starts when 2 paused bookings have made room."),
+    (
+        "taken_back",
+        {"lost": 61, "tier": "standard"},
+        "A booking within its guarantee needs the GPUs that this booking borrows. "
+        "The booking that loses the least is paused: 2 GPU-minutes since the last save.",
+    ),
+    (
+        "host_too_small",
+        {"cores": 16_500, "memory": 65_536, "asked": 4, "most": 2, "gpu_class": "h100",
+         "level": "any"},
+        "The nodes have 16.5 cores and 64 GiB for 2 h100 in all.",
+    ),
+    (
+        "pinned",
+        {"pin": "n1,n2/3", "elsewhere": 0},
+        "It is pinned to n1 or GPU 3 of n2, which is not free for that long.",
+    ),
+    (
+        "placed",
+        {"on": "n1,n2,n3,n4", "nodes": 5, "gpus": 40, "asked": 40, "gpu_class": "h100"},
+        "40 h100 fit on n1, n2, n3, n4 and more.",
+    ),
+    ("order_stale", {"problem": "limit"}, "A limit of its organisation or project is reached."),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "facts", "text"), SAID)
+def test_a_reason_is_said_with_its_facts(code: str, facts: dict[str, Fact], text: str) -> None:
+    why = reason(code, **facts)
+    assert sentence(why) == text
+    rule = BY_CODE[code]
+    assert set(rule.evidence) <= facts.keys() <= {*rule.evidence, *rule.optional}, "a real reason"
+
+
+def test_a_stored_reason_is_said_when_it_is_shown_and_an_older_one_keeps_its_sentence() -> None:
+    stored = {"rule": "R45", "code": "makes_room", "check": "together", "numbers": {"pauses": 1},
+              "frees_at": None}  # fmt: skip
+    said = "It starts when 1 paused booking has made room."
+    assert stored_sentence(stored) == said
+    assert reason_shown(stored) == stored | {"sentence": said}
+    assert stored_sentence(stored | {"sentence": "As it was."}) == "As it was."
+
+
+class Backwards(gettext.NullTranslations):
+    """A language that has everything backwards."""
+
+    def gettext(self, message: str) -> str:
+        return f"<{message}>"
+
+    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
+        return f"<{msgid1 if n < 3 else msgid2}>"
+
+
+def test_the_reader_s_language_says_it_by_its_own_plural(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = trans_real.translation
+    monkeypatch.setattr(
+        trans_real, "translation", lambda name: Backwards() if name == "xx" else known(name)
+    )
+    with override("xx"):
+        assert sentence(reason("makes_room", pauses=2)) == (
+            "<It starts when 2 paused booking has made room.>"
+        )
+        assert sentence(reason("not_before")) == "<You asked for a start no earlier than this.>"
+    assert sentence(reason("not_before")) == "You asked for a start no earlier than this."
+
+
+def test_every_text_can_be_extracted() -> None:
+    """xgettext reads literal text only; an f-string or a variable would never be translated."""
+    found = 0
+    for path in WORDS.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.Call) and name in ("_", "gettext_lazy", "ngettext"):
+                texts = node.args[: 2 if name == "ngettext" else 1]
+                assert all(isinstance(text, ast.Constant) for text in texts), ast.unparse(node)
+                found += 1
+    assert found > 80
