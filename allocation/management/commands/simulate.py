@@ -23,6 +23,7 @@ from allocation.services.decide.simulate import (
     site_made_up,
     spec_read,
 )
+from allocation.services.gc_paused import gc_paused
 from allocation.solver import Request, Snapshot
 from allocation.solver.simulation.metrics import Result
 from allocation.solver.simulation.simulate import simulate
@@ -69,7 +70,9 @@ class Command(BaseCommand):
                 arrivals = demand_arrivals(demand, site, options["seed"])
         except (ValueError, OSError, PolicyVersion.DoesNotExist) as error:
             raise CommandError(str(error)) from error
-        result = simulate(site, policy, arrivals, options["days"] * DAY, rates_now(now))
+        rates = rates_now(now)
+        with gc_paused():
+            result = simulate(site, policy, arrivals, options["days"] * DAY, rates)
         for line in _table(result):
             self.stdout.write(line)
         if options["json"]:

@@ -10,6 +10,7 @@ from uuid import UUID
 from allocation.models import Booking, CompactionOrder, Gpu, PolicyVersion
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask.line.text import duration_text
+from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import policy_of
 from allocation.services.snapshot.compaction_orders import document_of
 from allocation.services.snapshot.snapshot import snapshot_read
@@ -115,7 +116,9 @@ def _key(proposal: Proposal) -> str:
 def _found(now: datetime) -> tuple[Proposal, ...]:
     snapshot = snapshot_read(now)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
-    return propose(snapshot, solve(snapshot, policy), policy)
+    with gc_paused():
+        plan = solve(snapshot, policy)
+    return propose(snapshot, plan, policy)
 
 
 def _said(found: Sequence[Proposal]) -> tuple[Compaction, ...]:

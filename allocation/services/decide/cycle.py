@@ -21,6 +21,7 @@ from allocation.services.decide.apply_pauses import pauses_due
 from allocation.services.decide.plan_diff import changes_of
 from allocation.services.decide.plans import plan_apply
 from allocation.services.decide.self_check import cycle_failed
+from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.gpu_modes import modes_follow
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
@@ -217,7 +218,8 @@ def _decide(snapshot: Snapshot, term: int, now: datetime, *, is_last: bool) -> _
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     began = time.perf_counter()
     try:
-        plan = solve(snapshot, policy_of(live))
+        with gc_paused():
+            plan = solve(snapshot, policy_of(live))
     except SOLVER_FAULTS as error:
         # One snapshot that it can't answer must not keep what is decided from starting or ending.
         cycle_failed(error, digest(snapshot))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from allocation.models import Decision
 from allocation.services.decide.cycle import SOFTWARE
+from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import policy_of
 from allocation.solver import Snapshot, decode, digest, digest_of, encode, solve
 from allocation.solver.model.format_1 import is_format_1, is_same_meaning
@@ -29,7 +30,8 @@ class Replay:
 def decision_replay(decision: Decision) -> Replay:
     """Solves the stored snapshot again. Equal means: same snapshot, same plan."""
     snapshot = decode(Snapshot, zlib.decompress(decision.snapshot))
-    again = encode(solve(snapshot, policy_of(decision.policy)))
+    with gc_paused():
+        again = encode(solve(snapshot, policy_of(decision.policy)))
     stored = zlib.decompress(decision.plan)
     older = json.loads(stored)
     is_same = is_same_meaning(older, json.loads(again)) if is_format_1(older) else again == stored

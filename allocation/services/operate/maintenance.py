@@ -20,6 +20,7 @@ from allocation.queries.fleet.maintenance import in_scope
 from allocation.rules.ask.when.recurrence_words import recurrence_words
 from allocation.rules.recurrence import Recurrence
 from allocation.rules.states import State
+from allocation.services.gc_paused import gc_paused
 from allocation.services.operate.maintenance_dates import dates_laid
 from allocation.services.policy.policies import policy_of
 from allocation.services.runs.healing import RUNNING, Because, leave_by_tell
@@ -179,8 +180,9 @@ def blackout_preview(*, operator: User, wish: BlackoutWish, now: datetime) -> Pr
     planned = Booking.objects.filter(state=State.SCHEDULED)
     starts = dict(planned.values_list("id", "planned_starts"))
     before: Starts = {str(key): seconds(at) for key, at in starts.items() if at is not None}
-    after: Starts = {**before, **_starts(solve(_kept_off(without, blackouts, now), policy))}
-    before |= _starts(solve(without, policy))
+    with gc_paused():
+        after = {**before, **_starts(solve(_kept_off(without, blackouts, now), policy))}
+        before |= _starts(solve(without, policy))
     moved = [key for key in sorted(after) if after[key] != before.get(key)]
     rows = Booking.objects.filter(id__in=moved).select_related("tenant")
     running = Allocation.objects.filter(_broken_by(blackouts), state__in=STARTED)

@@ -9,6 +9,7 @@ from django.db import transaction
 from allocation.models import PolicyVersion
 from allocation.rules.nodes.no_shows import PRESENCE_MOST, presence_policy_of
 from allocation.rules.nodes.node_policy import NODE_MOST, node_policy_of
+from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.unbooked_use import ladder_by_policy
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Plan, Policy, solve
@@ -108,10 +109,12 @@ def policy_check(document: object, now: datetime) -> int:
     snapshot = snapshot_read(now)
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     try:
-        after = solve(snapshot, policy_read(document, 0))
+        with gc_paused():
+            after = solve(snapshot, policy_read(document, 0))
     except SOLVER_FAULTS as error:
         raise _not_taken(error) from error
-    before = solve(snapshot, policy_of(live))
+    with gc_paused():
+        before = solve(snapshot, policy_of(live))
     starts, others = _starts(before), _starts(after)
     return sum(starts.get(each) != others.get(each) for each in starts.keys() | others.keys())
 
@@ -135,7 +138,9 @@ def policy_publish(
     """
     try:
         policy = policy_read(document, 0)
-        solve(snapshot_read(now), policy)
+        snapshot = snapshot_read(now)
+        with gc_paused():
+            solve(snapshot, policy)
     except SOLVER_FAULTS as error:
         raise _not_taken(error) from error
     with transaction.atomic():

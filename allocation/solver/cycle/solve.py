@@ -20,7 +20,6 @@ from allocation.solver.cycle.queue import Queues
 from allocation.solver.cycle.relocation_orders import orders_carry
 from allocation.solver.cycle.resume_in_place import or_home, why_home
 from allocation.solver.cycle.series import all_or_none, series_of
-from allocation.solver.gc_paused import undisturbed
 from allocation.solver.model.inputs import Policy, Request, Snapshot
 from allocation.solver.model.ordering import has_promise, in_order, promise_order
 from allocation.solver.model.plan import Plan
@@ -38,7 +37,6 @@ from allocation.solver.rebinding.rebinding import Promised, may_give_way_to
 from allocation.solver.state.working import Found, Working
 
 
-@undisturbed()
 def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     """Decide everything that wants room. ValueError for a snapshot that contradicts itself."""
     snapshot = in_order(snapshot)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from allocation.services.gc_paused import gc_paused
 from allocation.solver import Ask, Gpu, Limit, Policy, Request, Snapshot, Tier
 from allocation.solver.simulation.simulate import Simulation
 from tests.bench.machine import machine
@@ -124,7 +125,8 @@ def run(scale: Scale, wanted: list[Request], every: int, *, charge: bool) -> See
     seen, no_sooner = Seen(), 0
     while not simulation.is_over:
         before, cpu_before = time.perf_counter(), time.process_time()
-        plan = simulation.step(NOON + 10_000_000, no_sooner)
+        with gc_paused():  # as the service does
+            plan = simulation.step(NOON + 10_000_000, no_sooner)
         took = time.perf_counter() - before
         seen.cpu += time.process_time() - cpu_before
         seen.wall += took

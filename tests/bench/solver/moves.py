@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from allocation.solver import Assign, Held, Policy, Request, Snapshot, solve
+from allocation.solver import Assign, Held, Policy, Request, Snapshot
+from tests.bench.solver.cycle import decided
 from tests.solver.builders import HOUR, a_request, a_snapshot, an_ask, gpus
 from tests.solver.world import level_of, moved
 
@@ -51,7 +52,7 @@ class Site:
     def decide(self, wish: Request) -> None:
         """One cycle for one booking."""
         began = time.perf_counter()
-        plan = solve(replace(self.calendar, requests=(wish,)), POLICY)
+        plan = decided(replace(self.calendar, requests=(wish,)), POLICY)
         self.times.append((time.perf_counter() - began) * 1_000)
         rows = [row for given in plan.assigns for row in self._rows(wish, given)]
         self.let_in += len(plan.assigns)
