@@ -48,6 +48,14 @@ def test_six_steps_lead_from_nothing_to_a_site_that_can_be_booked(live_portal: s
 def walked(page: Page, address: str) -> str:
     """All steps; returns the password that was shown for the tenant's admin."""
     page.goto(address)
+    catalogue_made(page)
+    password = tenant_made(page)
+    node_approved(page, address)
+    return password
+
+
+def catalogue_made(page: Page) -> None:
+    """Models, tiers and prices."""
     expect(page.get_by_role("heading", level=1)).to_have_text("Set up this site")
     x100 = page.get_by_role("article", name="NVIDIA X100")
     x100.get_by_label("Short name of the model").fill("X 100")
@@ -64,6 +72,10 @@ def walked(page: Page, address: str) -> str:
     for number, price in enumerate(("9", "7", "2.50")):
         prices.nth(number).fill(price)
     page.get_by_role("button", name="Publish these prices").click()
+
+
+def tenant_made(page: Page) -> str:
+    """The tenant and its quota; returns its admin's password."""
     form = page.locator("#tenant")
     form.get_by_label("Name of the organisation").fill("Helix Institute")
     form.get_by_label("Short name").fill("helix")
@@ -75,6 +87,11 @@ def walked(page: Page, address: str) -> str:
     password = page.locator("[data-password]").inner_text()
     page.get_by_label("Guaranteed H100 80 GB").fill("1")
     page.get_by_role("button", name="Give these quotas").click()
+    return password
+
+
+def node_approved(page: Page, address: str) -> None:
+    """The steps that are left."""
     # What is left is on the operator's home, until a booking has run.
     page.goto(f"{address}/ops/fleet")
     expect(page.locator(".setup .next")).to_contain_text("Waiting for you: gpu-a1-01.")
@@ -84,4 +101,3 @@ def walked(page: Page, address: str) -> str:
     for where in ("setup", "catalogue"):
         page.goto(f"{address}/ops/{where}")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    return password

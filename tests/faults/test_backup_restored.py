@@ -104,16 +104,7 @@ def test_a_backup_is_checked_restored_and_names_what_came_after_it(
     kept = site.request(an_ask(profile="3g.40gb"))
     site.until_all("active", kept)
     backup = tmp_path / "backup"
-    with as_system():
-        call_command("backup", to=backup, stdout=StringIO())
-        call_command("backup", check=backup, stdout=StringIO())
-        assert Backup.objects.get().checked_at is not None
-        assert Client().get("/statusz").json()["backup_age_seconds"] < SECONDS
-    manifest = json.loads((backup / "manifest.json").read_text())
-    assert manifest["state"]["allocation_booking"][0] == 1
-    text = (backup / "manifest.json").read_text()
-    assert os.environ["AGENTS_MASTER_KEY"] not in text
-    assert "AGENTS_MASTER_KEY" in manifest["secrets_not_included"]
+    _backup_made(backup)
 
     # One that a node was told of, and one that nobody but the database knows.
     told = site.request(an_ask(profile="2g.20gb"))
@@ -139,6 +130,20 @@ def test_a_backup_is_checked_restored_and_names_what_came_after_it(
     site.until_all("active", kept)
     site.ends_well(kept)
     _kept_dropped(site.servers)
+
+
+def _backup_made(backup: Path) -> None:
+    """A backup of one booking, checked; it has no secret in it."""
+    with as_system():
+        call_command("backup", to=backup, stdout=StringIO())
+        call_command("backup", check=backup, stdout=StringIO())
+        assert Backup.objects.get().checked_at is not None
+        assert Client().get("/statusz").json()["backup_age_seconds"] < SECONDS
+    text = (backup / "manifest.json").read_text()
+    manifest = json.loads(text)
+    assert manifest["state"]["allocation_booking"][0] == 1
+    assert os.environ["AGENTS_MASTER_KEY"] not in text
+    assert "AGENTS_MASTER_KEY" in manifest["secrets_not_included"]
 
 
 def _restored(servers: Servers, backup: Path, *options: str) -> str:

@@ -54,6 +54,24 @@ def migrated(site: Site) -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
+def assert_undisturbed(booking: Booking) -> None:
+    kinds = {"replaced", "broken_off", "ending", "pausing", "paused"}
+    with as_system():
+        found = Booking.objects.get(id=booking.id)
+        assert (found.state, found.replaced, found.pause_count) == ("active", 0, 0)
+        assert not BookingEvent.objects.filter(kind__in=kinds).exists()
+        assert Node.objects.get().conflicts == 0
+
+
+def assert_refuses_changes(port: int) -> None:
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    link.request("POST", "/api/v1/bookings", "{}", {"Content-Type": "application/json"})
+    refused = link.getresponse()
+    assert (refused.status, json.load(refused)["code"]) == (503, "portal_upgrading")
+    assert 0 < int(refused.headers["Retry-After"]) <= 120
+    link.close()
+
+
 def test_an_upgrade_ends_no_run_and_pauses_none(site: Site) -> None:
     port, operator = free_port(), an_operator()
     web(site, port)
@@ -71,12 +89,7 @@ def test_an_upgrade_ends_no_run_and_pauses_none(site: Site) -> None:
     with as_system():
         call_command("outage", "begin", length="2m", operator=operator.username, stdout=said)
     assert "1 of 1 nodes have confirmed." in said.getvalue()
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    link.request("POST", "/api/v1/bookings", "{}", {"Content-Type": "application/json"})
-    refused = link.getresponse()
-    assert (refused.status, json.load(refused)["code"]) == (503, "portal_upgrading")
-    assert 0 < int(refused.headers["Retry-After"]) <= 120
-    link.close()
+    assert_refuses_changes(port)
 
     # 2. The programs stop, the database is migrated, new ones start; no cycle runs meanwhile.
     for name in ("web", "reader"):
@@ -93,11 +106,6 @@ def test_an_upgrade_ends_no_run_and_pauses_none(site: Site) -> None:
         seq = Node.objects.get().heartbeat_seq
         call_command("outage", "end", operator=operator.username, stdout=said)
     site.until(lambda: Node.objects.get().heartbeat_seq > seq)
-    kinds = {"replaced", "broken_off", "ending", "pausing", "paused"}
-    with as_system():
-        found = Booking.objects.get(id=booking.id)
-        assert (found.state, found.replaced, found.pause_count) == ("active", 0, 0)
-        assert not BookingEvent.objects.filter(kind__in=kinds).exists()
-        assert Node.objects.get().conflicts == 0
+    assert_undisturbed(booking)
     assert site.hardware() == [instance]
     site.ends_well(booking)

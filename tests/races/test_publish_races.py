@@ -62,10 +62,14 @@ def test_what_is_published_last_is_the_newest(
         finally:
             go.set()
         assert (first.result(30), second.result(30)) == (1, 1)
-        with as_system():
-            node = Node.objects.get(name=NAME)
-        raw = agents_redis().get(wire.desired_key(NAME))
-        assert isinstance(raw, bytes)
-        written = wire.Envelope.from_json(raw).body
-        assert f'"generation":{node.generation}'.encode() in written
-        assert node.published_generation == node.generation
+        assert_newest_is_published()
+
+
+def assert_newest_is_published() -> None:
+    with as_system():
+        node = Node.objects.get(name=NAME)
+    raw = agents_redis().get(wire.desired_key(NAME))
+    assert isinstance(raw, bytes)
+    written = wire.Envelope.from_json(raw).body
+    assert f'"generation":{node.generation}'.encode() in written
+    assert node.published_generation == node.generation

@@ -1,10 +1,11 @@
 """Pauses from the notice to the last line of the bill, through the real agent."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
+from allocation.models import Booking
 from allocation.services.bookings.bookings import booking_cancel, booking_release
 from allocation.services.decide.apply_assignments import PlanStale
 from allocation.services.snapshot.quota_rows import used_read
@@ -51,31 +52,13 @@ def test_a_pause_goes_all_the_way_and_the_bill_has_both_runs(
     plant.later(30 * MINUTE)
     strong = noticed(plant, booking, rival, ask=an_ask(2, hours=1), resume=NOW + 2 * HOUR)
 
-    booking, pause = fresh(booking), pause_of(booking)
     deadline = NOW + 40 * MINUTE
-    assert (booking.state, pause.deadline) == ("pausing", deadline)
-    assert pause.beneficiary_label == ""
-    assert pause.cause.beneficiary_id == strong.id
-    assert {row.period.upper for row in rows_of(booking)} == {deadline}
-    assert [(each.ends, each.notice and each.notice.at) for each in desired(plant)] == [
-        (seconds(deadline), seconds(deadline))
-    ] * 2
-    # The promise of the plan was two o'clock; the next cycle found the end of the stronger claim.
-    assert booking.planned_starts == NOW + 100 * MINUTE
-    assert all_is_well()
-
+    assert_noticed(plant, booking, strong, deadline)
     plant.later_until(deadline - timedelta(seconds=1))
     assert fresh(booking).state == "pausing"
     plant.later_until(deadline)
-    booking, pause = fresh(booking), pause_of(booking)
     assert fresh(strong).state == "active"
-    # Never saved: the 30 minutes are done again. 2 x 4.80 an hour; 1 h 20 min are left, and they.
-    assert (booking.state, pause.lost_seconds, pause.credit_seconds) == ("paused", 1800, 1800)
-    assert (pause.charged, pause.credit) == (NOTHING, Decimal("4.80"))
-    assert pause.remaining_seconds == 80 * 60 + 1800
-    assert (booking.held, booking.settled) == (Decimal("17.60"), NOTHING)
-    assert money_of(booking) == (Decimal("17.60"), NOTHING)
-    assert all_is_well()
+    assert_paused_with_the_loss_credited(booking)
 
     plant.later_until(NOW + 100 * MINUTE)
     assert fresh(strong).state == "ended"
@@ -95,6 +78,31 @@ def test_a_pause_goes_all_the_way_and_the_bill_has_both_runs(
         "requested", "scheduled", "starting", "started", "pause_noticed", "moved", "paused",
         "scheduled", "starting", "resumed", "ending", "ended",
     ]  # fmt: skip
+    assert all_is_well()
+
+
+def assert_noticed(plant: Plant, booking: Booking, strong: Booking, deadline: datetime) -> None:
+    booking, pause = fresh(booking), pause_of(booking)
+    assert (booking.state, pause.deadline) == ("pausing", deadline)
+    assert pause.beneficiary_label == ""
+    assert pause.cause.beneficiary_id == strong.id
+    assert {row.period.upper for row in rows_of(booking)} == {deadline}
+    assert [(each.ends, each.notice and each.notice.at) for each in desired(plant)] == [
+        (seconds(deadline), seconds(deadline))
+    ] * 2
+    # The promise of the plan was two o'clock; the next cycle found the end of the stronger claim.
+    assert booking.planned_starts == NOW + 100 * MINUTE
+    assert all_is_well()
+
+
+def assert_paused_with_the_loss_credited(booking: Booking) -> None:
+    booking, pause = fresh(booking), pause_of(booking)
+    # Never saved: the 30 minutes are done again. 2 x 4.80 an hour; 1 h 20 min are left, and they.
+    assert (booking.state, pause.lost_seconds, pause.credit_seconds) == ("paused", 1800, 1800)
+    assert (pause.charged, pause.credit) == (NOTHING, Decimal("4.80"))
+    assert pause.remaining_seconds == 80 * 60 + 1800
+    assert (booking.held, booking.settled) == (Decimal("17.60"), NOTHING)
+    assert money_of(booking) == (Decimal("17.60"), NOTHING)
     assert all_is_well()
 
 

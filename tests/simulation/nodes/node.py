@@ -122,7 +122,14 @@ class SimNode:
         # What a driver and its users are like draws from a source of its own: it leaves the
         # schedule of a seed as it is.
         self.kinds = random.Random(str(rng.getstate()[1][:8]) + name)  # noqa: S311
-        self.hardware = Machine(self, gpus, clock, self.kinds.choice(sorted(DRIVERS)))
+        self._hardware_begin(gpus)
+        self.agent: Agent | None = None
+        self.identity: Identity | None = None
+        self.node: Node | None = None
+
+    def _hardware_begin(self, gpus: int) -> None:
+        """The GPUs, their driver and who watches them."""
+        self.hardware = Machine(self, gpus, self._clock, self.kinds.choice(sorted(DRIVERS)))
         self.is_watched = self.kinds.random() < 0.3
         self.watchers_start()
         self.driver = SimulatedNvml(self.hardware)
@@ -132,9 +139,6 @@ class SimNode:
         self._symbols: dict[str, Any] = {}
         self._inventories: dict[object, wire.Inventory] = {}
         self.occupancy = Occupancy(self.hardware)
-        self.agent: Agent | None = None
-        self.identity: Identity | None = None
-        self.node: Node | None = None
 
     def inventory(self) -> wire.Inventory:
         """As the agent would say it."""
