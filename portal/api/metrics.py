@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
 
 from allocation.queries.bookings.delays import delays_of, sizes_of
 from allocation.queries.fleet.metrics import metrics_of
@@ -71,8 +72,7 @@ def _has_own_token(request: HttpRequest) -> bool:
 
 def _status_of_token(request: HttpRequest) -> int:
     try:
-        # Django's request has all that reading a header needs.
-        found = TokenAuthentication().authenticate(request)  # type: ignore[arg-type]
+        found = TokenAuthentication().authenticate(Request(request))
     except AuthenticationFailed:
         return 401
     if found is None:

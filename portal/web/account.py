@@ -23,7 +23,7 @@ from tenants.services import (
 )
 from tenants.services.passwords import password_holder, password_prove
 from tenants.web.frame import person_page
-from tenants.web.sessions import sessions_shown
+from tenants.web.sessions import proof_give, sessions_shown
 
 
 @sensitive_post_parameters("current", "password", "again")
@@ -95,6 +95,6 @@ def _password(request: HttpRequest, user: User, form: QueryDict) -> str:
         raise invalid("not_the_same", "This is not the same as the new password.", "again")
     new = own_password_set(user=user, current=current, password=password, now=now)
     # All sessions ended with the old password; this browser gets a new one.
-    request.session.proof = new  # type: ignore[attr-defined] # of our own store
+    proof_give(request, new)
     update_session_auth_hash(request, user)
     return "Your password is changed. All other browsers are signed out."

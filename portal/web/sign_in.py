@@ -18,6 +18,7 @@ from tenants.access import client_address, tenants_of
 from tenants.models import User
 from tenants.queries import invitations_to
 from tenants.services.passwords import sign_in_failed, sign_in_locked_out
+from tenants.web.sessions import proof_give
 
 WRONG = "The sign-in name or the password is wrong."
 LONGEST_NAME = 150
@@ -45,7 +46,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         return _form(request, after, error=WRONG, status=HTTPStatus.UNAUTHORIZED)
     sign_in_done(attempt)
     # Whose a session is, the database believes only with the password (tenants.web.sessions).
-    request.session.proof = user.proof  # type: ignore[attr-defined] # of our own store
+    proof_give(request, user.proof)
     login(request, user)
     response = redirect(after)
     device_remember(request, response, name)

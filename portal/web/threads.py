@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.core.exceptions import RequestAborted
-from django.core.handlers.asgi import ASGIHandler
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -135,7 +135,8 @@ class ThreadedHandler(ASGIHandler):
 
     async def read_body(self, receive: Any) -> IO[bytes]:  # noqa: ANN401 (what we gave it)
         """What was read before the thread was taken."""
-        return receive.body  # type: ignore[no-any-return]
+        body: IO[bytes] = receive.body
+        return body
 
     def load_middleware(self, is_async: bool = False) -> None:  # noqa: FBT001, FBT002 (Django's signature)
         """Every middleware calls the next as it is, in the same thread."""
@@ -146,5 +147,5 @@ class ThreadedHandler(ASGIHandler):
         response = await sync_to_async(self.get_response)(request)
         if not isinstance(response, DeferredResponse):
             return response
-        request.scope[_LEASE].end()  # type: ignore[attr-defined]  # always an ASGI request
+        cast(ASGIRequest, request).scope[_LEASE].end()
         return await waiting_here().answer(response)

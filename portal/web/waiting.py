@@ -16,7 +16,7 @@ from uuid import UUID
 import redis.asyncio
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections
-from django.http.response import HttpResponseBase
+from django.http.response import HttpResponse, HttpResponseBase
 from redis.exceptions import RedisError
 
 from allocation.queries.bookings.decided import decided_among, decided_read
@@ -198,6 +198,7 @@ def _with_headers_of(now: DeferredResponse, better: HttpResponseBase) -> HttpRes
     for name, value in now.items():
         if name not in now.view_headers and name not in _OF_THE_BYTES:
             better[name] = value
-    better["Content-Length"] = str(len(better.content))  # type: ignore[attr-defined]
+    if isinstance(better, HttpResponse):
+        better["Content-Length"] = str(len(better.content))
     better.cookies = now.cookies
     return better

@@ -1,11 +1,15 @@
 """Text of addresses and forms, before any page reads it: no character that can't be seen."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.text import seen_only, unseen, unseen_sentence
+
+if TYPE_CHECKING:
+    from django.http.request import _ImmutableQueryDict
 
 _FAULT = "portal.text_fault"
 _API = "/api/"
@@ -25,12 +29,12 @@ class TextMiddleware:
         if unseen(request.path_info):
             raise Http404
         if not request.path_info.startswith(_API):
-            request.GET = _seen(request.GET)  # type: ignore[assignment]  # immutable, too
+            request.GET = _seen(request.GET)
             if request.method == "POST":
                 fault = _fault(request.POST)
                 if fault is not None:
                     request.META[_FAULT] = fault
-                    request.POST = _seen(request.POST)  # type: ignore[assignment]
+                    request.POST = _seen(request.POST)
         return self.get_response(request)
 
 
@@ -48,11 +52,11 @@ def _fault(form: QueryDict) -> Refused | None:
     return None
 
 
-def _seen(given: QueryDict) -> QueryDict:
+def _seen(given: "_ImmutableQueryDict") -> "_ImmutableQueryDict":
     if not any(unseen(str(text)) for name, texts in given.lists() for text in (name, *texts)):
         return given
     kept = QueryDict(mutable=True)
     for name, texts in given.lists():
         kept.setlist(seen_only(name), [seen_only(str(text)) for text in texts])
     kept._mutable = False
-    return kept
+    return cast("_ImmutableQueryDict", kept)

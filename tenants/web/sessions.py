@@ -1,7 +1,8 @@
 """Django's sessions in the portal's own table (`SESSION_ENGINE`), and who uses them from where."""
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.middleware import (
@@ -59,6 +60,10 @@ class SessionStore(SessionBase):
     """A session in `tenants_session`. Read from the database in every request: an ended session
     has no effect from the next request on."""
 
+    # Methods of Django's that its type stubs leave out.
+    _get_new_session_key: Callable[[], str]
+    _get_session: Callable[..., dict[str, Any]]
+
     seen: datetime | None = None
     """When the session's use was noted last; None when never."""
 
@@ -89,7 +94,7 @@ class SessionStore(SessionBase):
     def create(self) -> None:
         """Starts a session under a new key."""
         while True:
-            self._session_key = self._get_new_session_key()  # type: ignore[attr-defined] # Django's own
+            self._session_key = self._get_new_session_key()
             try:
                 self.save(must_create=True)
             except CreateError:
@@ -107,7 +112,7 @@ class SessionStore(SessionBase):
         if self.session_key is None:
             self.create()
             return
-        data: dict[str, Any] = self._get_session(no_load=must_create)  # type: ignore[attr-defined]
+        data = self._get_session(no_load=must_create)
         held = SessionHeld(data=self.encode(data), expires=self.get_expiry_date())
         if must_create:
             self.seen = self.person = None
@@ -140,6 +145,12 @@ class SessionStore(SessionBase):
     def clear_expired(cls) -> None:
         """Removes sessions that have run out."""
         sessions_sweep(timezone.now())
+
+
+def proof_give(request: HttpRequest, proof: Proof | None) -> None:
+    """Hand the password that was just given to the request's session, which needs it to become
+    its person's."""
+    cast(SessionStore, request.session).proof = proof
 
 
 class SessionMiddleware(DjangoSessionMiddleware):
@@ -175,7 +186,8 @@ class AuthenticationMiddleware(DjangoAuthenticationMiddleware):
 
     def process_request(self, request: HttpRequest) -> None:
         """Sets `request.user`, which is asked for when it is first needed."""
-        request.user = SimpleLazyObject(lambda: _person(request))  # type: ignore[assignment]
+        user: Any = SimpleLazyObject(lambda: _person(request))
+        request.user = user
 
 
 def credential_of(request: HttpRequest) -> bytes:

@@ -1,7 +1,7 @@
 """Notes that outlive the agent: what it may rely on after a crash is written here first."""
 
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from allocation.agent.plan.reconcile import Held
 from allocation.agent.ports.suspender import Suspended
@@ -24,22 +24,21 @@ class Records:
 
     def given(self, allocations: Iterable[str]) -> None:
         """Their owners are about to get devices, so that whatever runs there is the owners'."""
-        self._change(allocations, given=True)
+        self._change(allocations, lambda held: replace(held, given=True))
         self._store.save()
 
     def emptied(self, allocations: Iterable[str]) -> None:
         """Nothing of them is left, so that whatever comes to their place is not theirs."""
-        self._change(allocations, emptied=True)
+        self._change(allocations, lambda held: replace(held, emptied=True))
         self._store.save()
 
     def noted(self, allocations: Iterable[str], text: str) -> None:
         """Something for people; it waits for the next note that matters."""
-        self._change(allocations, note=text)
+        self._change(allocations, lambda held: replace(held, note=text))
 
     def saved(self, times: Mapping[str, int]) -> None:
         """When owners said that all is saved, by allocation; as `noted`: their files say it too."""
-        for name, at in times.items():
-            self._change([name], saved=at)
+        self._change(times, lambda held: replace(held, saved=times[held.allocation.id]))
 
     def freezing(self, each: Suspended) -> None:
         """Its programs are about to be frozen, or woken, so that they can be found again."""
@@ -53,10 +52,10 @@ class Records:
 
     def resumed(self, allocations: Iterable[str], suspended: Iterable[str]) -> None:
         """What they resume goes on, or never will. As `noted`: another look would tell the same."""
-        self._change(allocations, resumed=True)
+        self._change(allocations, lambda held: replace(held, resumed=True))
         self.forgotten(suspended)
 
-    def _change(self, allocations: Iterable[str], **values: bool | int | str) -> None:
+    def _change(self, allocations: Iterable[str], change: Callable[[Held], Held]) -> None:
         held = self._store.held
         for name in allocations:
-            held[name] = dataclasses.replace(held[name], **values)  # type: ignore[arg-type]
+            held[name] = change(held[name])

@@ -40,7 +40,7 @@ class SeriesIn(WishIn):
     or in `repeat`."""
 
     repeat = RepeatIn(required=False)
-    partial = Flag(  # type: ignore[assignment]  # the framework takes fields off the class
+    partial: Any = Flag(  # Any: the base class has an attribute of this name
         required=False,
         default=False,
         help_text="Take the dates that can be had; without it, all of them or none.",
@@ -69,7 +69,7 @@ class SeriesOut(serializers.Serializer[Any]):
     words = serializers.CharField()
     zone = serializers.CharField()
     first = serializers.DateTimeField()
-    partial = serializers.BooleanField()  # type: ignore[assignment]  # as above
+    partial: Any = serializers.BooleanField()  # as above
     skipped = serializers.ListField(child=serializers.CharField())
     dates = DateOut(many=True)
     failed = DateOut(many=True, help_text="The dates that could not be had, each by itself.")

@@ -28,7 +28,7 @@ from tenants.platform.wall import operator_tx
 class ClassIn(Strict):
     """What a class is called, and its place in lists (left out: as it was, or last)."""
 
-    label = Text(max_length=80)  # type: ignore[assignment] # hides a property we do not use
+    label: Any = Text(max_length=80)  # Any: the base class has a property of this name
     order = Whole(required=False, max_value=1000)
 
 
@@ -36,7 +36,7 @@ class ClassOut(serializers.Serializer[Any]):
     """A class as operators change it; `list_gpu_classes` says what it offers."""
 
     slug = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment] # hides a property we do not use
+    label: Any = serializers.CharField()  # as above
     order = serializers.IntegerField()
 
 

@@ -52,7 +52,7 @@ class GpuClassOut(serializers.Serializer[Any]):
     """The name under which GPUs are asked for, priced and put under quota."""
 
     slug = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment] # hides a property we do not use
+    label: Any = serializers.CharField()  # Any: the base class has a property of this name
     gpus = serializers.IntegerField()
     models = serializers.ListField(child=serializers.CharField())
     memory_mb = serializers.IntegerField(allow_null=True)

@@ -161,7 +161,7 @@ def _ordered(found: QuerySet[Booking], wanted: BookingsWanted, *, down: bool) ->
 
 
 def _cursor(row: Booking) -> str:
-    value: Any = row.sorted_by  # type: ignore[attr-defined]  # an annotation of _ordered
+    value = vars(row)["sorted_by"]  # an annotation of _ordered
     text = value.isoformat() if isinstance(value, datetime) else str(value)
     return signing.dumps([text, str(row.id)], salt=SALT)
 

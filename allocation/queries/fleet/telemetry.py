@@ -207,12 +207,12 @@ def _rolled_until(where: str, whose: UUID | list[UUID], since: datetime) -> date
 
 
 def _filled(
-    found: dict[datetime, tuple[object, ...]], since: datetime, until: datetime, step: timedelta
+    found: dict[datetime, tuple[Any, ...]], since: datetime, until: datetime, step: timedelta
 ) -> UseCurve:
     points = []
     for number in range(-(-(until - since) // step)):
         at = since + step * number
         row = found.get(at, (at, 0, *[None] * 13))
-        points.append(UsePoint(*row[:14]))  # type: ignore[arg-type] # the query's own columns
+        points.append(UsePoint(*row[:14]))
     devices = max((int(str(row[14])) for row in found.values()), default=0)
     return UseCurve(since, until, step, devices, tuple(points))

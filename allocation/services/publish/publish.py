@@ -1,7 +1,7 @@
 """Telling nodes what to make true: the whole desired state, signed, whenever it has changed."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
@@ -78,7 +78,8 @@ def _publish_some(ids: Sequence[UUID], epoch: int) -> None:
 
 def _publish_watched(ids: Sequence[UUID], keys: Sequence[str], epoch: int) -> None:
     with agents_redis().pipeline() as pipe:
-        pipe.watch(*keys)  # type: ignore[no-untyped-call]  # redis-py has no type for it
+        watch: Callable[..., object] = pipe.watch  # redis-py has no type for it
+        watch(*keys)
         with transaction.atomic():
             nodes = list(Node.objects.select_for_update().filter(id__in=ids).order_by("id"))
             pipe.multi()

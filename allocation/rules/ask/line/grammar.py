@@ -1,7 +1,7 @@
 """The one-line ask: `2 h100 6h today same nvlink`. Every word is consumed by exactly one meaning,
 or the ask is refused at that word; the order of the parts does not matter."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -88,9 +88,9 @@ class _Tokens(Lexer):
     def __init__(self, lexer_conf: object) -> None:
         """Nothing of the configuration is needed."""
 
-    def lex(self, data: Iterable[Token]) -> Iterator[Token]:  # type: ignore[override]
+    def lex(self, lexer_state: Any, parser_state: object = None) -> Iterator[Token]:  # noqa: ANN401 (Lark hands over what it was given)
         """The tokens as they are; Lark calls lexers of its own with more."""
-        return iter(data)
+        return iter(lexer_state)
 
 
 _PARSER = Lark(GRAMMAR, parser="lalr", lexer=_Tokens)
