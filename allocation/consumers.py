@@ -1,4 +1,4 @@
-"""Live pages: a socket per open page, told only that something changed; the page asks again.
+"""Live pages: a socket per open page says only that something changed; the page asks again.
 
 A socket lives no longer than the right to read. Every two seconds one query asks for all sockets of
 this process whether their sessions still live, with the same roles as when they were opened.

@@ -1,4 +1,4 @@
-"""What is to be told to people and other systems: a row in the caller's transaction, sent later.
+"""Messages for people and other systems: a row in the caller's transaction, sent later.
 
 After the commit a nudge asks a worker to look; the row is the truth, the nudge only a hint, and
 beat looks anyway.

@@ -1,4 +1,4 @@
-"""`gpu-agent`: options, enrolment, and the agent until it is told to stop.
+"""`gpu-agent`: options, enrolment, and the agent until it has to stop.
 
 `gpu-agent run BK-12 -- COMMAND …` runs a program of a booking: see run.py, and `gpu-agent saved
 BK-12` says that it has saved everything: see saved.py. `gpu-agent doctor` says what of this node

@@ -222,7 +222,7 @@ def _systemd(proc: Path) -> Finding:
 
 def _owners(proc: Path) -> Finding:
     there = running(proc, OWNERS)
-    do = "drain and remove it: operator.md, 'Beside Slurm or Kubernetes'; until then no"
+    do = "drain and remove it: operator.md, 'With Slurm or Kubernetes'; until then no"
     do += " stranger is ended"
     return found(good=not there, seen=", ".join(there) or "none runs", do=do)
 
