@@ -131,7 +131,7 @@ def test_an_agent_that_dies_while_it_hands_over_leaves_no_file_behind(
             raise Died
         really(path, text)
 
-    for module in ("handover", "bookings"):
+    for module in ("ports.handover", "owner.booking_files"):
         monkeypatch.setattr(f"allocation.agent.{module}.write_whole", dies)
     with pytest.raises(Died), a_rig(tmp_path) as rig:
         rig.desire(a_document({rig.gpu: [a_slice()]}))
