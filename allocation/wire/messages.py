@@ -21,6 +21,21 @@ _UNSAFE = "\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff"
 LINE_MOST = 300
 Line = Annotated[str, re.compile(f"[^{_UNSAFE}]{{0,{LINE_MOST}}}")]
 """Text of one line for pages: no control character, nothing that turns the direction of text."""
+Label = Annotated[str, re.compile(f"[^{_UNSAFE}]{{0,24}}")]
+"""A short Line, such as the name of a profile."""
+
+Plain = Annotated[str, re.compile("[^\\x00\\ud800-\\udfff]*")]
+"""Text of any length that PostgreSQL can hold."""
+
+Small = Annotated[int, range(1 << 14)]
+"""An index or a count, as the portal's columns hold it."""
+
+Offset = Annotated[int, range(-1 << 15, 1 << 15)]
+"""A place that may be none: what lies before the first slot is offered to nobody."""
+
+Count = Annotated[int, range(1 << 31)]
+"""A larger count, as the portal's columns hold it."""
+
 CHECKS_MOST = 64
 """Of one Examination."""
 
@@ -156,12 +171,12 @@ class Lease:
 class Placement:
     """One legal place of one MIG profile; `max` is how many of the profile fit on one GPU."""
 
-    profile: str
-    profile_id: int
-    start: int
-    size: int
-    compute: int
-    max: int
+    profile: Label
+    profile_id: Small
+    start: Offset
+    size: Small
+    compute: Small
+    max: Small
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +184,8 @@ class Peer:
     """Another GPU of the node, by index: how many NVLinks join the two, directly or through
     NVSwitches, and the nearest that they have in common over PCIe (None: not known)."""
 
-    index: int
-    nvlinks: int
+    index: Small
+    nvlinks: Small
     path: PciePath | None
 
 
@@ -180,15 +195,15 @@ class InventoryGpu:
     drivers name it. `nvlink_domain` numbers the node's connected components of the NVLink matrix,
     None without links; `placements` is empty where MIG is impossible."""
 
-    index: int
+    index: Small
     uuid: Name
-    name: str
-    memory_mb: int
+    name: Plain
+    memory_mb: Count
     mig_capable: bool
     mode: Mode
-    numa: int | None
-    pci: str
-    nvlink_domain: int | None
+    numa: Small | None
+    pci: Plain
+    nvlink_domain: Small | None
     placements: tuple[Placement, ...] = ()
     peers: tuple[Peer, ...] = dataclasses.field(default=(), metadata=_LATER)
     device_id: PciId = dataclasses.field(default="", metadata=_LATER)
@@ -202,16 +217,16 @@ class Inventory:
     """
 
     kind: ClassVar[str] = "inventory"
-    hostname: str
-    driver: str
-    agent: str
-    boot: str
-    cores: int
-    memory_mb: int
+    hostname: Plain
+    driver: Plain
+    agent: Plain
+    boot: Plain
+    cores: Count
+    memory_mb: Count
     gpus: tuple[InventoryGpu, ...] = ()
     seq: int = dataclasses.field(default=0, metadata=_LATER)
     limits: HostLimits = dataclasses.field(default="counted", metadata=_LATER)
-    limits_note: str = dataclasses.field(default="", metadata=_LATER)
+    limits_note: Plain = dataclasses.field(default="", metadata=_LATER)
     version: int = VERSION
 
 

@@ -125,6 +125,8 @@ def _test(hint: object, origin: object) -> Callable[[Any], bool]:
         return lambda value: isinstance(value, str) and value in words
     if origin is Annotated:
         pattern = typing.get_args(hint)[1]
+        if isinstance(pattern, range):
+            return lambda value: type(value) is int and value in pattern
         return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
     if hint is int:
         return lambda value: type(value) is int and -_MAX_INT <= value <= _MAX_INT

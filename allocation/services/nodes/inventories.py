@@ -15,6 +15,9 @@ from allocation.services.nodes.inventory_differences import (
 )
 from tenants.outbox import nudge
 
+# Where GPUs are numbered that are no longer there and whose index another one has.
+_NOWHERE = 1 << 14
+
 
 def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> None:
     """Makes rows for what the agent found, and says why when something does not fit.
@@ -29,7 +32,14 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     told = _modes(node)
     changed = differences_of(node, inventory, untold)
     linked = links_tell(inventory)
-    applied = (_gpu_apply(node, item, linked=linked) for item in inventory.gpus)
+    _indexes_free(node, inventory)
+    once = {item.index: item for item in reversed(inventory.gpus)}
+    applied = (
+        _gpu_apply(node, item, linked=linked)
+        if once[item.index] is item
+        else f"GPU {item.index} ({item.uuid}) has the index of another."
+        for item in inventory.gpus
+    )
     problems = [problem for problem in applied if problem]
     if _modes(node) != told:
         # GPUs and their modes stand in the node's document: other words need another generation.
@@ -55,6 +65,21 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
 
 def _modes(node: Node) -> list[tuple[str, str]]:
     return list(Gpu.objects.filter(node=node).order_by("index").values_list("uuid", "mode"))
+
+
+def _indexes_free(node: Node, inventory: wire.Inventory) -> None:
+    """Frees the indexes that GPUs have given up, by a reordering or to their replacement: an index
+    is unique on its node at every moment."""
+    told = {item.uuid: item.index for item in inventory.gpus}
+    taken = set(told.values())
+    moved = [
+        gpu.id
+        for gpu in Gpu.objects.filter(node=node, index__lt=_NOWHERE)
+        if gpu.index in taken and told.get(gpu.uuid) != gpu.index
+    ]
+    top = Gpu.objects.filter(node=node, index__gte=_NOWHERE).aggregate(top=Max("index"))["top"]
+    for number, each in enumerate(moved, (top or _NOWHERE) + 1):
+        Gpu.objects.filter(id=each).update(index=number)
 
 
 def _untold(node: Node) -> set[str]:
