@@ -95,10 +95,13 @@ def _reach(node_name: str) -> tuple[str, ...]:
 def link_replace(node_name: str, digest: bytes | None) -> None:
     """Ends the node's account with every connection made with it; a `digest` opens it anew.
 
+    The lease that the node has there is removed, as its new key can't open it.
+
     A server that does not answer is left to `links_ensure`.
     """
     try:
         _close(link_user(node_name))
+        agents_redis().delete(wire.lease_key(node_name))
         if digest is not None:
             link_open(node_name, digest)
     except redis.RedisError as error:

@@ -186,7 +186,11 @@ def test_a_revoked_node_waits_in_quarantine_and_its_word_and_tokens_are_worthles
 def test_an_agent_that_is_enrolled_again_replaces_the_one_before(site: Site) -> None:
     old = site.enrol("gpu-a1-01")
     assert is_in(old)
+    # A lease that the old key has signed would be refused by the new agent.
+    lease = wire.lease_key("gpu-a1-01")
+    agents_redis().set(lease, b"signed with the old key")
     new = site.enrol("gpu-a1-01")
+    assert new.get(lease) is None
     assert is_in(new)
     assert not is_in(old)
 
