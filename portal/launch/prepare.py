@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import django
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 
 def main(folder: Path, nodes: list[str]) -> None:
@@ -17,7 +17,10 @@ def main(folder: Path, nodes: list[str]) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     django.setup()
     call_command("migrate", interactive=False, verbosity=0)
-    call_command("seed_demo")
+    try:
+        call_command("seed_demo")
+    except CommandError as error:
+        sys.exit(str(error))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for node in nodes:
         if not (folder / node).exists():
