@@ -7,16 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import httpx
 
 from portal.launch.embedded import free_port
-from tests.bench.machine import ROOT
+from tests.bench.machine import ROOT, report
 
 READY = "The portal is ready"
 READY_SECONDS = 120
@@ -78,6 +79,16 @@ def site_of(options: argparse.Namespace) -> Iterator[Site]:
         return
     with TemporaryDirectory(prefix="bench-") as folder, launched(Path(folder) / "var") as own:
         yield own
+
+
+def bench_run(
+    options: argparse.Namespace,
+    measure: Callable[[Site, argparse.Namespace], Mapping[str, Any]],
+) -> None:
+    """Measures on the site that the options name, and writes and prints the result."""
+    with site_of(options) as site:
+        result = measure(site, options)
+    report(result["bench"], result, options.out)
 
 
 @contextmanager

@@ -30,8 +30,8 @@ from uuid import uuid4
 
 from tests.bench.live.inside import CLASS, Member, nodes_add, processor_seconds, site_enter, used_by
 from tests.bench.live.lines import Lines
-from tests.bench.machine import ROOT, cpu_of_machine, cpu_seconds, machine, report, spread
-from tests.bench.site import Site, site_of, site_options
+from tests.bench.machine import ROOT, cpu_of_machine, cpu_seconds, machine, spread
+from tests.bench.site import Site, bench_run, site_options
 from tests.servers.waiting import wait_until
 
 PART, TENANT, PROJECT = "tenant_admin", "helix", "language-models"
@@ -258,10 +258,7 @@ def arguments() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Measure and print."""
-    options = arguments().parse_args()
-    with site_of(options) as site:
-        result = measure(site, options)
-    report(result["bench"], result, options.out)
+    bench_run(arguments().parse_args(), measure)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from uuid import uuid4
 
 import httpx
 
-from tests.bench.machine import cpu_of_machine, cpu_seconds, machine, report, spread
-from tests.bench.site import Site, site_of, site_options
+from tests.bench.machine import cpu_of_machine, cpu_seconds, machine, spread
+from tests.bench.site import Site, bench_run, site_options
 
 PART = "tenant_admin"
 SPREAD_PROJECT = "language-models"
@@ -227,10 +227,7 @@ def arguments() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Measure and print."""
-    options = arguments().parse_args()
-    with site_of(options) as site:
-        result = measure(site, options)
-    report(result["bench"], result, options.out)
+    bench_run(arguments().parse_args(), measure)
 
 
 if __name__ == "__main__":

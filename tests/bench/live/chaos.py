@@ -26,8 +26,8 @@ import httpx
 
 from tests.bench.live.admissions import PROJECT, TENANT, room_make
 from tests.bench.live.inside import site_enter
-from tests.bench.machine import cpu_of_machine, machine, report, spread
-from tests.bench.site import Site, site_of, site_options
+from tests.bench.machine import cpu_of_machine, machine, spread
+from tests.bench.site import Site, bench_run, site_options
 from tests.servers.waiting import wait_until
 
 PART = "tenant_admin"
@@ -258,10 +258,7 @@ def arguments() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Measure and print."""
-    options = arguments().parse_args()
-    with site_of(options) as site:
-        result = measure(site, options)
-    report(result["bench"], result, options.out)
+    bench_run(arguments().parse_args(), measure)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ import redis
 from allocation import wire
 from tests.bench.live.agents import Talker
 from tests.bench.live.inside import nodes_add, program_pid, site_enter
-from tests.bench.machine import machine, report, spread
-from tests.bench.site import Site, site_of, site_options
+from tests.bench.machine import machine, spread
+from tests.bench.site import Site, bench_run, site_options
 from tests.servers.waiting import wait_until
 
 AGAIN_S = 0.1
@@ -170,10 +170,7 @@ def arguments() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Measure and print."""
-    options = arguments().parse_args()
-    with site_of(options) as site:
-        result = measure(site, options)
-    report(result["bench"], result, options.out)
+    bench_run(arguments().parse_args(), measure)
 
 
 if __name__ == "__main__":

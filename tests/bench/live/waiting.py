@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.bench.machine import machine, report, spread
-from tests.bench.site import Site, site_of, site_options
+from tests.bench.machine import machine, spread
+from tests.bench.site import Site, bench_run, site_options
 
 PART = "researcher"
 WISH = {"project": "protein-folding", "request": "1 1g.10gb h100 10m"}
@@ -150,10 +150,7 @@ def arguments() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Measure and print."""
-    options = arguments().parse_args()
-    with site_of(options) as site:
-        result = measure(site, options)
-    report(result["bench"], result, options.out)
+    bench_run(arguments().parse_args(), measure)
 
 
 if __name__ == "__main__":
