@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --requir
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 CODE := portal tenants billing allocation tests manage.py
 
-.PHONY: demo wheel clean-demo test test-pure test-long test-containers mutants check bench screens docs lock browser
+.PHONY: demo wheel clean-demo test test-pure test-long test-containers mutants check audit bench screens docs lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -53,6 +53,11 @@ check: $(TESTING)
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/djlint --quiet --check --lint templates
+
+# Known vulnerabilities of what is installed in production. It asks a service on the network, so it
+# is no part of `make test`; it fails, too, where that service gives no answer.
+audit: $(TESTING)
+	$(BIN)/python -m tests.audit
 
 # What a GPU node installs. Without what earlier builds left: setuptools would put it in.
 wheel: $(TESTING)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from django.core.management import call_command
 from django.db import DataError, connection, transaction
 
 from allocation.models import Node
@@ -158,3 +159,9 @@ def test_a_number_that_its_column_can_not_hold_is_refused_and_not_cut(
         with pytest.raises(DataError), transaction.atomic():
             Node.objects.filter(id=node.id).update(**{field: number})
         assert getattr(Node.objects.get(id=node.id), field) == getattr(node, field)
+
+
+@pytest.mark.django_db
+def test_models_and_migrations_say_the_same() -> None:
+    # Ends the command with status 1, and the test, when a migration is missing.
+    call_command("makemigrations", check=True, dry_run=True, verbosity=0)
