@@ -1,5 +1,6 @@
 """The life of a booking: the one transition table. The database holds a copy and enforces it."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -71,6 +72,32 @@ TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
         (State.ENDING, State.FAILED),
     }
 )
+
+# Fields of a booking that mean nothing in a state. They get their defaults when it is entered.
+CLEARED_IN: Mapping[State, tuple[str, ...]] = {
+    State.SCHEDULED: ("alternatives", "planned_places"),
+    State.PAUSING: (
+        "extension_until", "planned_starts", "planned_ends", "planned_places", "reasons",
+    ),
+    State.PAUSED: ("ready_at", "noticed_at", "saved_at", "used_seconds"),
+    State.ENDING: ("extension_until",),
+    **dict.fromkeys(TERMINAL, ("extension_until", "planned_places")),
+}  # fmt: skip
+_RUN_LOST = ("ready_at", "released_at", "extension_until")
+# What a single step clears beyond that: a new run begins, a notice is withdrawn, a run is lost.
+CLEARED_BY: Mapping[tuple[State, State], tuple[str, ...]] = {
+    (State.STARTING, State.ACTIVE): (
+        "saved_at", "absent_seconds", "absent_until", "absence_warnings",
+    ),
+    (State.PAUSING, State.ACTIVE): ("noticed_at", "planned_places", "reasons"),
+    (State.STARTING, State.QUEUED): _RUN_LOST,
+    (State.ACTIVE, State.QUEUED): _RUN_LOST,
+}  # fmt: skip
+
+
+def cleared(old: State, new: State) -> tuple[str, ...]:
+    """Names of the fields that the step from `old` to `new` sets back to their defaults."""
+    return CLEARED_IN.get(new, ()) + CLEARED_BY.get((old, new), ())
 
 
 def may_become(old: State, new: State) -> bool:

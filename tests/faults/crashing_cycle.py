@@ -15,15 +15,11 @@ import django
 # Where it dies: just before this function is called for the n-th time.
 POINTS = {
     "before the plan is written": ("allocation.services.decide.cycle", "plan_apply", 1),
-    "in the middle of writing it": ("allocation.services.decide.apply_assignments", "_write", 1),
-    "before its history is written": (
-        "allocation.services.decide.apply_assignments",
-        "lines_add",
-        1,
-    ),
+    "in the middle of writing it": ("allocation.services.runs.transition", "_write", 1),
+    "before its history is written": ("allocation.services.runs.transition", "lines_add", 1),
     "after it is committed": ("allocation.services.decide.cycle", "starts_due", 1),
     "in the middle of starts": ("allocation.services.runs.starts", "_begin", 1),
-    "when starts are nearly written": ("allocation.services.runs.starts", "events_add", 1),
+    "when starts are nearly written": ("allocation.services.runs.starts", "bookings_change", 1),
     "before nodes are told": ("allocation.services.decide.cycle", "publish_due", 1),
     "while a node is told": ("allocation.wire", "seal", 1),
 }

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.services.record.corrections import Correction, booking_correct, booking_named
+from allocation.services.operate.corrections import Correction, booking_correct, booking_named
 from tenants.api.base import ApiView
 from tenants.models import User
 from tenants.platform.fields import Money, Strict, Text

@@ -14,8 +14,9 @@ from allocation.rules.states import EXTENDABLE, ON_HARDWARE, TERMINAL, State
 from allocation.services.bookings.admission import Terms, terms_check
 from allocation.services.bookings.offers import Offer, offer_of
 from allocation.services.record.costs import booking_cost, earlier_settle, given_up_seconds
-from allocation.services.record.history import event_add, event_of, lines_add
+from allocation.services.record.history import Event, lines_add
 from allocation.services.record.open_pauses import pause_over
+from allocation.services.runs.transition import booking_change, booking_move
 from billing.queries import budget_effect
 from billing.rules import money_text
 from billing.services import HoldWish, holds_place
@@ -169,16 +170,13 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
             raise _not_extendable(booking)
         until = until.replace(microsecond=0)
         extension_check(actor, booking, until, now)
-        booking.extension_until = until
-        _save(booking, "extension_until")
-        event_add(
-            booking,
-            kind="extension_asked",
-            sentence=f"{actor.name} asked for a later end.",
-            now=now,
-            actor_id=actor.user_id,
-            detail={"until": until.isoformat()},
+        event = Event(
+            "extension_asked",
+            f"{actor.name} asked for a later end.",
+            actor.user_id,
+            {"until": until.isoformat()},
         )
+        booking_change(booking, event=event, now=now, extension_until=until)
         _audit(actor, "booking.extend", booking, now)
         nudge("allocation.cycle")
     return booking
@@ -195,15 +193,8 @@ def booking_check_in(*, actor: Actor, booking: Booking, now: datetime) -> Bookin
         if booking.state != State.ACTIVE:
             raise Refused("not_active", f"{booking.label} is not on its device now.")
         if booking.checked_in_at is None:
-            booking.checked_in_at = now
-            _save(booking, "checked_in_at")
-            event_add(
-                booking,
-                kind="checked_in",
-                sentence=f"{actor.name} checked in.",
-                now=now,
-                actor_id=actor.user_id,
-            )
+            event = Event("checked_in", f"{actor.name} checked in.", actor.user_id)
+            booking_change(booking, event=event, now=now, checked_in_at=now)
     return booking
 
 
@@ -261,20 +252,18 @@ def _numbers_give(tenant_id: UUID, bookings: Sequence[Booking]) -> None:
 
 def _requested(actor: Actor, booking: Booking, now: datetime) -> BookingEvent:
     said = f"Requested by {actor.name}; {money_text(booking.held, booking.currency)} held."
-    return event_of(booking, kind="requested", sentence=said, now=now, actor_id=actor.user_id)
+    return Event("requested", said, actor.user_id).line(booking, now)
 
 
 def _end(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:
-    booking.state, booking.outcome = State.ENDING, outcome
-    booking.released_at = min(now, booking.planned_ends or now)
-    booking.extension_until = None
-    _save(booking, "state", "outcome", "released_at", "extension_until")
-    event_add(
+    said = f"{actor.name} gave it back; the device is being cleared."
+    booking_move(
         booking,
-        kind="ending",
-        sentence=f"{actor.name} gave it back; the device is being cleared.",
+        State.ENDING,
+        event=Event("ending", said, actor.user_id),
         now=now,
-        actor_id=actor.user_id,
+        outcome=outcome,
+        released_at=min(now, booking.planned_ends or now),
     )
     _audit(actor, f"booking.{outcome}", booking, now)
     nudge("allocation.cycle")
@@ -287,19 +276,18 @@ def _take_back(actor: Actor, booking: Booking, state: State, now: datetime) -> B
         state=Allocation.State.SUPERSEDED
     )
     is_cancelled = state is State.CANCELLED
-    booking.state, booking.outcome = state, "cancelled" if is_cancelled else "released"
-    rest = given_up_seconds(booking, now)
-    booking.charged, booking.ended_at = earlier_settle(booking, now, rest), now
-    _save(booking, "state", "outcome", "charged", "ended_at")
+    charged = earlier_settle(booking, now, given_up_seconds(booking, now))
     pause_over(booking, now)
-    freed = money_text(booking.held - booking.charged, booking.currency)
+    freed = money_text(booking.held - charged, booking.currency)
     done = "Cancelled" if is_cancelled else "Given back"
-    event_add(
+    booking_move(
         booking,
-        kind=str(state),
-        sentence=f"{done} by {actor.name}; {freed} is free again.",
+        state,
+        event=Event(str(state), f"{done} by {actor.name}; {freed} is free again.", actor.user_id),
         now=now,
-        actor_id=actor.user_id,
+        outcome="cancelled" if is_cancelled else "released",
+        charged=charged,
+        ended_at=now,
     )
     _audit(actor, "booking.cancel" if is_cancelled else "booking.released", booking, now)
     nudge("allocation.cycle")
@@ -382,11 +370,6 @@ def _locked(booking: Booking) -> Booking:
         .select_related("project", "tier", "owner")
         .get(id=booking.id)
     )
-
-
-def _save(booking: Booking, *fields: str) -> None:
-    booking.version += 1
-    booking.save(update_fields=[*fields, "version"])
 
 
 def _over(booking: Booking) -> Refused:

@@ -8,34 +8,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from django.db import connection
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
-from psycopg.types.json import Jsonb
 
-from allocation.models import Allocation, Booking, BookingEvent, Decision, Gpu
+from allocation.models import Allocation, Booking, Decision, Gpu
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.bookings.offers import price_of_class
 from allocation.services.decide.plan_diff import reason_data
-from allocation.services.record.history import event_of, lines_add
+from allocation.services.record.history import Event
 from allocation.services.record.work import has_run
+from allocation.services.runs.transition import Change, bookings_change
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Assign, Move, Part, Place, Plan, Shape, Snapshot, Waiting, units_of
 from billing.services import HoldWish, holds_move
 from tenants.platform.errors import Refused
-
-_FIELDS = {
-    "state": "text", "planned_starts": "timestamptz", "planned_ends": "timestamptz",
-    "planned_class": "text", "first_promise": "timestamptz", "first_promised_at": "timestamptz",
-    "price_per_hour": "numeric", "duration_seconds": "integer", "reasons": "jsonb",
-}  # fmt: skip
-_WRITE = f"""
-UPDATE allocation_booking AS booking SET version = booking.version + 1, decision_id = %s,
-  alternatives = '[]', planned_places = '[]', {", ".join(f"{f} = given.{f}" for f in _FIELDS)}
-FROM unnest(%s::uuid[], {", ".join(f"%s::{kind}[]" for kind in _FIELDS.values())})
-  AS given (id, {", ".join(_FIELDS)})
-WHERE booking.id = given.id
-"""  # noqa: S608 (names of our own)
 
 
 class PlanStale(Exception):
@@ -93,10 +79,9 @@ def assigns_write(
         return
     _go_on_once([bookings[each.booking] for each in assigns])
     rows_write(bookings, assigns, fleet, decision)
-    lines = [_given(bookings[each.booking], each, fleet, decision, now) for each in assigns]
+    changes = [_given(bookings[each.booking], each, fleet, decision) for each in assigns]
     _holds_follow(bookings, assigns, now)
-    _write([bookings[each.booking] for each in assigns], decision)
-    lines_add(lines)
+    bookings_change(changes, now=now)
 
 
 def rows_write(
@@ -124,14 +109,17 @@ def rows_write(
             raise PlanStale(f"a place of {row.booking.label} is taken")
 
 
-def plan_fields(booking: Booking, given: Assign | Waiting, decision: Decision) -> None:
-    """Sets when and on what it is to run, and its first promise."""
-    booking.decision = decision
-    booking.planned_starts = instant(given.starts)
-    booking.planned_ends = instant(given.ends)
-    booking.planned_class = given.gpu_class
+def plan_facts(booking: Booking, given: Assign | Waiting, decision: Decision) -> dict[str, object]:
+    """When and on what it is to run, and its first planned start, as fields of the booking."""
+    facts: dict[str, object] = {
+        "decision": decision,
+        "planned_starts": instant(given.starts),
+        "planned_ends": instant(given.ends),
+        "planned_class": given.gpu_class,
+    }
     if booking.first_promise is None:
-        booking.first_promise, booking.first_promised_at = booking.planned_starts, decision.at
+        facts |= {"first_promise": instant(given.starts), "first_promised_at": decision.at}
+    return facts
 
 
 def _go_on_once(bookings: Sequence[Booking]) -> None:
@@ -173,35 +161,32 @@ def _mode_of(place: Place) -> Gpu.Mode:
     return Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE
 
 
-def _given(
-    booking: Booking, assign: Assign, fleet: Fleet, decision: Decision, now: datetime
-) -> BookingEvent:
-    """Sets what the booking says from now on; the line of its history."""
+def _given(booking: Booking, assign: Assign, fleet: Fleet, decision: Decision) -> Change:
+    """What the booking says from now on, and the line of its history."""
     goes_on = booking.state == State.PAUSED
-    if not goes_on:
-        booking.state = State.SCHEDULED
+    facts = plan_facts(booking, assign, decision)
     if len(booking.ask["classes"]) > 1:
         # The price of the dearest was held. A class without a price then costs what was promised.
         with suppress(Refused):
             price = price_of_class(booking, assign.gpu_class)
-            booking.price_per_hour = min(booking.price_per_hour, price)
+            facts["price_per_hour"] = min(booking.price_per_hour, price)
     if not has_run(booking):
         # Work is as long as its class needs from here on.
         lengths = dict(booking.lengths)
-        booking.duration_seconds = lengths.get(assign.gpu_class, booking.duration_seconds)
-    plan_fields(booking, assign, decision)
+        facts["duration_seconds"] = lengths.get(assign.gpu_class, booking.duration_seconds)
     late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
-    booking.reasons = [reason_data(each) for each in late]
-    booking.alternatives, booking.planned_places = [], []
-    booking.version += 1
+    facts |= {
+        "reasons": [reason_data(each) for each in late],
+        "alternatives": [],
+        "planned_places": [],
+    }
     where = fleet.names(assign.places)
-    return event_of(
-        booking,
-        kind="scheduled",
-        sentence=f"Goes on on {where}." if goes_on else f"Scheduled on {where}.",
-        now=now,
+    event = Event(
+        "scheduled",
+        f"Goes on on {where}." if goes_on else f"Scheduled on {where}.",
         detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
     )
+    return Change(booking, event, None if goes_on else State.SCHEDULED, facts)
 
 
 def _holds_follow(
@@ -218,16 +203,3 @@ def _holds_follow(
         wishes[booking.tenant_id, booking.project_id].append(wish)
     for (tenant_id, project_id), mine in wishes.items():
         holds_move(tenant_id=tenant_id, project_id=project_id, wishes=mine, now=now)
-
-
-def _write(bookings: Sequence[Booking], decision: Decision) -> None:
-    columns = [[_sent(booking, field) for booking in bookings] for field in ("id", *_FIELDS)]
-    with connection.cursor() as cursor:
-        cursor.execute(_WRITE, [decision.id, *columns])
-
-
-def _sent(booking: Booking, field: str) -> object:
-    value = getattr(booking, field)
-    if field == "reasons":
-        return Jsonb(value)
-    return str(value) if field == "state" else value

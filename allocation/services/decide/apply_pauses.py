@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 from django.db import IntegrityError, transaction
@@ -15,10 +16,11 @@ from allocation.rules.states import State
 from allocation.services.decide.apply_assignments import PlanStale
 from allocation.services.record.costs import granted_seconds
 from allocation.services.record.counters import tally
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import OPEN, pauses_put_off, pauses_unneeded
 from allocation.services.record.places import place_data
 from allocation.services.runs.lifecycle import STARTED, nodes_bump
+from allocation.services.runs.transition import booking_change, booking_move
 from allocation.solver import Place, Reason
 from allocation.words.reasons import sentence
 from tenants.models import Membership, Tier
@@ -117,24 +119,23 @@ def _way(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, str]:
 
 
 def _tell(booking: Booking, pause: Pause, instead: str, now: datetime) -> None:
-    booking.state, booking.noticed_at = State.PAUSING, pause.noticed_at
-    booking.pause_count += 1
-    booking.extension_until = None
-    booking.planned_starts = booking.planned_ends = None
-    booking.planned_places, booking.reasons = [], []
-    booking.decision = pause.decision
-    booking.version += 1
-    booking.save()
-    event_add(
-        booking,
-        kind="pause_noticed",
-        sentence=f"{_because(pause)} ({pause.rule}). {pause.sentence}{instead}",
-        now=now,
+    event = Event(
+        "pause_noticed",
+        f"{_because(pause)} ({pause.rule}). {pause.sentence}{instead}",
         detail={
             "pause": pause.number,
             "until": pause.deadline.isoformat(),
             "decision": pause.decision_id,
         },
+    )
+    booking_move(
+        booking,
+        State.PAUSING,
+        event=event,
+        now=now,
+        noticed_at=pause.noticed_at,
+        pause_count=booking.pause_count + 1,
+        decision=pause.decision,
     )
 
 
@@ -157,19 +158,20 @@ def pause_withdraw(booking: Booking, now: datetime) -> bool:
     nodes_bump(row.gpu_id for row in rows)
     pause.ended_at, pause.withdrawn, pause.more_asked_at = now, True, None
     pause.save(update_fields=["ended_at", "withdrawn", "more_asked_at"])
-    booking.state, booking.noticed_at = State.ACTIVE, None
-    booking.pause_count -= 1
-    booking.planned_starts, booking.planned_ends = lower, upper
-    booking.planned_places, booking.reasons = [], []
-    booking.version += 1
-    booking.save()
-    event_add(
-        booking,
-        kind="pause_withdrawn",
-        sentence="Not paused after all: the stronger claim needs its place no more. It runs on, "
+    event = Event(
+        "pause_withdrawn",
+        "Not paused after all: the stronger claim needs its place no more. It runs on, "
         "and is charged as if there had been no notice.",
-        now=now,
         detail={"pause": pause.number, "until": upper.isoformat()},
+    )
+    booking_move(
+        booking,
+        State.ACTIVE,
+        event=event,
+        now=now,
+        pause_count=booking.pause_count - 1,
+        planned_starts=lower,
+        planned_ends=upper,
     )
     return True
 
@@ -220,15 +222,12 @@ def _more_time(pause: Pause, now: datetime) -> bool:
         if refusal is None:
             pause.deadline, pause.more_times_used = until, pause.more_times_used + 1
         pause.save(update_fields=["deadline", "more_asked_at", "more_times_used"])
-        booking.version += 1
-        booking.save(update_fields=["version"])
-        event_add(
-            booking,
-            kind="more_time_refused" if refusal else "more_time",
-            sentence=refusal or "More time: the pause is put off.",
-            now=now,
+        event = Event(
+            "more_time_refused" if refusal else "more_time",
+            refusal or "More time: the pause is put off.",
             detail={"pause": pause.number} | ({} if refusal else {"until": until.isoformat()}),
         )
+        booking_change(booking, event=event, now=now)
     return True
 
 
@@ -268,8 +267,9 @@ def _may_wait(beneficiary: Booking, step: timedelta) -> bool:
 def _plan_again(booking: Booking, later: timedelta, because: str, now: datetime) -> None:
     """Takes the planned place back into a promise, `later` than it was; the next plan decides."""
     rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
+    facts: dict[str, Any] = {}
     if rows:
-        booking.planned_places = [
+        facts["planned_places"] = [
             place_data(Place(str(row.gpu_id), row.profile, row.start, row.size, row.share))
             for row in rows
         ]
@@ -277,20 +277,14 @@ def _plan_again(booking: Booking, later: timedelta, because: str, now: datetime)
             state=Allocation.State.SUPERSEDED
         )
         # As long as it was granted by now, extensions included.
-        booking.duration_seconds = granted_seconds(booking)
-    if booking.state == State.SCHEDULED:
-        booking.state = State.QUEUED
-    if booking.planned_starts and booking.planned_ends:
-        booking.planned_starts += later
-        booking.planned_ends += later
-    booking.version += 1
-    booking.save(
-        update_fields=[
-            "state", "duration_seconds", "planned_places", "planned_starts", "planned_ends",
-            "version",
-        ]
-    )  # fmt: skip
-    starts = booking.planned_starts
+        facts["duration_seconds"] = granted_seconds(booking)
+    starts, ends = booking.planned_starts, booking.planned_ends
+    if starts and ends:
+        starts += later
+        facts |= {"planned_starts": starts, "planned_ends": ends + later}
     detail = {"starts": starts.isoformat()} if starts and later else {}
-    event_add(booking, kind="moved", sentence=f"{because} It is planned again.", now=now,
-              detail=detail)  # fmt: skip
+    event = Event("moved", f"{because} It is planned again.", detail=detail)
+    if booking.state == State.SCHEDULED:
+        booking_move(booking, State.QUEUED, event=event, now=now, **facts)
+    else:
+        booking_change(booking, event=event, now=now, **facts)

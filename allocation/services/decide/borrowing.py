@@ -9,7 +9,8 @@ from django.db.models import Q
 
 from allocation.models import Booking
 from allocation.rules.states import OPEN
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
+from allocation.services.runs.transition import booking_change
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import UNITS_PER_GPU, Plan
 
@@ -50,18 +51,20 @@ def marks_write(marks: Iterable[Mark], now: datetime) -> None:
     for mark in marks:
         booking = Booking.objects.select_for_update().get(id=mark.booking)
         was = booking.at_risk_from
-        booking.borrowed_units = mark.borrowed_units
-        booking.at_risk_from = mark.at_risk_from
-        booking.claims_from = mark.claims_from
-        booking.version += 1
-        booking.save(update_fields=["borrowed_units", "at_risk_from", "claims_from", "version"])
+        event = None
         if mark.at_risk_from is not None and mark.at_risk_from != was:
-            event_add(
-                booking,
-                kind="at_risk",
-                sentence=f"{mark.borrowed_units / UNITS_PER_GPU:.3g} borrowed GPU"
+            event = Event(
+                "at_risk",
+                f"{mark.borrowed_units / UNITS_PER_GPU:.3g} borrowed GPU"
                 f"{' is' if mark.borrowed_units == UNITS_PER_GPU else 's are'} asked for by those "
                 "who lend, and may be paused.",
-                now=now,
                 detail={"at_risk_from": mark.at_risk_from.isoformat()},
             )
+        booking_change(
+            booking,
+            event=event,
+            now=now,
+            borrowed_units=mark.borrowed_units,
+            at_risk_from=mark.at_risk_from,
+            claims_from=mark.claims_from,
+        )

@@ -17,7 +17,7 @@ from allocation.services.decide.apply_assignments import (
     PlanOvertaken,
     PlanStale,
     assigns_write,
-    plan_fields,
+    plan_facts,
     rows_write,
 )
 from allocation.services.decide.apply_pauses import pause_begin, pause_withdraw
@@ -27,11 +27,12 @@ from allocation.services.decide.rebind import move_tell, row_leave
 from allocation.services.decide.stale_parts import parts_gone
 from allocation.services.publish.live import decided_hint
 from allocation.services.record.costs import booking_cost, earlier_settle
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_over
 from allocation.services.record.places import place_data
 from allocation.services.runs.lifecycle import nodes_bump
 from allocation.services.runs.run_end import run_none_left
+from allocation.services.runs.transition import booking_change, booking_move
 from allocation.services.snapshot.compaction_orders import order_answer
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import (
@@ -54,7 +55,7 @@ from allocation.solver import (
 )
 from allocation.words.reasons import sentence
 from billing.rules import money_text
-from billing.services import hold_place
+from billing.services import HoldWish, hold_place
 from tenants.platform.errors import Refused
 from tenants.platform.log_ids import log_id
 
@@ -249,39 +250,54 @@ def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) ->
     has_start = bool(wait.places) and is_proven
     had_start = bool(booking.planned_places) and not booking.is_unplanned
     is_new = booking.state == State.REQUESTED
+    because = f" {sentence(wait.delayed_by)}" if wait.delayed_by else ""
+    starts = {"starts": instant(wait.starts).isoformat()} if has_start else {}
+    event = Event(
+        "queued" if is_new else "moved",
+        f"Waiting, with{'' if has_start else 'out'} a planned start.{because}",
+        detail={"decision": decision.id, **starts},
+    )
+    facts = {
+        **plan_facts(booking, wait, decision),
+        "planned_places": [place_data(place) for place in wait.places],
+        "reasons": [reason_data(reason) for reason in wait.reasons],
+    }
     if is_new:
-        booking.state = State.QUEUED
-    plan_fields(booking, wait, decision)
-    booking.planned_places = [place_data(place) for place in wait.places]
-    booking.reasons = [reason_data(reason) for reason in wait.reasons]
-    _store(booking, "planned_places")
-    if is_new or (moved and (has_start or had_start)):
-        because = f" {sentence(wait.delayed_by)}" if wait.delayed_by else ""
-        starts = {"starts": instant(wait.starts).isoformat()} if has_start else {}
-        event_add(
-            booking,
-            kind="queued" if is_new else "moved",
-            sentence=f"Waiting, with{'' if has_start else 'out'} a planned start.{because}",
-            now=now,
-            detail={"decision": decision.id, **starts},
-        )
+        booking_move(booking, State.QUEUED, event=event, now=now, **facts)
+    else:
+        is_news = moved and (has_start or had_start)
+        booking_change(booking, event=event if is_news else None, now=now, **facts)
 
 
 def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
+    reasons = [reason_data(reason) for reason in refuse.reasons]
     if booking.state == State.PAUSED:
-        booking.decision = decision
-        booking.reasons = [reason_data(reason) for reason in refuse.reasons]
-        _store(booking)
+        booking_change(booking, now=now, decision=decision, reasons=reasons)
         because = sentence(refuse.reasons[0]) if refuse.reasons else "There is no place to go on."
         run_none_left(booking, "not_resumed", because, now)
         return
-    booking.charged, booking.ended_at = earlier_settle(booking, now), now
+    charged = earlier_settle(booking, now)
     pause_over(booking, now)
-    booking.state = _refused_as(booking)
-    booking.outcome = str(booking.state)
-    booking.decision = decision
-    booking.reasons = [reason_data(reason) for reason in refuse.reasons]
-    booking.alternatives = [
+    to = _refused_as(booking)
+    because = sentence(refuse.reasons[0]) if refuse.reasons else "It can't be placed."
+    freed = money_text(booking.held - charged, booking.currency)
+    said = f"{because} {freed} is free again."
+    booking_move(
+        booking,
+        to,
+        event=Event(str(to), said, detail={"decision": decision.id}),
+        now=now,
+        outcome=str(to),
+        decision=decision,
+        reasons=reasons,
+        alternatives=_alternatives(refuse),
+        charged=charged,
+        ended_at=now,
+    )
+
+
+def _alternatives(refuse: Refuse) -> list[dict[str, object]]:
+    return [
         {
             "gpu_class": item.gpu_class,
             "profile": item.profile,
@@ -293,17 +309,6 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
         }
         for item in refuse.alternatives
     ]
-    booking.planned_places = []
-    _store(booking, "outcome", "alternatives", "charged", "ended_at", "planned_places")
-    because = sentence(refuse.reasons[0]) if refuse.reasons else "It can't be placed."
-    freed = money_text(booking.held - booking.charged, booking.currency)
-    event_add(
-        booking,
-        kind=str(booking.state),
-        sentence=f"{because} {freed} is free again.",
-        now=now,
-        detail={"decision": decision.id},
-    )
 
 
 def _refused_as(booking: Booking) -> State:
@@ -320,46 +325,41 @@ def _refused_as(booking: Booking) -> State:
 def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime) -> None:
     if booking.extension_until != instant(extend.until) or booking.planned_ends is None:
         raise PlanStale("an extension was withdrawn")
-    until = instant(extend.until)
-    refusal = sentence(extend.reasons[0]) if extend.reasons else _hold_more(booking, until, now)
+    until, ends = instant(extend.until), booking.planned_ends
+    extra = booking_cost(booking, int((until - ends).total_seconds()))
+    more = HoldWish(booking.id, extra, ends, until)
+    refusal = sentence(extend.reasons[0]) if extend.reasons else _hold_more(booking, more, now)
+    facts: dict[str, object] = {}
     if refusal is None:
         live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, left=False)
         for row in live.order_by("id"):
             row.period = DateTimeTZRange(row.period.lower, until)
             row.save(update_fields=["period"])
         nodes_bump(row.gpu_id for row in live)
-        booking.planned_ends = until
-    booking.extension_until = None
-    _store(booking, "planned_ends", "extension_until", "held")
-    event_add(
-        booking,
-        kind="extension_refused" if refusal else "extended",
-        sentence=refusal or "Extended.",
-        now=now,
+        facts = {"planned_ends": until, "held": booking.held + extra}
+    event = Event(
+        "extension_refused" if refusal else "extended",
+        refusal or "Extended.",
         detail={"decision": decision.id, "until": until.isoformat()},
     )
+    booking_change(booking, event=event, now=now, extension_until=None, **facts)
 
 
-def _hold_more(booking: Booking, until: datetime, now: datetime) -> str | None:
+def _hold_more(booking: Booking, more: HoldWish, now: datetime) -> str | None:
     """Holds the price of the added time; the sentence of the refusal when it is not there."""
-    ends = booking.planned_ends
-    if ends is None:
-        raise PlanStale("an extension of nothing")
-    extra = booking_cost(booking, int((until - ends).total_seconds()))
     try:
         with transaction.atomic():
             hold_place(
                 tenant_id=booking.tenant_id,
                 project_id=booking.project_id,
-                reference=booking.id,
-                amount=extra,
-                starts=ends,
-                ends=until,
+                reference=more.reference,
+                amount=more.amount,
+                starts=more.starts,
+                ends=more.ends,
                 now=now,
             )
     except Refused as refused:
         return refused.sentence
-    booking.held += extra
     return None
 
 
@@ -375,10 +375,3 @@ def _bookings(plan: Plan, more: Iterable[UUID]) -> dict[str, Booking]:
     names |= {name for pause in plan.pauses for name in (pause.booking, pause.beneficiary)}
     rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
     return {str(row.id): row for row in rows.filter(id__in=names).order_by("id")}
-
-
-def _store(booking: Booking, *more: str) -> None:
-    booking.version += 1
-    fields = {"state", "version", "decision", "planned_starts", "planned_ends", "planned_class"}
-    fields |= {"first_promise", "first_promised_at"}
-    booking.save(update_fields=[*fields, "reasons", *more])

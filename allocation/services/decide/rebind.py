@@ -10,8 +10,9 @@ from datetime import datetime
 from allocation.models import Allocation, Booking, Decision, Gpu
 from allocation.rules.states import State
 from allocation.services.decide.plan_diff import reason_data
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
 from allocation.services.record.places import place_of_row
+from allocation.services.runs.transition import booking_change
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Move, Place
 
@@ -35,10 +36,6 @@ def move_tell(
     booking: Booking, move: Move, gpus: Mapping[str, Gpu], decision: Decision, now: datetime
 ) -> None:
     """Writes into the booking, and into its history, where it lies now."""
-    booking.decision = decision
-    booking.reasons = [reason_data(reason) for reason in move.reasons]
-    booking.version += 1
-    booking.save(update_fields=["decision", "reasons", "version"])
     # Who keeps some of its places is told of the others.
     stays = set(move.source) & set(move.places)
     was, becomes = (
@@ -46,13 +43,13 @@ def move_tell(
         for places in (move.source, move.places)
     )
     where = f"from {was} to {becomes}" if was != becomes else f"to other slots of {was}"
-    event_add(
-        booking,
-        kind="moved",
-        sentence=f"Moved {where} before it starts, so that more fits. Its time stays the same.",
-        now=now,
+    event = Event(
+        "moved",
+        f"Moved {where} before it starts, so that more fits. Its time stays the same.",
         detail={"decision": decision.id, "rule": move.reasons[0].rule},
     )
+    reasons = [reason_data(reason) for reason in move.reasons]
+    booking_change(booking, event=event, now=now, decision=decision, reasons=reasons)
 
 
 def _where(places: Iterable[Place], gpus: Mapping[str, Gpu]) -> str:

@@ -20,10 +20,11 @@ from allocation.rules.states import State
 from allocation.services.nodes.gpu_modes import WORDS, pinned_otherwise
 from allocation.services.record.conflicts import refund_note
 from allocation.services.record.costs import granted_seconds, run_kept_seconds, run_seconds
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event, event_add
 from allocation.services.record.places import place_data, place_of_row
 from allocation.services.runs.lifecycle import STARTED, run_break_off
 from allocation.services.runs.pause_breaks import pause_break
+from allocation.services.runs.transition import booking_change, booking_move
 
 logger = logging.getLogger(__name__)
 
@@ -90,33 +91,38 @@ def run_break(
             return pause_break(booking, because.rule, because.sentence, now, is_hardware=True)
         if booking.state not in RUNNING:
             return False
-        booking.duration_seconds = granted_seconds(booking)
+        length = granted_seconds(booking)
         kept = run_kept_seconds(booking)
         if failed_on is not None:
             refund_note(failed_on, (run_seconds(booking, now) - kept) * booking.ask["count"])
-        booking.used_seconds += kept
-        booking.planned_places = [] if booking.starts else _places(booking, STARTED)
+        places = [] if booking.starts else _places(booking, STARTED)
         run_break_off(booking, now, kept)
-        booking.state, booking.hardware_lost_at = State.QUEUED, now
-        booking.extension_until = booking.checked_in_at = None
-        _save(
-            booking, "state", "duration_seconds", "used_seconds", "planned_places",
-            "hardware_lost_at", "ready_at", "released_at", "extension_until", "checked_in_at",
-        )  # fmt: skip
-        event_add(
+        booking_move(
             booking,
-            kind="broken_off",
-            sentence=f"{because.sentence} It goes back in line where it was, "
-            + (
-                "with the time it has left: what it has saved is charged, and not done again."
-                if kept
-                else "with all the time it had; the run that was broken off is not charged."
-            ),
+            State.QUEUED,
+            event=_broken_off(because, kept),
             now=now,
-            detail={"rule": because.rule, "kept_seconds": kept},
+            duration_seconds=length,
+            used_seconds=booking.used_seconds + kept,
+            planned_places=places,
+            hardware_lost_at=now,
+            checked_in_at=None,
         )
         logger.warning("%s was broken off: %s", booking.label, because.sentence)
         return True
+
+
+def _broken_off(because: Because, kept: int) -> Event:
+    left = (
+        "with the time it has left: what it has saved is charged, and not done again."
+        if kept
+        else "with all the time it had; the run that was broken off is not charged."
+    )
+    return Event(
+        "broken_off",
+        f"{because.sentence} It goes back in line where it was, {left}",
+        detail={"rule": because.rule, "kept_seconds": kept},
+    )
 
 
 def leave_by_tell(where: Q, by: datetime, because: Because, now: datetime) -> None:
@@ -142,19 +148,17 @@ def _unplace(booking_id: UUID, because: Because, now: datetime) -> bool:
         if booking.state not in PLACED:
             return False
         planned = (Allocation.State.PLANNED,)
-        booking.duration_seconds = granted_seconds(booking)
-        booking.planned_places = [] if booking.starts else _places(booking, planned)
+        facts = {
+            "duration_seconds": granted_seconds(booking),
+            "planned_places": [] if booking.starts else _places(booking, planned),
+        }
         booking.allocations.filter(state__in=planned).update(state=Allocation.State.SUPERSEDED)
+        said = f"{because.sentence} Another place is being found."
+        event = Event("moved", said, detail={"rule": because.rule})
         if booking.state == State.SCHEDULED:
-            booking.state = State.QUEUED
-        _save(booking, "state", "duration_seconds", "planned_places")
-        event_add(
-            booking,
-            kind="moved",
-            sentence=f"{because.sentence} Another place is being found.",
-            now=now,
-            detail={"rule": because.rule},
-        )
+            booking_move(booking, State.QUEUED, event=event, now=now, **facts)
+        else:
+            booking_change(booking, event=event, now=now, **facts)
         return True
 
 
@@ -215,8 +219,3 @@ def _places(booking: Booking, states: Iterable[str]) -> list[dict[str, object]]:
     """Where it was, so that it keeps its turn: a promise that its hardware has broken."""
     rows = booking.allocations.filter(state__in=states).order_by("gpu_id", "start")
     return [place_data(place_of_row(row)) for row in rows]
-
-
-def _save(booking: Booking, *fields: str) -> None:
-    booking.version += 1
-    booking.save(update_fields=[*fields, "version"])

@@ -20,7 +20,7 @@ from allocation.services.record.costs import (
     last_settle,
     run_seconds,
 )
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import (
     pause_acknowledged,
     pause_open,
@@ -30,6 +30,7 @@ from allocation.services.record.open_pauses import (
     pauses_too_late,
 )
 from allocation.services.runs.run_end import run_none_left, run_paused
+from allocation.services.runs.transition import booking_change, booking_move
 from billing.rules import money_text
 
 logger = logging.getLogger(__name__)
@@ -115,8 +116,7 @@ def allocation_saved(allocation_id: UUID, saved: datetime, now: datetime) -> Non
             return
         everywhere = min(time for time in times if time is not None)
         if booking.saved_at is None or booking.saved_at < everywhere:
-            booking.saved_at = everywhere
-            _save(booking, "saved_at")
+            booking_change(booking, now=now, saved_at=everywhere)
         if pause_acknowledged(booking, everywhere, now):
             _end(booking, now)
 
@@ -166,25 +166,21 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         )
         if not changed or booking.state != State.STARTING:
             return
-        booking.state, booking.outcome = State.ENDING, "failed"
-        booking.released_at = now
-        _save(booking, "state", "outcome", "released_at")
-        event_add(booking, kind="ending", sentence=f"The node could not start it: {error}", now=now)
+        event = Event("ending", f"The node could not start it: {error}")
+        booking_move(booking, State.ENDING, event=event, now=now, outcome="failed", released_at=now)
         never_ready_note(booking, now)
-        _release_rows(booking)
+        _release_rows(booking, now)
 
 
 def run_break_off(booking: Booking, now: datetime, kept_seconds: int = 0) -> None:
-    """Takes the devices back in a run of which `kept_seconds` count; saves no booking.
+    """Takes the devices back in a run of which `kept_seconds` count; changes no booking.
 
     The places are free in the calendar from now on, the hardware when it is proven empty.
     """
-    booking.released_at = now
-    _release_rows(booking)
+    _release_rows(booking, now)
     booking.allocations.filter(state=Allocation.State.RELEASING, left=False).update(
         left=True, kept_seconds=kept_seconds
     )
-    booking.released_at = booking.ready_at = None
 
 
 def nodes_bump(gpu_ids: Iterable[UUID]) -> None:
@@ -200,20 +196,20 @@ def _end(booking: Booking, now: datetime) -> bool:
             return _not_resumed(booking, now)
         if booking.state == State.PAUSING:
             is_out = pauses_out(now).filter(booking=booking).exists()
-            return is_out and (_release_rows(booking) or run_complete(booking, now))
+            return is_out and (_release_rows(booking, None) or run_complete(booking, now))
         if booking.state == State.SCHEDULED and ends <= now:
             _expire(booking, now)
             return True
         if booking.state in (State.STARTING, State.ACTIVE) and ends <= now:
-            booking.state, booking.outcome = State.ENDING, "completed"
-            booking.released_at, booking.extension_until = ends, None
-            _save(booking, "state", "outcome", "released_at", "extension_until")
-            event_add(booking, kind="ending", sentence="Its time is over; being cleared.", now=now)
+            event = Event("ending", "Its time is over; being cleared.")
+            booking_move(
+                booking, State.ENDING, event=event, now=now, outcome="completed", released_at=ends
+            )
         if booking.state != State.ENDING:
             return False
         if booking.ready_at is None:
             never_ready_note(booking, now)
-        return _release_rows(booking) or run_complete(booking, now)
+        return _release_rows(booking, booking.released_at) or run_complete(booking, now)
 
 
 def run_complete(booking: Booking, now: datetime) -> bool:
@@ -230,8 +226,9 @@ def run_complete(booking: Booking, now: datetime) -> bool:
     return True
 
 
-def _release_rows(booking: Booking) -> bool:
-    """Tells the nodes to clear it, and frees what is left of its time in the calendar.
+def _release_rows(booking: Booking, released: datetime | None) -> bool:
+    """Tells the nodes to clear it, and frees its time after `released` in the calendar, or after
+    the save that ended a pause's grace.
 
     Whoever is planned there next still starts only when the occupancy is closed.
     """
@@ -240,7 +237,7 @@ def _release_rows(booking: Booking) -> bool:
         return False
     period = rows[0].period
     pause = pause_open(booking) if booking.state == State.PAUSING else None
-    released = (pause.acknowledged_at if pause else booking.released_at) or period.upper
+    released = (pause.acknowledged_at if pause else released) or period.upper
     second = timedelta(seconds=1)
     whole = released.replace(microsecond=0) + (second if released.microsecond else timedelta(0))
     ends = min(period.upper, max(whole, period.lower + second))
@@ -255,16 +252,18 @@ def _expire(booking: Booking, now: datetime) -> None:
     booking.allocations.filter(state=Allocation.State.PLANNED).update(
         state=Allocation.State.SUPERSEDED
     )
-    booking.charged, booking.ended_at = earlier_settle(booking, now), now
-    booking.state, booking.outcome = State.EXPIRED, "never_started"
-    _save(booking, "state", "outcome", "charged", "ended_at")
+    charged = earlier_settle(booking, now)
     pause_over(booking, now)
-    charged = money_text(booking.charged, booking.currency) if booking.charged else "Nothing"
-    event_add(
+    said = money_text(charged, booking.currency) if charged else "Nothing"
+    event = Event("expired", f"Its device was never free in its window. {said} is charged.")
+    booking_move(
         booking,
-        kind="expired",
-        sentence=f"Its device was never free in its window. {charged} is charged.",
+        State.EXPIRED,
+        event=event,
         now=now,
+        outcome="never_started",
+        charged=charged,
+        ended_at=now,
     )
 
 
@@ -278,10 +277,8 @@ def _not_resumed(booking: Booking, now: datetime) -> bool:
     planned = booking.allocations.filter(state=Allocation.State.PLANNED)
     if not planned.update(state=Allocation.State.SUPERSEDED):
         return False
-    booking.planned_starts = booking.planned_ends = None
-    _save(booking, "planned_starts", "planned_ends")
-    said = "The place to go on was not free in time; another one is being found."
-    event_add(booking, kind="moved", sentence=said, now=now)
+    event = Event("moved", "The place to go on was not free in time; another one is being found.")
+    booking_change(booking, event=event, now=now, planned_starts=None, planned_ends=None)
     return True
 
 
@@ -292,19 +289,14 @@ def _finish(booking: Booking, now: datetime) -> None:
         run = run_seconds(booking, booking.released_at)
         rest = given_up_seconds(booking, booking.released_at)
     used = end_seconds(run, before_of(booking), rest if booking.outcome in GIVEN_UP else 0)
-    booking.charged = booking.settled + last_settle(booking, used + booking.fee_seconds, now)
+    amount = booking.settled + last_settle(booking, used + booking.fee_seconds, now)
     pause_over(booking, now)
-    booking.state = State.FAILED if booking.outcome == "failed" else State.ENDED
-    booking.ended_at = now
-    _save(booking, "state", "charged", "ended_at")
-    charged = money_text(booking.charged, booking.currency)
-    freed = money_text(booking.held - booking.charged, booking.currency)
-    event_add(
-        booking,
-        kind=str(booking.state),
-        sentence=f"The device is proven empty. {charged} charged, {freed} free again.",
-        now=now,
-    )
+    to = State.FAILED if booking.outcome == "failed" else State.ENDED
+    charged = money_text(amount, booking.currency)
+    freed = money_text(booking.held - amount, booking.currency)
+    said = f"The device is proven empty. {charged} charged, {freed} free again."
+    event = Event(str(to), said)
+    booking_move(booking, to, event=event, now=now, charged=amount, ended_at=now)
 
 
 def _booking_of(allocation_id: UUID) -> Booking | None:
@@ -318,8 +310,3 @@ def _booking_of(allocation_id: UUID) -> Booking | None:
 
 def _lock(booking_id: UUID) -> Booking:
     return Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
-
-
-def _save(booking: Booking, *fields: str) -> None:
-    booking.version += 1
-    booking.save(update_fields=[*fields, "version"])

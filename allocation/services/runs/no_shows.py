@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -21,7 +22,8 @@ from allocation.rules.charging import no_show_after, no_show_fee
 from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_due
 from allocation.rules.states import State
 from allocation.services.record.counters import tally
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
+from allocation.services.runs.transition import booking_change, booking_move
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
@@ -37,6 +39,18 @@ class _Seen:
 
     first_process: datetime | None
     is_reported: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Absence:
+    """Nobody was seen for so many seconds, counted until then."""
+
+    seconds: int
+    until: datetime
+
+    def facts(self) -> dict[str, Any]:
+        """As fields of the booking."""
+        return {"absent_seconds": self.seconds, "absent_until": self.until}
 
 
 def presence_policy() -> PresencePolicy:
@@ -121,64 +135,68 @@ def _look(booking_id: UUID, seen: Sequence[_Seen], policy: PresencePolicy, now: 
         if first is not None or booking.saved_at is not None:
             _is_there(booking, min(now, first or now), now)
             return False
-        since = booking.absent_until or booking.ready_at or now
-        if seen and all(each.is_reported for each in seen):
-            booking.absent_seconds += max(0, int(min(now - since, STEP).total_seconds()))
-        booking.absent_until = max(since, now)
-        if limit is not None and booking.absent_seconds >= limit:
-            _end(booking, policy, limit, now)
+        absence = _absence(booking, seen, now)
+        if limit is not None and absence.seconds >= limit:
+            _end(booking, policy, absence, limit, now)
             return True
-        if limit is not None:
-            _warn(booking, limit, now)
-        _save(booking)
+        if limit is None or not _warn(booking, absence, limit, now):
+            # Nothing that anybody reads has changed: the version stays.
+            Booking.objects.filter(id=booking.id).update(**absence.facts())
         return False
 
 
+def _absence(booking: Booking, seen: Sequence[_Seen], now: datetime) -> _Absence:
+    """Counts the time since the last look, where every node has reported."""
+    since = booking.absent_until or booking.ready_at or now
+    more = 0
+    if seen and all(each.is_reported for each in seen):
+        more = max(0, int(min(now - since, STEP).total_seconds()))
+    return _Absence(booking.absent_seconds + more, max(since, now))
+
+
 def _is_there(booking: Booking, at: datetime, now: datetime) -> None:
-    booking.checked_in_at = at
-    booking.version += 1
-    booking.save(update_fields=["checked_in_at", "version"])
-    event_add(booking, kind="checked_in", sentence="A process was seen on its devices.", now=now)
+    event = Event("checked_in", "A process was seen on its devices.")
+    booking_change(booking, event=event, now=now, checked_in_at=at)
 
 
-def _warn(booking: Booking, limit: int, now: datetime) -> None:
-    due = warnings_due(booking.absent_seconds, limit)
+def _warn(booking: Booking, absence: _Absence, limit: int, now: datetime) -> bool:
+    """True when the owner is warned now."""
+    due = warnings_due(absence.seconds, limit)
     if due <= booking.absence_warnings:
-        return
-    booking.absence_warnings = due
-    booking.version += 1
-    absent, left = booking.absent_seconds // 60, -(-(limit - booking.absent_seconds) // 60)
-    ends = now + timedelta(seconds=limit - booking.absent_seconds)
-    event_add(
-        booking,
-        kind="no_show_warned",
-        sentence=f"Nobody was seen in it for {absent} min. Start a program, check in, or give it "
+        return False
+    absent, left = absence.seconds // 60, -(-(limit - absence.seconds) // 60)
+    ends = now + timedelta(seconds=limit - absence.seconds)
+    event = Event(
+        "no_show_warned",
+        f"Nobody was seen in it for {absent} min. Start a program, check in, or give it "
         f"back: in {left} min it ends as a no-show.",
-        now=now,
         detail={"rule": RULE.id, "until": ends.isoformat()},
     )
+    booking_change(booking, event=event, now=now, absence_warnings=due, **absence.facts())
+    return True
 
 
-def _end(booking: Booking, policy: PresencePolicy, limit: int, now: datetime) -> None:
+def _end(
+    booking: Booking, policy: PresencePolicy, absence: _Absence, limit: int, now: datetime
+) -> None:
     rest = int((booking.planned_ends - now).total_seconds()) if booking.planned_ends else 0
     has_run = booking.pause_count or booking.replaced or booking.used_seconds or booking.settled
-    booking.fee_seconds = 0 if has_run else no_show_fee(rest, policy.no_show_share)
-    booking.state, booking.outcome, booking.released_at = State.ENDING, "no_show", now
-    booking.extension_until = None
-    booking.version += 1
-    _save(booking, "fee_seconds", "state", "outcome", "released_at", "extension_until")
-    share = f"{policy.no_show_share} % of the time left is charged." if booking.fee_seconds else ""
-    event_add(
+    fee = 0 if has_run else no_show_fee(rest, policy.no_show_share)
+    share = f"{policy.no_show_share} % of the time left is charged." if fee else ""
+    event = Event(
+        "no_show",
+        f"Nobody used it for {limit // 60} min; being cleared. {share}".strip(),
+        detail={"rule": RULE.id, "absent": absence.seconds, "fee": fee},
+    )
+    booking_move(
         booking,
-        kind="no_show",
-        sentence=f"Nobody used it for {limit // 60} min; being cleared. {share}".strip(),
+        State.ENDING,
+        event=event,
         now=now,
-        detail={"rule": RULE.id, "absent": booking.absent_seconds, "fee": booking.fee_seconds},
+        outcome="no_show",
+        released_at=now,
+        fee_seconds=fee,
+        **absence.facts(),
     )
     tally("no_shows")
     logger.info("%s of tenant %s is a no-show", booking.label, booking.tenant_id)
-
-
-def _save(booking: Booking, *more: str) -> None:
-    counted = ("absent_seconds", "absent_until", "absence_warnings", "version")
-    booking.save(update_fields=[*counted, *more])

@@ -4,8 +4,9 @@ with a node that does not answer."""
 from datetime import datetime
 
 from allocation.models import Allocation, Booking
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
 from allocation.services.runs.lifecycle import run_break_off, run_complete
+from allocation.services.runs.transition import booking_change
 
 
 def pause_break(
@@ -19,23 +20,14 @@ def pause_break(
     mine = booking.allocations.filter(state__in=Allocation.LIVE, left=False)
     if not mine.exists():
         return False
-    ready = booking.ready_at
     run_break_off(booking, now)
-    booking.ready_at = ready
-    if is_hardware:
-        booking.hardware_lost_at = now
     booking.allocations.filter(suspended=True).update(suspended=False)
-    booking.version += 1
-    booking.save(update_fields=["hardware_lost_at", "version"])
     charged = "what was not saved by its notice is not charged, and is done again"
     if not is_hardware:
         charged = "it is charged as for any pause"
-    event_add(
-        booking,
-        kind="broken_off",
-        sentence=f"{sentence} It is paused and goes on elsewhere; {charged}.",
-        now=now,
-        detail={"rule": rule},
-    )
+    said = f"{sentence} It is paused and goes on elsewhere; {charged}."
+    event = Event("broken_off", said, detail={"rule": rule})
+    lost = now if is_hardware else booking.hardware_lost_at
+    booking_change(booking, event=event, now=now, hardware_lost_at=lost)
     run_complete(booking, now)
     return True

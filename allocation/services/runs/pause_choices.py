@@ -7,6 +7,7 @@ from django.db import transaction
 from allocation.models import Booking, Pause
 from allocation.rules.states import State
 from allocation.services.record.open_pauses import pause_acknowledged, pause_open
+from allocation.services.runs.transition import booking_change
 from tenants.access import Actor
 from tenants.audit import audit_record
 from tenants.models import Tier
@@ -26,9 +27,7 @@ def booking_saved(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
         booking = _locked(booking)
         if booking.state not in (State.ACTIVE, State.PAUSING):
             raise Refused("not_active", f"{booking.label} is not on its device now.")
-        booking.saved_at = now
-        booking.version += 1
-        booking.save(update_fields=["saved_at", "version"])
+        booking_change(booking, now=now, saved_at=now)
         if pause_acknowledged(booking, now, now, actor_id=actor.user_id):
             _told(actor, "booking.saved", booking, now)
     return booking

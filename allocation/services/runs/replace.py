@@ -16,9 +16,10 @@ from allocation.rules.states import State
 from allocation.services.nodes.leases import HELD
 from allocation.services.record.conflicts import RULE, conflict_note
 from allocation.services.record.costs import granted_seconds, run_seconds
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
 from allocation.services.runs.lifecycle import STARTED, TOO_EARLY, run_break_off
 from allocation.services.runs.pause_breaks import pause_break
+from allocation.services.runs.transition import booking_move
 from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
@@ -125,24 +126,28 @@ def booking_replace(
     then it ends where it is.
     """
     # As long as it was granted by now, extensions included.
-    booking.duration_seconds = granted_seconds(booking)
-    kept = run_seconds(booking, until)
-    booking.used_seconds = used = booking.used_seconds + kept
-    if time_left(booking, now)[0] < WORTH_SECONDS:
+    length, kept = granted_seconds(booking), run_seconds(booking, until)
+    used = booking.used_seconds + kept
+    if _left(booking.starts, length, used, now) < WORTH_SECONDS:
         return False
     run_break_off(booking, now, kept)
-    booking.state, booking.replaced = State.QUEUED, booking.replaced + 1
-    booking.planned_starts = booking.planned_ends = None
-    booking.extension_until = None
-    booking.planned_places, booking.reasons = [], [_reason(rule, why)]
-    booking.version += 1
-    booking.save()
-    event_add(
-        booking,
-        kind="replaced",
-        sentence=f"{why} It waits for another place, for the time it has left.",
-        now=now,
+    event = Event(
+        "replaced",
+        f"{why} It waits for another place, for the time it has left.",
         detail={"rule": rule.id, "used_seconds": used},
+    )
+    booking_move(
+        booking,
+        State.QUEUED,
+        event=event,
+        now=now,
+        duration_seconds=length,
+        used_seconds=used,
+        replaced=booking.replaced + 1,
+        planned_starts=None,
+        planned_ends=None,
+        planned_places=[],
+        reasons=[_reason(rule, why)],
     )
     return True
 
@@ -154,11 +159,17 @@ def is_rest(booking: Booking) -> bool:
 
 def time_left(booking: Booking, now: datetime) -> tuple[int, datetime | None]:
     """The seconds a booking that begins anew still has, and when it must be over at the latest."""
-    left = booking.duration_seconds - booking.used_seconds
+    left = _left(booking.starts, booking.duration_seconds, booking.used_seconds, now)
     if booking.starts is None:
         return left, booking.deadline
-    ends = booking.starts + timedelta(seconds=booking.duration_seconds)
-    return min(left, int((ends - now).total_seconds())), ends
+    return left, booking.starts + timedelta(seconds=booking.duration_seconds)
+
+
+def _left(starts: datetime | None, length: int, used: int, now: datetime) -> int:
+    if starts is None:
+        return length - used
+    ends = starts + timedelta(seconds=length)
+    return min(length - used, int((ends - now).total_seconds()))
 
 
 def _reason(rule: Rule, sentence: str) -> dict[str, object]:

@@ -4,11 +4,12 @@ from datetime import datetime
 from decimal import Decimal
 
 from allocation.models import Allocation, Booking, Pause
-from allocation.rules.charging import pause_bill
+from allocation.rules.charging import PauseBill, pause_bill
 from allocation.rules.states import State
 from allocation.services.record.costs import before_of, booking_cost, run_is_broken, run_of
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_open, pause_over
+from allocation.services.runs.transition import booking_move
 from billing.rules import money_text
 from billing.services import hold_release, hold_settle_part
 
@@ -22,7 +23,8 @@ def run_paused(booking: Booking, now: datetime) -> None:
     pause = pause_open(booking)
     if pause is None:
         raise LookupError(f"{booking.id} is pausing without a notice")
-    charge = _bill(booking, pause)
+    bill = _bill(booking, pause)
+    charge = _charge(booking, pause, bill)
     keep = booking_cost(booking, pause.remaining_seconds or 0)
     pause.charged, kept = hold_settle_part(
         tenant_id=booking.tenant_id, reference=booking.id, amount=charge, keep=keep, now=now
@@ -35,22 +37,22 @@ def run_paused(booking: Booking, now: datetime) -> None:
         ]
     )  # fmt: skip
     sentence = _sentence(booking, pause, kept)
-    booking.settled += pause.charged
-    booking.held = booking.settled + kept
-    booking.state = State.PAUSED
-    booking.ready_at = booking.noticed_at = booking.saved_at = None
-    booking.used_seconds = 0
+    settled = booking.settled + pause.charged
+    length = booking.duration_seconds
     if booking.starts is None:
         # The length that it still has, as after a run that was broken off.
-        booking.duration_seconds = max(SHORTEST_SECONDS, pause.remaining_seconds or 0)
-    _save(
-        booking, "settled", "held", "state", "ready_at", "noticed_at", "saved_at", "used_seconds",
-        "duration_seconds", "redo_seconds", "credited_seconds",
-    )  # fmt: skip
-    event_add(
-        booking, kind="paused", sentence=sentence, now=now,
-        detail={"pause": pause.number},
-    )  # fmt: skip
+        length = max(SHORTEST_SECONDS, pause.remaining_seconds or 0)
+    booking_move(
+        booking,
+        State.PAUSED,
+        event=Event("paused", sentence, detail={"pause": pause.number}),
+        now=now,
+        settled=settled,
+        held=settled + kept,
+        duration_seconds=length,
+        redo_seconds=bill.redo,
+        credited_seconds=bill.credited,
+    )
     if not _goes_on(booking, pause, now):
         run_none_left(booking, "completed", "Too little of its time is left to go on.", now)
 
@@ -61,28 +63,26 @@ def run_none_left(booking: Booking, outcome: str, because: str, now: datetime) -
         state=Allocation.State.SUPERSEDED
     )
     hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
-    booking.state, booking.outcome = State.ENDED, outcome
-    booking.charged, booking.ended_at = booking.settled, now
-    booking.planned_places = []
-    _save(booking, "state", "outcome", "charged", "ended_at", "planned_places")
     pause_over(booking, now)
-    charged = money_text(booking.charged, booking.currency)
-    freed = money_text(booking.held - booking.charged, booking.currency)
-    event_add(
+    charged = money_text(booking.settled, booking.currency)
+    freed = money_text(booking.held - booking.settled, booking.currency)
+    booking_move(
         booking,
-        kind="ended",
-        sentence=f"{because} {charged} charged in all, {freed} free again.",
+        State.ENDED,
+        event=Event("ended", f"{because} {charged} charged in all, {freed} free again."),
         now=now,
+        outcome=outcome,
+        charged=booking.settled,
+        ended_at=now,
     )
 
 
-def _bill(booking: Booking, pause: Pause) -> Decimal:
-    """What the run costs; fills in what was lost, what is credited and what remains, and what the
-    booking still has to do again."""
+def _bill(booking: Booking, pause: Pause) -> PauseBill:
+    """What the run is charged, and what the booking still has to do again."""
     run = run_of(booking, pause)
     if run is None:
         raise LookupError(f"{booking.id} is pausing and was never ready")
-    bill = pause_bill(
+    return pause_bill(
         run,
         out=_out_at(booking, pause),
         ends=pause.ends_before,
@@ -90,9 +90,12 @@ def _bill(booking: Booking, pause: Pause) -> Decimal:
         cap=booking.tier.credit_cap_seconds,
         is_fixed=booking.starts is not None,
     )
+
+
+def _charge(booking: Booking, pause: Pause, bill: PauseBill) -> Decimal:
+    """What the run costs; fills in what was lost, what is credited and what remains."""
     pause.lost_seconds, pause.credit_seconds = bill.lost, bill.credit
     pause.remaining_seconds = bill.remaining
-    booking.redo_seconds, booking.credited_seconds = bill.redo, bill.credited
     charge = booking_cost(booking, bill.charged)
     pause.credit = booking_cost(booking, bill.charged + bill.credit) - charge
     return charge
@@ -128,8 +131,3 @@ def _sentence(booking: Booking, pause: Pause, kept: Decimal) -> str:
     held = money_text(kept, booking.currency)
     why = "its hardware failed" if run_is_broken(booking) else "the device is proven empty"
     return f"Paused: {why}. {charged} charged for this run.{credit} {held} stays held for the rest."
-
-
-def _save(booking: Booking, *fields: str) -> None:
-    booking.version += 1
-    booking.save(update_fields=[*fields, "version"])

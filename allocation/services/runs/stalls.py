@@ -13,7 +13,8 @@ from allocation.models import Allocation, Booking, GpuEvent, Node
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.nodes.node_policies import node_policy
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
+from allocation.services.runs.transition import booking_change
 
 CODE = "start_slow"
 
@@ -45,15 +46,12 @@ def _tell(booking_id: UUID, now: datetime) -> bool:
         if first is None:
             return False
         rule, sentence = BY_CODE[CODE], _sentence(first.gpu.node)
-        booking.reasons = [
-            {
-                "rule": rule.id, "code": CODE, "check": rule.check, "sentence": sentence,
-                "numbers": {}, "frees_at": None,
-            }
-        ]  # fmt: skip
-        booking.version += 1
-        booking.save(update_fields=["reasons", "version"])
-        event_add(booking, kind=CODE, sentence=sentence, now=now, detail={"rule": rule.id})
+        reason: dict[str, object] = {
+            "rule": rule.id, "code": CODE, "check": rule.check, "sentence": sentence,
+            "numbers": {}, "frees_at": None,
+        }  # fmt: skip
+        event = Event(CODE, sentence, detail={"rule": rule.id})
+        booking_change(booking, event=event, now=now, reasons=[reason])
         return True
 
 

@@ -12,10 +12,11 @@ from psycopg.types.json import Jsonb
 from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.states import State
 from allocation.services.nodes.leases import lease_possible
-from allocation.services.record.history import events_add
+from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_resumed
 from allocation.services.runs.lifecycle import RESUMING
 from allocation.services.runs.suspended_work import frozen_bump
+from allocation.services.runs.transition import Change, bookings_change
 
 # Bookings that are locked at a time: people who want to cancel one wait as long as that takes.
 AT_ONCE = 128
@@ -70,17 +71,14 @@ def _handed_over(devices: Mapping[UUID, Sequence[str]]) -> None:
 
 
 def _active(bookings: Sequence[Booking], now: datetime) -> None:
-    if not bookings:
-        return
-    _state_set(
-        bookings, State.ACTIVE, ready_at=now, saved_at=None,
-        absent_seconds=0, absent_until=None, absence_warnings=0,
-    )  # fmt: skip
-    resumed = [each for each in bookings if each.pause_count and pause_resumed(each, now)]
     said = "Resumed: the devices are handed over again, and are charged from now on."
-    events_add(resumed, kind="resumed", sentence=said, now=now)
-    fresh = [booking for booking in bookings if booking not in resumed]
-    events_add(fresh, kind="started", sentence="Ready: the devices are handed over.", now=now)
+    resumed = Event("resumed", said)
+    started = Event("started", "Ready: the devices are handed over.")
+    changes = []
+    for booking in bookings:
+        event = resumed if booking.pause_count and pause_resumed(booking, now) else started
+        changes.append(Change(booking, event, State.ACTIVE, {"ready_at": now}))
+    bookings_change(changes, now=now)
 
 
 def _start(ids: Sequence[UUID], now: datetime) -> int:
@@ -128,8 +126,8 @@ def _begin(bookings: Sequence[Booking], rows: Sequence[Allocation], now: datetim
     _nodes_bump(planned)
     for booking in bookings:
         frozen_bump(booking)
-    _state_set(bookings, State.STARTING)
-    events_add(bookings, kind="starting", sentence="The node was told to start it.", now=now)
+    event = Event("starting", "The node was told to start it.")
+    bookings_change([Change(each, event, State.STARTING) for each in bookings], now=now)
 
 
 def _bookings_of(allocations: Iterable[UUID]) -> "QuerySet[Allocation, UUID]":
@@ -151,11 +149,3 @@ def _locked(ids: Iterable[UUID]) -> list[Booking]:
     """Always in one order: so does everyone who locks several."""
     rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
     return list(rows.filter(id__in=ids).order_by("id"))
-
-
-def _state_set(bookings: Sequence[Booking], state: State, **values: datetime | int | None) -> None:
-    Booking.objects.filter(id__in=[booking.id for booking in bookings]).update(
-        state=state, version=F("version") + 1, **values
-    )
-    for booking in bookings:
-        booking.state, booking.version = state, booking.version + 1

@@ -6,7 +6,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from allocation.services.record.corrections import Correction, booking_correct, booking_named
+from allocation.services.operate.corrections import Correction, booking_correct, booking_named
 from billing.rules import amount_parse, money_text
 from tenants.models import User
 from tenants.platform.acts import act_run

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from allocation.models import Booking
 from allocation.services.decide.invariants import _CHECKS, _violations
-from allocation.services.record.corrections import Correction, booking_correct
+from allocation.services.operate.corrections import Correction, booking_correct
 from billing.models import Transfer
 from billing.queries import budget_effect, ledger_check
 from billing.services import hold_place, hold_settle

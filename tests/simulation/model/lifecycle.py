@@ -101,6 +101,7 @@ def failed(tables: Tables, row: Row, now: float) -> None:
     if row.state not in STARTED or booking.state != "starting":
         return
     booking.state, booking.outcome, booking.released_at = "ending", "failed", now
+    booking.extension = None
     _release(tables, booking)
 
 
@@ -116,7 +117,7 @@ def end(tables: Tables, booking: Booking, now: float) -> bool:
         return _release(tables, booking) or run_complete(tables, booking, now)
     if booking.state == "scheduled" and ends <= now:
         tables.supersede(booking)
-        booking.state, booking.outcome = "expired", "never_started"
+        booking.state, booking.outcome, booking.extension = "expired", "never_started", None
         pause_over(tables, booking, now)
         return True
     if booking.state in STARTED and ends <= now:

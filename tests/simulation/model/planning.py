@@ -213,7 +213,7 @@ def _refuse(tables: Tables, refuse: Refuse, now: float) -> None:
         return
     pause_over(tables, booking, now)
     booking.state = booking.outcome = _refused_as(booking)
-    booking.places = ()
+    booking.places, booking.extension = (), None
 
 
 def _orders_answer(tables: Tables, orders: Iterable[Carried]) -> None:

@@ -180,6 +180,7 @@ class ModelPortal:
     def _take_back(self, booking: Booking, state: str, outcome: str, now: float) -> None:
         self.tables.supersede(booking)
         booking.state, booking.outcome = state, outcome
+        booking.extension, booking.places = None, ()
         accounts.pause_over(self.tables, booking, now)
 
     # What the processes do.

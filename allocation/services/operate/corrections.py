@@ -8,7 +8,8 @@ from django.db import transaction
 
 from allocation.access import LABEL
 from allocation.models import Booking
-from allocation.services.record.history import event_add
+from allocation.services.record.history import Event
+from allocation.services.runs.transition import booking_change
 from billing.rules import ledger_amount, money_text
 from billing.services import charge_more, charge_refund
 from tenants.audit import audit_entry, audit_write
@@ -67,25 +68,21 @@ def booking_correct(
         note=reason,
         now=now,
     )
-    booking.corrected += amount if correction.more else -amount
-    booking.version += 1
-    booking.save(update_fields=["corrected", "version"])
-    _note(operator, booking, amount if correction.more else -amount, reason, now)
+    _correct(operator, booking, amount if correction.more else -amount, reason, now)
     return booking
 
 
-def _note(operator: User, booking: Booking, change: Decimal, reason: str, now: datetime) -> None:
-    """Writes the correction into the booking's history, the tenant's log and the platform's."""
+def _correct(operator: User, booking: Booking, change: Decimal, reason: str, now: datetime) -> None:
+    """Writes the correction into the booking, the tenant's log and the platform's."""
     done = "charged" if change > 0 else "gave back"
     text = money_text(abs(change), booking.currency)
-    event_add(
-        booking,
-        kind="corrected",
-        sentence=f"The platform's operator {done} {text}: {reason}",
-        now=now,
-        actor_id=operator.id,
-        detail={"amount": str(change)},
+    event = Event(
+        "corrected",
+        f"The platform's operator {done} {text}: {reason}",
+        operator.id,
+        {"amount": str(change)},
     )
+    booking_change(booking, event=event, now=now, corrected=booking.corrected + change)
     paid = (booking.charged or Decimal(0)) + booking.corrected
     detail = {
         "before": {"paid": str(paid - change)},
