@@ -26,7 +26,7 @@ from allocation.words.reasons import sentence
 from tenants.models import Membership, Tier
 
 # A beneficiary that starts this soon anyway is left where it is.
-SOON = timedelta(seconds=5)
+STARTS_ANYWAY = timedelta(seconds=5)
 MOVED_TOGETHER = BY_CODE["moved_together"].id
 PLANNED_FOR = (State.SCHEDULED, State.QUEUED, State.PAUSED)
 
@@ -201,7 +201,7 @@ def _hand_over(cause: PauseCause, now: datetime) -> bool:
         booking = Booking.objects.select_for_update(of=("self",)).get(id=cause.beneficiary_id)
         PauseCause.objects.filter(beneficiary=booking, handed_at=None).update(handed_at=now)
         starts = booking.planned_starts
-        is_early = starts is not None and starts > now + SOON and booking.starts is None
+        is_early = starts is not None and starts > now + STARTS_ANYWAY and booking.starts is None
         has_place = booking.allocations.filter(state=Allocation.State.PLANNED).exists()
         if is_early and has_place:
             _plan_again(booking, timedelta(0), "The room for it is empty early.", now)

@@ -5,10 +5,11 @@ from datetime import datetime
 from uuid import UUID
 
 from allocation.models import Booking
+from allocation.rules.ask import SHORTEST_SECONDS
 from allocation.rules.states import State
 from allocation.services.decide.borrowing import Mark, marks_of
 from allocation.services.record.places import place_data
-from allocation.services.runs.replace import WORTH_SECONDS, is_rest, time_left
+from allocation.services.runs.replace import is_rest, time_left
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Assign, Plan, Reason, Refuse, Waiting
 
@@ -62,7 +63,7 @@ def _waits_on(booking: Booking, now: datetime) -> bool:
     paused, which the clock ends."""
     if booking.state == State.PAUSED:
         return booking.starts is not None
-    return is_rest(booking) and time_left(booking, now)[0] >= WORTH_SECONDS
+    return is_rest(booking) and time_left(booking, now)[0] >= SHORTEST_SECONDS
 
 
 def reason_data(reason: Reason) -> dict[str, object]:

@@ -14,7 +14,7 @@ from allocation.services.operate.maintenance import (
     Moved,
     blackout_preview,
 )
-from allocation.services.runs.healing import RUNNING, SOON
+from allocation.services.runs.healing import MOVED_AHEAD, RUNNING
 from allocation.services.runs.lifecycle import STARTED
 from tenants.models import User
 from tenants.platform.errors import invalid
@@ -65,7 +65,7 @@ def drain_losses(*, operator: User, node: Node, by: datetime | None, now: dateti
     moved = blackout_preview(operator=operator, wish=wish, now=now).moved
     rows = Allocation.objects.filter(gpu__node=node)
     planned = _bookings(rows.filter(state=Allocation.State.PLANNED))
-    labels = {booking.label for booking in planned if _starts_by(booking, now + SOON)}
+    labels = {booking.label for booking in planned if _starts_by(booking, now + MOVED_AHEAD)}
     running = rows.filter(state__in=STARTED)
     beyond = Q(period__endswith__gt=by) if by is not None else Q(pk=None)
     broken = _bookings(running.filter(beyond))

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 # What starts within this on hardware that takes no work is placed anew; what starts later may still
 # find it well again.
-SOON = timedelta(hours=1)
+MOVED_AHEAD = timedelta(hours=1)
 RUNNING = (State.STARTING, State.ACTIVE)
 # What is paused has a place to go on.
 PLACED = (State.SCHEDULED, State.PAUSED)
@@ -177,7 +177,7 @@ def _leaving(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocatio
 
 def _blocked(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocation]:
     """Rows of bookings that could not start where they are planned, or not stay there."""
-    soon = Q(period__startswith__lte=now + SOON)
+    soon = Q(period__startswith__lte=now + MOVED_AHEAD)
     ready = Q(gpu__node__state=Node.State.READY, gpu__node__long_silent=False)
     blocked = (soon & (~Q(gpu__health=Gpu.Health.OK) | ~ready)) | pinned_otherwise()
     for blackout in blackouts:

@@ -11,6 +11,7 @@ from django.db import transaction
 
 from allocation.models import Allocation, Booking, Node
 from allocation.reasons.catalogue import BY_CODE, Rule
+from allocation.rules.ask import SHORTEST_SECONDS
 from allocation.rules.nodes.leases import SILENCE_SECONDS
 from allocation.rules.states import State
 from allocation.services.nodes.leases import HELD
@@ -24,7 +25,6 @@ from tenants.outbox import nudge
 
 logger = logging.getLogger(__name__)
 
-WORTH_SECONDS = 60
 LOSABLE = (State.STARTING, State.ACTIVE, State.PAUSING)
 SILENT = BY_CODE["node_silent"]
 SILENCE = timedelta(seconds=SILENCE_SECONDS)
@@ -128,7 +128,7 @@ def booking_replace(
     # As long as it was granted by now, extensions included.
     length, kept = granted_seconds(booking), run_seconds(booking, until)
     used = booking.used_seconds + kept
-    if _left(booking.starts, length, used, now) < WORTH_SECONDS:
+    if _left(booking.starts, length, used, now) < SHORTEST_SECONDS:
         return False
     run_break_off(booking, now, kept)
     event = Event(

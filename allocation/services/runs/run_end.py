@@ -4,6 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from allocation.models import Allocation, Booking, Pause
+from allocation.rules.ask import SHORTEST_SECONDS
 from allocation.rules.charging import PauseBill, pause_bill
 from allocation.rules.states import State
 from allocation.services.record.costs import before_of, booking_cost, run_is_broken, run_of
@@ -12,9 +13,6 @@ from allocation.services.record.open_pauses import pause_open, pause_over
 from allocation.services.runs.transition import booking_move
 from billing.rules import money_text
 from billing.services import hold_release, hold_settle_part
-
-# What is shorter is not started again.
-SHORTEST_SECONDS = 60
 
 
 def run_paused(booking: Booking, now: datetime) -> None:

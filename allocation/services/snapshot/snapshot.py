@@ -12,14 +12,14 @@ from django.db.models import Q
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node, Pause
-from allocation.rules.ask import AskDocument
+from allocation.rules.ask import SHORTEST_SECONDS, AskDocument
 from allocation.rules.states import EXTENDABLE, WAITING, State
 from allocation.services.nodes.fleet import reads
 from allocation.services.nodes.gpu_modes import changes_modes
 from allocation.services.record.open_pauses import OPEN, pauses_unneeded
 from allocation.services.record.places import place_of, place_of_row
 from allocation.services.record.work import has_run
-from allocation.services.runs.replace import WORTH_SECONDS, is_rest, time_left
+from allocation.services.runs.replace import is_rest, time_left
 from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.intake import left_for_later
 from allocation.services.snapshot.maintenance import blackouts_read
@@ -297,7 +297,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
     if is_rest(row):
         # What is left of a fixed window is taken where it fits, if it is worth a start at all.
         duration, latest = time_left(row, now)
-        duration = max(WORTH_SECONDS, duration)
+        duration = max(SHORTEST_SECONDS, duration)
     return Request(
         booking=str(row.id),
         tenant=str(row.tenant_id),

@@ -17,6 +17,7 @@ WHOLE_SHARE = 1_000
 MOST_BESIDE = 16_384
 LONGEST_NAME = 64
 MOST_PINNED = 16
+# What is shorter is not booked, and the rest of a run that is shorter is not started again.
 SHORTEST_SECONDS = 60
 LONGEST_SECONDS = 90 * 86_400
 
