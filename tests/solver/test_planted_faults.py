@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from allocation.solver.cycle import extensions, planned_starts
+from allocation.solver.fleet import mig_geometry
 from allocation.solver.fleet import pool as topology
 from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.mig_geometry import Geometry
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model import codec
+from allocation.solver.model.inputs import Model
 from allocation.solver.preemption import victims
 from allocation.solver.preemption.candidates import Reclaim
 from allocation.solver.preemption.victims import Room
@@ -72,9 +74,13 @@ def _half(really: Callable[..., None]) -> Callable[..., None]:
     return add
 
 
-class _WithoutTokens(Geometry):
-    def _tokens(self) -> dict[Any, Any]:
-        return {}
+def _without_tokens(_: object) -> Callable[[Model], Geometry]:
+    def geometry_of(model: Model) -> Geometry:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(mig_geometry, "_tokens", lambda *_: {})
+            return Geometry(model)
+
+    return geometry_of
 
 
 def _everything(
@@ -100,7 +106,7 @@ IN_PLANS: dict[str, Fault] = {
     "half of the units count": (Quota, "add", _half),
     "limits are not looked at": (Quota, "_route", lambda _: lambda *_: None),
     "a fixed mode is not looked at": (Pool, "suits", lambda _: lambda pool, _: pool.usable),
-    "media engines are not counted": (topology, "geometry_of", lambda _: _WithoutTokens),
+    "media engines are not counted": (topology, "geometry_of", _without_tokens),
     "planned starts are forgotten": (planned_starts, "_matches", lambda _: lambda *_: False),
     "an extension takes the next one's place": (
         extensions, "_room_blocks", lambda _: lambda *_: None),

@@ -210,7 +210,7 @@ class TestControls:
         site = a_snapshot(a_request(ask=ask, hours=1), fleet=gpus(1))
         assert solve(site, POLICY).refusals
         monkeypatch.setattr("allocation.solver.fleet.pool.geometry_of", Geometry)
-        monkeypatch.setattr(Geometry, "_tokens", lambda _: {})
+        monkeypatch.setattr("allocation.solver.fleet.mig_geometry._tokens", lambda *_: {})
         assert truth.too_many_media_engines(site, solve(site, POLICY)) != []
 
     def test_without_the_mode_a_gpu_fixed_to_whole_is_sliced(
