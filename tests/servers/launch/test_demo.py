@@ -108,6 +108,8 @@ def test_ctrl_c_stops_everything_and_leaves_the_data(demo: Demo, var: Path) -> N
     assert (var / "secrets.json").stat().st_mode & 0o077 == 0
 
 
+# A minute of processor time: it lives through the past of a second site.
+@pytest.mark.long
 def test_a_second_demo_runs_beside_the_first(
     demo: Demo, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
