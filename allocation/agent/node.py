@@ -19,15 +19,18 @@ from allocation.agent.state.store import Store
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """`inventory` reads it anew; `place` is what programs are told of it. Without `programs` none
-    is warned or suspended. `pause_signal` is the number of the signal that tells of a notice.
-    `one_account`: a shared GPU is for one account at a time. Without a `watch` the driver can't be
-    asked for errors, and none is told. On the `board` stands what a Prometheus here may read.
-    `alive` is called whenever the loop comes round, every 5 s at least. `account_of` gives the
-    local account of a member of the portal. Unless `may_end` no program is ended because nobody
-    gave it a device, whatever the portal says. `mps` keeps the MPS daemons of shared GPUs, where
-    systemd does that for the agent. `slices` keep programs to their booking's devices; `room_mb` is
-    the memory that limits of its own leave to a booking, in MiB."""
+    """The parts of one node's agent.
+
+    `inventory` reads the hardware again. `place` is the node's place among its peers, for programs.
+    Without `programs` no program is warned or suspended. `pause_signal` is the signal that
+    announces a pause. `one_account`: a shared GPU serves one account at a time. Without a `watch`
+    no errors of the driver are reported. `board` holds the metrics for Prometheus. `alive` is
+    called at least every 5 s by the main loop. `account_of` returns the local account of a member
+    of the portal. Unless `may_end` returns true, no unbooked program is ended, whatever the portal
+    orders. `mps` manages the MPS daemons of shared GPUs through systemd. `slices` restrict
+    programs to the devices of their booking. `room_mb` returns the memory that a booking's own
+    limit leaves for a pause, in MiB.
+    """
 
     keys: Keys
     port: GpuPort

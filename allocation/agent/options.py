@@ -1,4 +1,4 @@
-"""Options of `gpu-agent`, each also an environment variable."""
+"""Options of `gpu-agent`. Most of them have an environment variable, too."""
 
 import argparse
 import re
@@ -11,13 +11,18 @@ from allocation.agent.owner.mps_units import FOLDER
 from allocation.agent.report.metrics import address_parse
 from allocation.agent.simulated.drivers import DEFAULT, DRIVERS
 
+DESCRIPTION = (
+    "Enrols this node and runs its agent until it is stopped. Other commands: `gpu-agent run`"
+    " starts a program of a booking, `saved` reports that a booking is saved, `doctor` checks this"
+    " node, `unit` prints systemd units."
+)
 PERMISSIONS = ("off", "acl", "slice", "slice+acl")
 _DEVICE = re.compile(r"(/dev/|char-|block-)[A-Za-z0-9_./*:-]+")
 
 
 def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
     """Arguments win over GPU_AGENT_* of the environment."""
-    parser = argparse.ArgumentParser(prog="gpu-agent", description=__doc__)
+    parser = argparse.ArgumentParser(prog="gpu-agent", description=DESCRIPTION)
     default = environment.get
     parser.add_argument(
         "--portal",
