@@ -192,6 +192,14 @@ def _healed(book: Ledger) -> tuple[list[float], list[float]]:
     return accepted, decided
 
 
+def _slowest(book: Ledger, decided: list[float]) -> dict[str, float]:
+    """The longest time in seconds from a kill to the next decision, for each program."""
+    longest: dict[str, float] = {}
+    for (_, name), seconds in zip(book.kills, decided, strict=True):
+        longest[name] = max(longest.get(name, 0.0), round(seconds, 1))
+    return longest
+
+
 def _restarts(log: Path) -> dict[str, Any]:
     """How often the launcher began a program anew, and the longest that it waited first."""
     if not log.exists():
@@ -230,6 +238,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         "request_to_decided": spread(took),
         "kill_to_accepted": spread(accepted),
         "kill_to_decided": spread(decided),
+        "slowest_to_decided_s": _slowest(book, decided),
         "tallies": {
             name: count
             for name, count in Tally.objects.values_list("name", "count")
