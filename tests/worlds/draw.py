@@ -1,0 +1,213 @@
+"""A world drawn from one number: hardware, quota, tiers, everything that people will ask for and
+everything that will go wrong, with times in seconds."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
+
+from allocation.solver import Ask, Gpu, Host, Limit, Policy, Tier
+from allocation.solver.model.inputs import Together
+from tests.solver.builders import NOON, a_limit, gpus
+
+HOUR, DAY = 3_600, 86_400
+PROJECTS = ("p", "q")
+PEOPLE = ("ann", "bob", "eve")
+SLICES = {"h100": ("1g.10gb", "2g.20gb", "3g.40gb"), "a100": ("1g.5gb", "2g.10gb")}
+MODELS = {"h100": "h100-80gb", "a100": "a100-40gb"}
+CORES = 64_000
+# Of the hours of GPUs that the world has in its time, so much is asked for: a backlog.
+CROWDING = 2.5
+ARRIVING = 6 * HOUR
+
+
+@dataclass(frozen=True)
+class Job:
+    """What somebody will ask for, and what becomes of it whatever the portal decides."""
+
+    name: str
+    at: int
+    tenant: str
+    project: str
+    owner: str
+    tier: Tier
+    ask: Ask
+    seconds: int
+    earliest: int
+    fixed: bool
+    patience: int | None
+    really: int
+    cancelled_after: int | None
+    extended_by: int
+    series: str | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something from outside: a quota is changed, or a node is in maintenance from then on."""
+
+    at: int
+    kind: str
+    limits: tuple[Limit, ...] = ()
+    node: str = ""
+    until: int = 0
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Everything about a world that does not depend on a decision."""
+
+    policy: Policy
+    gpus: tuple[Gpu, ...]
+    hosts: tuple[Host, ...]
+    tiers: tuple[Tier, ...]
+    limits: tuple[Limit, ...]
+    jobs: tuple[Job, ...]
+    events: tuple[Event, ...]
+    is_plain: bool
+    """Whole single GPUs only, and all that borrows can be paused: what claims.md bounds."""
+
+
+def world_draw(seed: int) -> Drawn:
+    """The world of this number: always the same one."""
+    chance = Random(seed)  # noqa: S311  a made-up world, the same each time
+    is_plain = seed % 3 == 0
+    fleet = tuple(_fleet(chance, is_plain=is_plain))
+    tiers = tuple(_tiers(chance, is_plain=is_plain))
+    tenants = [f"t{number}" for number in range(chance.randint(2, 4))]
+    limits = tuple(_limits(chance, fleet, tenants, is_plain=is_plain))
+    jobs = tuple(_jobs(chance, fleet, tiers, limits, is_plain=is_plain))
+    return Drawn(
+        policy=Policy(1, cool_down=chance.choice((1, 600, 1_800))),
+        gpus=fleet,
+        hosts=tuple(Host(node, CORES, 0) for node in sorted({gpu.node for gpu in fleet})),
+        tiers=tiers,
+        limits=limits,
+        jobs=jobs,
+        events=() if is_plain else tuple(_events(chance, fleet, limits)),
+        is_plain=is_plain,
+    )
+
+
+def _fleet(chance: Random, *, is_plain: bool) -> Iterator[Gpu]:
+    for number in range(chance.randint(1, 3)):
+        gpu_class = "h100" if is_plain else chance.choice(("h100", "h100", "a100"))
+        yield from gpus(
+            chance.randint(2, 4),
+            gpu_class,
+            MODELS[gpu_class],
+            node=f"n{number}",
+            rack=f"r{number % 2}",
+            mode=None if gpu_class == "h100" else "sliced",
+        )
+
+
+def _tiers(chance: Random, *, is_plain: bool) -> Iterator[Tier]:
+    grace, protected = chance.choice((60, 120)), chance.choice((0, 300, 600))
+    yield Tier("prem", pausable=False, counts=True, priority=90)
+    yield Tier("std", pausable=False, counts=True, priority=50)
+    yield Tier("flex", True, True, priority=40, grace=grace, protected=protected)  # noqa: FBT003
+    if not is_plain:
+        yield Tier("low", True, True, priority=20, grace=60, protected=protected)  # noqa: FBT003
+    yield Tier("spot", True, False, priority=10, grace=60, protected=0)  # noqa: FBT003
+
+
+def _limits(
+    chance: Random, fleet: tuple[Gpu, ...], tenants: list[str], *, is_plain: bool
+) -> Iterator[Limit]:
+    """Guarantees that the fleet can keep; of one tenant in four none."""
+    for gpu_class in sorted({gpu.gpu_class for gpu in fleet}):
+        left = sum(gpu.gpu_class == gpu_class for gpu in fleet)
+        for tenant in tenants:
+            sure = min(left, chance.choice((0, 1, 2, 2, 4)))
+            left -= sure
+            borrow = None if is_plain else chance.choice((1, 2, None, None, None))
+            lend = None if is_plain else chance.choice((0, None, None, None))
+            weight = chance.randint(0, 3)
+            yield a_limit(tenant, sure, gpu_class, borrow=borrow, lend=lend, weight=weight)
+            unsplit = sure
+            for project in PROJECTS:
+                if chance.random() < 0.5:
+                    own = chance.randint(0, unsplit)
+                    unsplit -= own
+                    name = f"{tenant}-{project}"
+                    yield a_limit(name, own, gpu_class, parent=tenant, borrow=None)
+
+
+def _jobs(
+    chance: Random,
+    fleet: tuple[Gpu, ...],
+    tiers: tuple[Tier, ...],
+    limits: tuple[Limit, ...],
+    *,
+    is_plain: bool,
+) -> Iterator[Job]:
+    tenants = sorted({row.owner for row in limits if row.parent is None})
+    sure = {row.owner for row in limits if row.parent is None and row.guaranteed}
+    room = int(len(fleet) * ARRIVING * CROWDING)
+    number = 0
+    while room > 0 and number < 70:
+        tenant = chance.choice(tenants)
+        # What is never paused stays within a guarantee: without one it would be refused.
+        fitting = [tier for tier in tiers if tier.pausable or tenant in sure]
+        ask = _ask(chance, fleet, is_plain=is_plain)
+        job = _job(chance, number, tenant, chance.choice(fitting), ask)
+        again = 1 if is_plain or not job.fixed or chance.random() < 0.7 else 3
+        for turn in range(again):
+            later = turn * (job.seconds + 1_800)
+            series = f"s{number}" if again > 1 else None
+            yield replace(job, name=f"b{number:03}", earliest=job.earliest + later, series=series)
+            number += 1
+            room -= job.seconds * ask.count
+
+
+def _ask(chance: Random, fleet: tuple[Gpu, ...], *, is_plain: bool) -> Ask:
+    gpu_class = chance.choice(sorted({gpu.gpu_class for gpu in fleet}))
+    if is_plain:
+        return Ask(1, ("h100",), None, "any", required=False)
+    if gpu_class == "a100" or chance.random() < 0.3:
+        profile = chance.choice(SLICES[gpu_class])
+        return Ask(chance.choice((1, 1, 2)), (gpu_class,), profile, "any", required=False)
+    if chance.random() < 0.1:
+        return Ask(1, (gpu_class,), None, "any", required=False, share=chance.choice((250, 600)))
+    cores = chance.choice((0, 0, 8_000, 20_000))
+    together: Together = chance.choice(("any", "any", "node"))
+    count = chance.choice((1, 1, 1, 2, 2, 3))
+    ask = Ask(count, (gpu_class,), None, together, together == "node" and count == 2, cores=cores)
+    if chance.random() < 0.05:
+        nodes = sorted({gpu.node for gpu in fleet if gpu.gpu_class == gpu_class})
+        ask = replace(ask, count=1, pin=(chance.choice(nodes),))
+    return ask
+
+
+def _job(chance: Random, number: int, tenant: str, tier: Tier, ask: Ask) -> Job:
+    at = NOON + int(chance.random() ** 1.5 * ARRIVING)
+    seconds = int(chance.choice((900, 2_400, 5_000, 9_000, 20_000)) * (0.7 + 0.6 * chance.random()))
+    fixed = chance.random() < 0.12
+    wish = chance.choice((0, 0, 0, 0, 1_234, 7_201))
+    return Job(
+        name=f"b{number:03}",
+        at=at,
+        tenant=tenant,
+        project=f"{tenant}-{chance.choice(PROJECTS)}",
+        owner=chance.choice(PEOPLE),
+        tier=tier,
+        ask=ask,
+        seconds=seconds,
+        earliest=at + wish,
+        fixed=fixed,
+        patience=chance.randint(20_000, 80_000) if chance.random() < 0.1 and not fixed else None,
+        really=int(seconds * chance.random()) + 60 if chance.random() < 0.4 else seconds,
+        cancelled_after=chance.randint(60, 20_000) if chance.random() < 0.08 else None,
+        extended_by=chance.randint(300, 4_000) if chance.random() < 0.08 else 0,
+    )
+
+
+def _events(chance: Random, fleet: tuple[Gpu, ...], limits: tuple[Limit, ...]) -> Iterator[Event]:
+    if chance.random() < 0.25:
+        cut = tuple(replace(row, borrow=0 if row.parent is None else row.borrow) for row in limits)
+        yield Event(NOON + chance.randint(1, ARRIVING), "limits", limits=cut)
+    if chance.random() < 0.25:
+        at = NOON + chance.randint(1, ARRIVING)
+        node = chance.choice(sorted({gpu.node for gpu in fleet}))
+        starts = at + chance.choice((0, 6 * HOUR))
+        yield Event(at, "maintenance", node=node, until=starts + 2 * HOUR)

@@ -1,0 +1,342 @@
+"""A world that lives: people ask, cancel and extend, plans are made true, work ends early."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from allocation.solver import (
+    Blackout,
+    Extension,
+    Held,
+    Limit,
+    Plan,
+    Promise,
+    Request,
+    Snapshot,
+    Used,
+    solve,
+)
+from tests.solver.builders import MODELS, NOON
+from tests.worlds.draw import DAY, Drawn, Event, Job, world_draw
+
+EVERY = 300
+"""Seconds between two cycles in which nothing happens."""
+LONGEST = 6 * DAY
+UNITS = 56_000
+
+
+@dataclass
+class Run:
+    """What is left of a booking: as planned, and really. `told` is the end that it had before."""
+
+    job: Job
+    planned: int
+    really: int
+    pauses: int = 0
+    began: int | None = None
+    granted: int = 0
+    told: int | None = None
+    beneficiary: str = ""
+
+
+@dataclass
+class Turn:
+    """One cycle, as the oracle sees it: the site before, the plan, and what was outside it."""
+
+    site: Snapshot
+    plan: Plan
+    outside: frozenset[str]
+
+
+@dataclass
+class World:
+    """What is true between cycles."""
+
+    drawn: Drawn
+    now: int = NOON
+    rows: list[Held] = field(default_factory=list)
+    waiting: dict[str, Request] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    blackouts: tuple[Blackout, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    used: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    started: dict[str, int] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+    _arrivals: list[Job] = field(default_factory=list)
+    _events: list[Event] = field(default_factory=list)
+    _grants: int = 0
+
+    @classmethod
+    def of(cls, seed: int) -> "World":
+        """The world of this number, before anything has happened."""
+        drawn = world_draw(seed)
+        world = cls(drawn, limits=drawn.limits)
+        world._arrivals = sorted(drawn.jobs, key=lambda job: (job.at, job.name))
+        world._events = sorted(drawn.events, key=lambda event: event.at)
+        return world
+
+    def turns(self) -> Iterator[Turn]:
+        """Lives to the end; yields after each plan that has been made true."""
+        while self._is_going_on():
+            outside = frozenset(self._happen())
+            site = self.snapshot()
+            plan = solve(site, self.drawn.policy)
+            turn = Turn(site, plan, outside)
+            self._make_true(plan)
+            yield turn
+            self.now = self._next()
+
+    def snapshot(self) -> Snapshot:
+        """What the solver reads."""
+        drawn = self.drawn
+        return Snapshot(
+            now=self.now,
+            models=MODELS,
+            gpus=drawn.gpus,
+            held=tuple(self.rows),
+            requests=tuple(self.waiting.values()),
+            extensions=tuple(self._extensions()),
+            limits=self.limits,
+            tiers=drawn.tiers,
+            used=tuple(
+                Used(tenant, project, gpu_class, day, seconds)
+                for (tenant, project, gpu_class, day), seconds in sorted(self.used.items())
+            ),
+            running=tuple(self._running()),
+            hosts=drawn.hosts,
+            blackouts=tuple(each for each in self.blackouts if each.ends > self.now),
+            unneeded=tuple(self._unneeded()),
+        )
+
+    def rows_of(self, name: str) -> list[Held]:
+        """The rows of a booking."""
+        return [row for row in self.rows if row.booking == name]
+
+    def _is_going_on(self) -> bool:
+        is_busy = self._arrivals or self.rows or self.waiting
+        return bool(is_busy) and self.now < NOON + LONGEST
+
+    def _next(self) -> int:
+        """The second of the next event, at most `EVERY` from now."""
+        times = [self.now + EVERY]
+        times += [job.at for job in self._arrivals[:1]]
+        times += [event.at for event in self._events[:1]]
+        times += [time for row in self.rows for time in (row.starts, row.ends)]
+        times += [self._real_end(row) for row in self.rows if row.since is not None]
+        times += [r.promise.starts for r in self.waiting.values() if r.promise is not None]
+        return min(time for time in times if time > self.now)
+
+    def _real_end(self, row: Held) -> int:
+        run = self.runs[row.booking]
+        return (run.began or row.starts) + run.really
+
+    # What happens from outside.
+
+    def _happen(self) -> Iterator[str]:
+        yield from self._end()
+        for index, row in enumerate(self.rows):
+            if row.starts <= self.now and not row.started:
+                self.rows[index] = replace(row, started=True, since=row.starts)
+                self.runs[row.booking].began = row.starts
+                self.started.setdefault(row.booking, row.starts)
+        while self._arrivals and self._arrivals[0].at <= self.now:
+            job = self._arrivals.pop(0)
+            self.runs[job.name] = Run(job, job.seconds, job.really)
+            self.waiting[job.name] = self._request(job)
+            yield "arrival"
+        yield from self._cancel()
+        while self._events and self._events[0].at <= self.now:
+            yield self._outside(self._events.pop(0))
+
+    def _end(self) -> Iterator[str]:
+        """Ends what is over, and what has been told to leave by now."""
+        for name in sorted({row.booking for row in self.rows}):
+            rows, run = self.rows_of(name), self.runs[name]
+            is_over = rows[0].since is not None and self._real_end(rows[0]) <= self.now
+            if is_over or rows[0].ends <= self.now:
+                is_paused = run.told is not None and not is_over
+                self._leave(name, min(rows[0].ends, self.now), is_paused=is_paused)
+                yield "pause" if is_paused else "end"
+
+    def _leave(self, name: str, at: int, *, is_paused: bool) -> None:
+        rows, run = self.rows_of(name), self.runs[name]
+        self.rows = [row for row in self.rows if row.booking != name]
+        had = max(0, at - (run.began if run.began is not None else at))
+        for row in rows:
+            gpu_class = next(g.gpu_class for g in self.drawn.gpus if g.id == row.place.gpu)
+            key = (row.tenant, row.project, gpu_class, self.now // DAY * DAY)
+            self.used[key] = self.used.get(key, 0) + had * UNITS * row.place.size // 8
+        run.began, run.told = None, None
+        if is_paused:
+            run.planned, run.really = run.planned - had, run.really - had
+        else:
+            self.waiting.pop(name, None)
+            self.ended[name] = at
+
+    def _cancel(self) -> Iterator[str]:
+        for name in [*self.waiting, *sorted({row.booking for row in self.rows})]:
+            job = self.runs[name].job
+            after = job.cancelled_after
+            if after is not None and job.at + after <= self.now and name not in self.ended:
+                self.waiting.pop(name, None)
+                self._leave(name, self.now, is_paused=False)
+                yield "cancel"
+
+    def _outside(self, event: Event) -> str:
+        if event.kind == "limits":
+            self.limits = event.limits
+        else:
+            starts = event.until - 2 * 3_600
+            self.blackouts += tuple(
+                Blackout(gpu.id, starts, event.until)
+                for gpu in self.drawn.gpus
+                if gpu.node == event.node
+            )
+        return event.kind
+
+    # What the solver is asked.
+
+    def _request(self, job: Job) -> Request:
+        return Request(
+            booking=job.name,
+            tenant=job.tenant,
+            project=job.project,
+            tier=job.tier.slug,
+            priority=job.tier.priority,
+            submitted=job.at,
+            ask=job.ask,
+            duration=job.seconds,
+            earliest=job.earliest,
+            latest=None if job.patience is None else job.earliest + job.seconds + job.patience,
+            fixed=job.fixed,
+            promise=None,
+            owner=job.owner,
+            series=job.series,
+        )
+
+    def _running(self) -> Iterator[Request]:
+        for name in sorted({row.booking for row in self.rows}):
+            run, row = self.runs[name], self.rows_of(name)[0]
+            if run.job.tier.pausable and row.started and not row.pausing:
+                yield replace(
+                    self._request(run.job),
+                    duration=row.ends - self.now,
+                    earliest=self.now,
+                    latest=None,
+                    fixed=False,
+                    series=None,
+                    pauses=run.pauses,
+                )
+
+    def _extensions(self) -> Iterator[Extension]:
+        """Each asks once, in the first cycle of its run's second half."""
+        for name in sorted({row.booking for row in self.rows}):
+            run, row = self.runs[name], self.rows_of(name)[0]
+            is_late = row.since is not None and self.now * 2 >= row.since + row.ends
+            if run.job.extended_by and is_late and not row.pausing and name not in self.asked:
+                self.asked.add(name)
+                yield Extension(name, row.ends + run.job.extended_by)
+
+    def _unneeded(self) -> Iterator[Extension]:
+        """Those told to leave for a booking that is over."""
+        for name, run in sorted(self.runs.items()):
+            if run.told is not None and run.beneficiary in self.ended:
+                yield Extension(name, run.told)
+
+    # What becomes of the plan.
+
+    def _make_true(self, plan: Plan) -> None:
+        asked = dict(self.waiting)
+        for pause in plan.pauses:
+            self._tell(pause.booking, pause.beneficiary, pause.at)
+        for name in plan.withdrawn:
+            self._keep(name)
+        moved = {move.booking: list(move.places) for move in plan.moves}
+        self.rows = [
+            replace(row, place=moved[row.booking].pop()) if row.booking in moved else row
+            for row in self.rows
+        ]
+        for each in plan.extensions:
+            if each.granted:
+                self._extend(each.booking, each.until)
+        for assign in plan.assigns:
+            self._give(asked[assign.booking], assign.places, assign.starts, assign.ends)
+        for refused in plan.refusals:
+            del self.waiting[refused.booking]
+            self.refused[refused.booking] = self.now
+        for wait in plan.waits:
+            promise = Promise(wait.starts, wait.ends, wait.places) if wait.places else None
+            self.waiting[wait.booking] = replace(self.waiting[wait.booking], promise=promise)
+
+    def _tell(self, name: str, beneficiary: str, at: int) -> None:
+        run, row = self.runs[name], self.rows_of(name)[0]
+        run.told, run.beneficiary = row.ends, beneficiary
+        run.pauses += 1
+        self.rows = [
+            replace(each, ends=at, pausing=True) if each.booking == name else each
+            for each in self.rows
+        ]
+        self.waiting[name] = replace(
+            self._request(run.job),
+            duration=row.ends - at,
+            earliest=at,
+            latest=None,
+            fixed=False,
+            series=None,
+            paused=True,
+            pauses=run.pauses,
+        )
+
+    def _keep(self, name: str) -> None:
+        run = self.runs[name]
+        assert run.told is not None
+        until, run.told = run.told, None
+        run.pauses -= 1
+        self.waiting.pop(name, None)
+        self.rows = [
+            replace(row, ends=until, pausing=False) if row.booking == name else row
+            for row in self.rows
+        ]
+
+    def _extend(self, name: str, until: int) -> None:
+        run, row = self.runs[name], self.rows_of(name)[0]
+        run.planned += until - row.ends
+        run.really += until - row.ends
+        self.rows = [
+            replace(each, ends=until) if each.booking == name else each for each in self.rows
+        ]
+
+    def _give(self, asked: Request, places: tuple, starts: int, ends: int) -> None:  # type: ignore[type-arg]
+        del self.waiting[asked.booking]
+        run = self.runs[asked.booking]
+        self._grants += 1
+        run.granted = self._grants
+        run.planned = ends - starts
+        is_started = starts <= self.now
+        if is_started:
+            run.began = starts
+            self.started.setdefault(asked.booking, starts)
+        self.rows += [
+            Held(
+                id=f"{asked.booking}/{place.gpu}/{place.start}/{starts}",
+                booking=asked.booking,
+                tenant=asked.tenant,
+                project=asked.project,
+                place=place,
+                starts=starts,
+                ends=ends,
+                started=is_started,
+                since=starts if is_started else None,
+                tier=asked.tier,
+                pauses=run.pauses,
+                cores=asked.ask.cores,
+                memory=asked.ask.memory,
+                owner=asked.owner,
+                pinned=bool(asked.ask.pin),
+                level=None
+                if asked.paused or asked.ask.pin
+                else (asked.ask.together if asked.ask.required and asked.ask.count > 1 else "any"),
+            )
+            for place in places
+        ]

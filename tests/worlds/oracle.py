@@ -1,0 +1,363 @@
+"""What must hold of every world, computed from its definition, without the solver's own code.
+
+The rules are those of the claims page: who is inside a guarantee, who may have whom paused, and
+what a planned start is worth. Hardware and limits are checked by `tests.solver.truth`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from allocation.solver import Held, Limit, Model, Place, Plan, Request, Snapshot, Tier, Waiting
+from tests.solver import truth
+from tests.worlds.life import EVERY, UNITS, Turn, World
+
+EMPTY = Plan((), (), (), ())
+OUTSIDE_ENDS_A_PROMISE = {"limits", "maintenance"}
+MARGIN = 30
+
+
+@dataclass
+class Found:
+    """What the oracle has counted of one world."""
+
+    cycles: int = 0
+    pauses: int = 0
+    rings: list[str] = field(default_factory=list)
+    inside_guarantee: list[str] = field(default_factory=list)
+    later: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A booking in place: its units of a class, its level and when it was granted."""
+
+    name: str
+    tenant: str
+    project: str
+    gpu_class: str
+    units: int
+    level: tuple[int, bool]
+    granted: int
+    counts: bool
+
+
+def units_of(model: Model, place: Place) -> int:
+    """Units of quota that a place takes: of a slice the larger of its compute and memory."""
+    if place.profile is None:
+        return UNITS * (place.share or 1_000) // 1_000
+    row = next(each for each in model.placements if each.profile == place.profile)
+    compute, memory = (
+        row.compute * UNITS // model.compute_slices,
+        row.size * UNITS // model.memory_slots,
+    )
+    return max(compute, memory)
+
+
+class Oracle:
+    """Follows one world; the same one from its first turn to its last."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.found = Found()
+        self._tiers = {tier.slug: tier for tier in world.drawn.tiers}
+        self._classes = {gpu.id: gpu.gpu_class for gpu in world.drawn.gpus}
+        self._models = {model.slug: model for model in world.snapshot().models}
+        self._model_of = {gpu.id: self._models[gpu.model] for gpu in world.drawn.gpus}
+        self._seen: set[frozenset[str]] = set()
+        self._cut = False
+        self._due: dict[str, int] = {}
+
+    def look(self, turn: Turn) -> None:
+        """Checks one turn, after its plan was made true."""
+        found = self.found
+        found.cycles += 1
+        found.pauses += len(turn.plan.pauses)
+        self._cut = self._cut or bool(turn.outside & OUTSIDE_ENDS_A_PROMISE)
+        found.violations += self._hardware(turn)
+        found.violations += self._idle(turn)
+        found.inside_guarantee += self._inside(turn)
+        found.later += self._later(turn)
+        found.rings += self._rings(turn)
+        self._bound(turn)
+
+    def end(self) -> Found:
+        """What can be said only afterwards: everybody was served, and in time."""
+        world = self.world
+        left = sorted({*world.waiting, *(row.booking for row in world.rows)})
+        self.found.violations += [f"{name} was never served" for name in left]
+        return self.found
+
+    # Hardware and limits.
+
+    def _hardware(self, turn: Turn) -> Iterator[str]:
+        site = replace(turn.site, held=tuple(self.world.rows), requests=(), extensions=())
+        for one, other in truth.overlaps(site, EMPTY):
+            yield f"{site.now}: {one} and {other} have one slot at one instant"
+        for gpu, _ in truth.overshared(site, EMPTY):
+            yield f"{site.now}: more than all of {gpu} is given in shares"
+        for node, _ in truth.beyond_hosts(site, EMPTY):
+            yield f"{site.now}: more cores than {node} has"
+        told = {pause.booking for pause in turn.plan.pauses}
+        resuming = (wish for wish in turn.site.running if wish.booking in told)
+        asked = replace(turn.site, requests=(*turn.site.requests, *resuming))
+        plan = replace(turn.plan, waits=tuple(wait for wait in turn.plan.waits if wait.places))
+        for place in truth.illegal(asked, plan):
+            yield f"{site.now}: {place} can't be made"
+        for name in truth.torn(asked, plan):
+            yield f"{site.now}: {name} is torn apart"
+        for owner, gpu_class, _ in () if self._cut else self._over(turn):
+            yield f"{site.now}: {owner} is over its limit of {gpu_class}"
+
+    def _over(self, turn: Turn) -> list[tuple[str, str, int]]:
+        names = {row.booking for row in turn.plan.assigns}
+        before = {row.id for row in turn.site.held}
+        kept = tuple(row for row in self.world.rows if row.id in before)
+        site = replace(turn.site, held=kept, extensions=())
+        moves = {move.booking for move in turn.plan.moves}
+        if names & moves:
+            return []
+        return truth.over_limit(site, replace(EMPTY, assigns=turn.plan.assigns))
+
+    # Guarantees.
+
+    def blocks(self) -> list[Block]:
+        """Who is in place: runs, or is written to start; not who has been told to leave."""
+        by_name: dict[str, list[Held]] = {}
+        for row in self.world.rows:
+            if not row.pausing:
+                by_name.setdefault(row.booking, []).append(row)
+        return [self._block(name, rows) for name, rows in sorted(by_name.items())]
+
+    def _block(self, name: str, rows: list[Held]) -> Block:
+        tier = self._tiers[rows[0].tier]
+        return Block(
+            name,
+            rows[0].tenant,
+            rows[0].project,
+            self._classes[rows[0].place.gpu],
+            sum(units_of(self._model_of[row.place.gpu], row.place) for row in rows),
+            (tier.priority, not tier.pausable),
+            self.world.runs[name].granted,
+            tier.counts,
+        )
+
+    def inside(self, blocks: Iterable[Block], last: str = "") -> set[str]:
+        """Names of those inside their tenant's guarantee (section 1 of the claims page).
+
+        With `last`, that booking comes after its equals: where it is inside even so, it is inside
+        whatever the order of the decisions of one cycle was.
+        """
+        inside: set[str] = set()
+        counted = [block for block in blocks if block.counts]
+        for tenant, gpu_class in sorted({(b.tenant, b.gpu_class) for b in counted}):
+            mine = [b for b in counted if (b.tenant, b.gpu_class) == (tenant, gpu_class)]
+            room = self._guaranteed(tenant, gpu_class) or 0
+            rooms = {
+                b.project: own
+                for b in mine
+                if (own := self._guaranteed(b.project, gpu_class)) is not None
+            }
+            for level in sorted({b.level for b in mine}, reverse=True):
+                same = [b for b in mine if b.level == level]
+                same.sort(key=lambda b: (b.name == last, b.granted))
+                for own in (True, False):
+                    for block in same:
+                        fits = block.units <= room and (
+                            not own or block.units <= rooms.get(block.project, 0)
+                        )
+                        if fits and block.name not in inside:
+                            inside.add(block.name)
+                            room -= block.units
+                            if own:
+                                rooms[block.project] -= block.units
+        return inside
+
+    def _guaranteed(self, owner: str, gpu_class: str) -> int | None:
+        row = self._limit(owner, gpu_class)
+        return None if row is None else row.guaranteed
+
+    def _limit(self, owner: str, gpu_class: str) -> Limit | None:
+        rows = self.world.limits
+        return next((r for r in rows if (r.owner, r.gpu_class) == (owner, gpu_class)), None)
+
+    def _inside(self, turn: Turn) -> Iterator[str]:
+        """Pauses of what is inside a guarantee for another tenant, or for borrowed own work."""
+        if not turn.plan.pauses:
+            return
+        told = {pause.booking: pause for pause in turn.plan.pauses}
+        rows = [row for row in turn.site.held if not row.pausing]
+        before = self._blocks_of(rows)
+        for name, pause in sorted(told.items()):
+            victim = next(block for block in before if block.name == name)
+            claimant = self.world.runs[pause.beneficiary].job
+            is_inside = name in self.inside(before, last=name)
+            if is_inside and claimant.tenant != victim.tenant:
+                yield f"{turn.site.now}: {name} inside its guarantee, for {pause.beneficiary}"
+            if victim.counts and not self._tiers[claimant.tier.slug].counts:
+                yield f"{turn.site.now}: {name} counts, and is paused for spot {claimant.name}"
+
+    def _blocks_of(self, rows: Iterable[Held]) -> list[Block]:
+        by_name: dict[str, list[Held]] = {}
+        for row in rows:
+            by_name.setdefault(row.booking, []).append(row)
+        return [self._block(name, rows) for name, rows in sorted(by_name.items())]
+
+    # Rest.
+
+    def _rings(self, turn: Turn) -> Iterator[str]:
+        """A set of bookings in place that was there before, with nothing from outside since."""
+        if turn.outside - {"pause"}:
+            self._seen.clear()
+        changed = turn.plan.assigns or turn.plan.pauses or turn.plan.withdrawn
+        now = frozenset(block.name for block in self.blocks())
+        if changed and now in self._seen:
+            yield f"{turn.site.now}: the same work in place as before: {sorted(now)}"
+        self._seen.add(now)
+
+    # Planned starts.
+
+    def _later(self, turn: Turn) -> Iterator[str]:
+        """Planned starts made later by a booking although their strength forbids it, and those
+        whose reason is false."""
+        before = {row.booking: row for row in turn.site.requests}
+        for wait in turn.plan.waits:
+            promise = before[wait.booking].promise if wait.booking in before else None
+            if promise is None or wait.starts <= max(promise.starts, turn.site.now):
+                continue
+            code = wait.delayed_by.code if wait.delayed_by is not None else "nothing"
+            if code == "quota_cut" and not self._cut:
+                yield f"{turn.site.now}: {wait.booking} later by a limit that nobody has cut"
+            elif not self._may_be_later(turn, before[wait.booking], wait):
+                yield f"{turn.site.now}: {wait.booking} later by {code}"
+
+    def _may_be_later(self, turn: Turn, request: Request, wait: Waiting) -> bool:
+        strength = getattr(request.promise, "strength", "firm")
+        if self._cut:
+            return True
+        if strength == "expected":
+            return wait.delayed_by is not None
+        if strength == "guaranteed":
+            # Its own organisation's work, asked for or granted in this turn, may.
+            mine = {
+                run.job.tenant
+                for run in self.world.runs.values()
+                if run.job.name in self._new(turn)
+            }
+            return request.tenant in mine
+        return False
+
+    def _new(self, turn: Turn) -> set[str]:
+        had = {row.booking for row in turn.site.requests if row.promise is not None}
+        given = {row.booking for row in turn.plan.assigns}
+        given |= {row.booking for row in turn.plan.waits}
+        return given - had
+
+    # Nobody waits for nothing.
+
+    def _idle(self, turn: Turn) -> Iterator[str]:
+        """Single whole GPUs inside their guarantee that wait while one is free for all of their
+        time, and promised to nobody."""
+        site, plan = turn.site, turn.plan
+        planned = [(p, w.starts, w.ends) for w in plan.waits for p in w.places]
+        taken = [(r.place, r.starts, r.ends) for r in self.world.rows] + planned
+        use = self.blocks()
+        for wait in plan.waits:
+            request = next((r for r in site.requests if r.booking == wait.booking), None)
+            if request is None or not self._is_simple(request, site) or wait.starts <= site.now:
+                continue
+            until = site.now + request.duration
+            mine = {(p.gpu, p.start) for p in wait.places}
+            free = [
+                gpu.id
+                for gpu in site.gpus
+                if gpu.gpu_class == request.ask.classes[0]
+                and gpu.mode in (None, "whole")
+                and not any(
+                    place.gpu == gpu.id and starts < until and site.now < ends
+                    for place, starts, ends in taken
+                    if (place.gpu, place.start) not in mine or starts != wait.starts
+                )
+                and not any(
+                    b.gpu == gpu.id and b.starts < until and site.now < b.ends
+                    for b in site.blackouts
+                )
+            ]
+            if free and self._is_within(request, use):
+                yield f"{site.now}: {request.booking} waits until {wait.starts}, {free[0]} is free"
+
+    def _is_simple(self, request: Request, site: Snapshot) -> bool:
+        ask = request.ask
+        is_whole = ask.count == 1 and ask.profile is None and ask.share is None
+        tier = self._tiers[request.tier]
+        return (
+            is_whole
+            and tier.counts
+            and not (ask.cores or ask.pin or request.fixed or request.latest)
+            and request.earliest <= site.now
+        )
+
+    def _is_within(self, request: Request, use: list[Block]) -> bool:
+        """Inside its project's and its tenant's part, whatever else of the tenant is there."""
+        gpu_class = request.ask.classes[0]
+        sure = self._guaranteed(request.tenant, gpu_class) or 0
+        mine = [b for b in use if b.tenant == request.tenant and b.gpu_class == gpu_class]
+        mine_counted = sum(b.units for b in mine if b.counts)
+        told = sum(
+            units_of(self._model_of[row.place.gpu], row.place)
+            for row in self.world.rows
+            if row.pausing and row.tenant == request.tenant
+        )
+        planned = sum(
+            UNITS * r.ask.count
+            for r in self.world.waiting.values()
+            if r.tenant == request.tenant and r.booking != request.booking and r.promise
+        )
+        project = self._guaranteed(request.project, gpu_class)
+        own = sum(b.units for b in mine if b.project == request.project)
+        in_project = project is None or own + UNITS <= project
+        return in_project and mine_counted + told + planned + UNITS <= sure
+
+    # The bound of a guarantee.
+
+    def _bound(self, turn: Turn) -> None:
+        """In plain worlds who asks inside its guarantee starts within the bound."""
+        world = self.world
+        if not world.drawn.is_plain:
+            return
+        for name in list(self._due):
+            if name in world.started or name in world.ended or name in world.refused:
+                self._check(name, self._due.pop(name))
+            elif not self._stays_inside(name):
+                del self._due[name]
+            elif world.now > self._due[name]:
+                self._check(name, self._due.pop(name))
+        arrived = {r.booking for r in turn.site.requests if r.promise is None and not r.paused}
+        for name in sorted(arrived):
+            run = world.runs[name]
+            is_new = run.job.at == turn.site.now and not run.job.fixed
+            if is_new and run.job.tier.counts and self._stays_inside(name):
+                self._due[name] = run.job.earliest + self._patience()
+
+    def _patience(self) -> int:
+        tiers: list[Tier] = [t for t in self.world.drawn.tiers if t.pausable]
+        protected = max(*(t.protected for t in tiers), self.world.drawn.policy.cool_down)
+        return protected + max(t.grace for t in tiers) + MARGIN + EVERY
+
+    def _check(self, name: str, due: int) -> None:
+        started = self.world.started.get(name)
+        if name in self.world.refused:
+            self.found.violations.append(f"{name}, inside its guarantee, is refused")
+        elif name not in self.world.ended and (started is None or started > due):
+            self.found.violations.append(f"{name}, inside its guarantee, has not started by {due}")
+
+    def _stays_inside(self, name: str) -> bool:
+        """All of its tenant that is there or waits fits the guarantee, by project and in all."""
+        job = self.world.runs[name].job
+        jobs = {row.booking for row in self.world.rows} | set(self.world.waiting)
+        mine = [self.world.runs[each].job for each in jobs | {name}]
+        mine = [each for each in mine if each.tenant == job.tenant and each.tier.counts]
+        sure = (self._guaranteed(job.tenant, "h100") or 0) // UNITS
+        project = self._guaranteed(job.project, "h100")
+        own = sum(each.project == job.project for each in mine)
+        return len(mine) <= sure and (project is None or own <= project // UNITS)

@@ -1,0 +1,120 @@
+"""The oracle's own definitions by worked examples, and faults that it must find."""
+
+from dataclasses import replace
+
+from allocation.solver import Held, Pause, Plan, Promise
+from tests.solver.builders import NOON, a_limit
+from tests.worlds.life import Turn, World
+from tests.worlds.oracle import Block, Oracle
+
+GPU = 56_000
+STD, FLEX, LOW = (50, True), (40, False), (20, False)
+
+
+def an_oracle(*limits: object) -> Oracle:
+    """An oracle of a plain world with these limits."""
+    world = World.of(3)
+    world.limits = limits  # type: ignore[assignment]
+    return Oracle(world)
+
+
+def a_block(
+    name: str, granted: int, level: tuple[int, bool] = FLEX, *, project: str = "a-p", gpus: int = 1
+) -> Block:
+    """Whole GPUs of tenant `a` in place."""
+    return Block(name, "a", project, "h100", gpus * GPU, level, granted, counts=True)
+
+
+def test_equals_are_inside_in_the_order_of_their_grants_and_not_of_their_names() -> None:
+    oracle = an_oracle(a_limit("a", 1))
+    assert oracle.inside([a_block("x", 2), a_block("y", 1)]) == {"y"}
+
+
+def test_a_gang_that_does_not_fit_the_rest_of_the_guarantee_is_borrowed_as_a_whole() -> None:
+    oracle = an_oracle(a_limit("a", 4))
+    assert oracle.inside([a_block("gang", 1, gpus=8), a_block("one", 2)]) == {"one"}
+
+
+def test_a_higher_level_is_inside_before_a_lower_one_that_was_granted_earlier() -> None:
+    oracle = an_oracle(a_limit("a", 1))
+    assert oracle.inside([a_block("low", 1, LOW), a_block("own", 2, FLEX)]) == {"own"}
+
+
+def test_a_projects_own_part_goes_before_what_other_projects_have_of_it() -> None:
+    oracle = an_oracle(
+        a_limit("a", 2), a_limit("a-p", 1, parent="a"), a_limit("a-q", 1, parent="a")
+    )
+    mine = [a_block("p1", 1), a_block("p2", 2), a_block("q1", 3, project="a-q")]
+    assert oracle.inside(mine[:2]) == {"p1", "p2"}
+    assert oracle.inside(mine) == {"p1", "q1"}
+
+
+def a_turn_of(world: World) -> Turn:
+    """The first turn after which two different bookings are in place."""
+    for turn in world.turns():
+        if len({row.booking for row in world.rows if row.started}) > 1:
+            return turn
+    raise AssertionError
+
+
+def test_one_slot_given_twice_is_found() -> None:
+    world = World.of(3)
+    turn = a_turn_of(world)
+    oracle = Oracle(world)
+    one, other = world.rows[:2]
+    world.rows[1] = replace(other, place=one.place, starts=one.starts, ends=one.ends)
+    oracle.look(turn)
+    assert any("one slot" in each for each in oracle.found.violations)
+
+
+def test_work_that_is_put_back_with_nothing_from_outside_is_a_ring() -> None:
+    world = World.of(3)
+    turn = a_turn_of(world)
+    quiet = replace_turn(turn, pauses=(Pause("b", "c", NOON, 0, ()),))
+    oracle = Oracle(world)
+    oracle.found.rings += oracle._rings(quiet)
+    assert oracle.found.rings == []
+    oracle.found.rings += oracle._rings(quiet)
+    assert len(oracle.found.rings) == 1
+
+
+def replace_turn(turn: Turn, **changes: object) -> Turn:
+    """The same turn with another plan and nothing from outside."""
+    return Turn(turn.site, replace(turn.plan, **changes), frozenset())  # type: ignore[arg-type]
+
+
+def test_what_is_inside_a_guarantee_and_paused_for_another_tenant_is_found() -> None:
+    world = World.of(3)
+    turn = a_turn_of(world)
+    running = [row for row in turn.site.held if row.started] or world.rows
+    victim = running[0]
+    world.limits = (a_limit(victim.tenant, 8),)
+    others = [name for name, run in world.runs.items() if run.job.tenant != victim.tenant]
+    site = replace(turn.site, held=tuple(counted(world, running)))
+    pause = Pause(victim.booking, others[0], NOON, 0, ())
+    plan = Plan((), (), (), (), pauses=(pause,))
+    assert list(Oracle(world)._inside(Turn(site, plan, frozenset()))) != []
+
+
+def counted(world: World, rows: list[Held]) -> list[Held]:
+    """The rows in a tier that counts."""
+    for row in rows:
+        world.runs[row.booking].granted = 1
+    return [replace(row, tier="flex", pausing=False) for row in rows]
+
+
+def test_a_start_made_later_without_a_cause_from_outside_is_found() -> None:
+    world = World.of(3)
+    for turn in world.turns():
+        wait = next((each for each in turn.plan.waits if each.places), None)
+        if wait is not None and any(r.booking == wait.booking for r in turn.site.requests):
+            break
+    assert wait is not None
+    before = Promise(wait.starts - 600, wait.ends - 600, wait.places)
+    requests = tuple(
+        replace(row, promise=before if row.booking == wait.booking else None)
+        for row in turn.site.requests
+    )
+    site = replace(turn.site, requests=requests, now=turn.site.now - 600)
+    late = Turn(site, turn.plan, frozenset())
+    assert any(wait.booking in each for each in Oracle(world)._later(late))
